@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The error families of style guide 1.5, raised by the broker and raised again, alike, by the client."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class AerobeeError(Exception):
+    """Everything this package raises on purpose, misuse (ValueError, TypeError) aside."""
+
+
+class ProtocolError(AerobeeError):
+    """The peer broke the framing or the format: log it and close the connection."""
+
+
+# -- the disk ---------------------------------------------------------------------------------------
+
+
+class StoreError(AerobeeError):
+    """The disk refused: writes are refused, reads go on."""
+
+
+class DiskFull(StoreError):
+    """No space for another record; sends work again when space returns."""
+
+
+class CorruptRecord(StoreError):
+    """A record failed its checks; it is reported and never served."""
+
+
+class StoreInUse(StoreError):
+    """Another process holds the data directory."""
+
+
+# -- the network, seen from a client -----------------------------------------------------------------
+
+
+class NetworkError(AerobeeError):
+    """A connection could not be made, or was lost while a request was under way."""
+
+    retryable: ClassVar[bool] = True
+
+
+class RequestTimeout(NetworkError):
+    """No answer within the time given."""
+
+
+class NoRoute(AerobeeError):
+    """The name servers know no broker for the topic."""
+
+    retryable: ClassVar[bool] = True
+
+
+# -- a request that was refused ----------------------------------------------------------------------
+
+
+class BrokerError(AerobeeError):
+    """A request was refused with a response code; the connection lives on.
+
+    ``retryable`` tells a producer to try another broker; ``refresh_route`` that its route is stale.
+    """
+
+    code: ClassVar[int]
+    retryable: ClassVar[bool] = False
+    refresh_route: ClassVar[bool] = False
+    by_code: ClassVar[dict[int, type[BrokerError]]] = {}
+
+    def __init__(self, remark: str = "") -> None:
+        super().__init__(remark)
+        self.remark = remark
+
+    def __init_subclass__(cls) -> None:
+        if cls.by_code.setdefault(cls.code, cls) is not cls:
+            raise TypeError(f"{cls.__name__} reuses response code {cls.code}")
+
+    def __str__(self) -> str:
+        return f"{self.remark} (code {self.code} {type(self).__name__})"
+
+
+class UnknownResponse(AerobeeError):
+    """A refusal whose code has no class of its own."""
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, code: int, remark: str) -> None:
+        super().__init__(f"{remark} (code {code})")
+        self.code = code
+        self.remark = remark
+
+
+def error_for(code: int, remark: str | None) -> BrokerError | UnknownResponse:
+    """The exception a client raises for a response code."""
+    known = BrokerError.by_code.get(code)
+    return known(remark or "") if known else UnknownResponse(code, remark or "refused")
+
+
+class SystemFailure(BrokerError):
+    code = 1
+    retryable = True
+
+
+class SystemBusy(BrokerError):
+    code = 2
+    retryable = True
+
+
+class RequestCodeNotSupported(BrokerError):
+    code = 3
+
+
+class MessageIllegal(BrokerError):
+    code = 13
+
+
+class ServiceNotAvailable(BrokerError):
+    code = 14
+    retryable = True
+
+
+class NoPermission(BrokerError):
+    code = 16
+    retryable = True
+
+
+class TopicNotFound(BrokerError):
+    code = 17
+    retryable = True
+    refresh_route = True
+
+
+class QueryNotFound(BrokerError):
+    code = 22
+
+
+class SubscriptionParseFailed(BrokerError):
+    code = 23
+
+
+class SubscriptionNotFound(BrokerError):
+    code = 24
+
+
+class SubscriptionNotLatest(BrokerError):
+    code = 25
+
+
+class GroupNotFound(BrokerError):
+    code = 26
+
+
+class FilterDataNotFound(BrokerError):
+    code = 27
+
+
+class FilterDataNotLatest(BrokerError):
+    code = 28
+
+
+class InvalidParameter(BrokerError):
+    code = 29
+
+
+class ConsumerNotOnline(BrokerError):
+    code = 206
+
+
+class ConsumeTimeout(BrokerError):
+    code = 207
+
+
+class NoMessage(BrokerError):
+    code = 208
+
+
+class FlowControl(BrokerError):
+    code = 215
+    retryable = True
+
+
+class IllegalOperation(BrokerError):
+    code = 604
+
+
+class GoAway(BrokerError):
+    code = 1500
+    retryable = True

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cutting a byte stream into frames: fed bytes, returns what is complete, buffers at most one frame."""
+
+from __future__ import annotations
+
+import struct
+
+from aerobee.errors import ProtocolError
+
+_LENGTH = struct.Struct(">I")
+DEFAULT_MAX_FRAME = 16 * 1024 * 1024
+
+
+class FrameDecoder:
+    """`feed` returns the frames completed by `data`, each without its 4-byte length."""
+
+    __slots__ = ("_buffer", "_max_frame")
+
+    def __init__(self, max_frame: int = DEFAULT_MAX_FRAME) -> None:
+        self._buffer = bytearray()
+        self._max_frame = max_frame
+
+    @property
+    def pending_bytes(self) -> int:
+        return len(self._buffer)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        if self._buffer:
+            self._buffer += data
+            data = self._buffer  # type: ignore[assignment]
+        frames: list[bytes] = []
+        at, end = 0, len(data)
+        while end - at >= 4:
+            (size,) = _LENGTH.unpack_from(data, at)
+            if size + 4 > self._max_frame:  # refuse before buffering, not after
+                raise ProtocolError(f"frame of {size + 4} bytes, limit {self._max_frame}")
+            stop = at + 4 + size
+            if stop > end:
+                break
+            frames.append(bytes(data[at + 4 : stop]))
+            at = stop
+        if data is self._buffer:
+            del self._buffer[:at]
+        elif at < end:
+            self._buffer += data[at:] if at else data
+        return frames

@@ -1,0 +1,56 @@
+# Every target sets up what it needs; on a fresh machine `make demo` and `make test` are all there is to type.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Quoted everywhere: the checkout may live under a path with spaces.
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test test-fast check format interop bench bench-quick serve dist clean
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Aerobee needs Python 3.11 or newer, this is " + sys.version.split()[0])'
+	@echo "setting up $(VENV) (once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --upgrade pip -c constraints.txt
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all,dev]'
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	@$(BIN)/python -m aerobee demo
+
+# No test below needs Maven, Go, Node or npm. Spark tests run apart: one session at a time keeps 2 cores free.
+test: $(STAMP)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not spark"
+	$(BIN)/python -m pytest -q -m spark
+
+test-fast: $(STAMP)
+	$(BIN)/python -m pytest -q -n 2 -m "not slow and not spark"
+
+check: $(STAMP)
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+	$(BIN)/python -m pytest -q tests/test_layers.py
+
+format: $(STAMP)
+	$(BIN)/python -m ruff check --fix .
+	$(BIN)/python -m ruff format .
+
+# The real peers: needs Java 17, Maven, Go, Node and npm; says which is missing and fails.
+interop: $(STAMP)
+	$(BIN)/python -m pytest -q tests/interop
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks.compare
+
+bench-quick: $(STAMP)
+	$(BIN)/python -m benchmarks.quick
+
+serve: $(STAMP)
+	$(BIN)/python -m aerobee serve
+
+dist: $(STAMP)
+	$(BIN)/python -m build
+
+clean:
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .interop

@@ -68,6 +68,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     long_polling: Annotated[bool, doc("hold empty pulls until data or their deadline", "longPollingEnable")] = True
     short_polling_ms: Annotated[int, doc("hold time without long polling", "shortPollingTimeMills")] = 1_000
     hold_check_ms: Annotated[int, doc("safety check of held pulls")] = 5_000
+    max_held_pulls: Annotated[int, doc("held pulls in all; more are answered at once")] = 200_000
     max_pull_messages: Annotated[int, doc("messages in one pull answer when the client asks for bulk")] = 16_384
     max_pull_bytes: Annotated[int, doc("bytes in one pull answer when the client asks for bulk")] = 4 * 1024 * 1024
     pull_bytes: Annotated[int, doc("bytes in one ordinary pull answer", "maxTransferBytesOnMessageInMemory")] = 262_144

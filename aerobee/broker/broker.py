@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The broker is its parts, and nothing more: operations are given them, parts never see each other through this."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aerobee.broker.state.clients import Clients
+from aerobee.broker.state.groups import Groups
+from aerobee.broker.state.half_messages import HalfMessages
+from aerobee.broker.state.offsets import Offsets
+from aerobee.broker.state.parked_reads import ParkedReads
+from aerobee.broker.state.pops import Pops
+from aerobee.broker.state.queue_locks import QueueLocks
+from aerobee.broker.state.stats import Stats
+from aerobee.broker.state.topics import READ_WRITE, Topics
+from aerobee.protocol import names
+from aerobee.protocol.codes import Perm
+from aerobee.store.message_store import MessageStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aerobee.clock import Clock
+    from aerobee.config import BrokerConfig, StoreConfig
+
+log = logging.getLogger("aerobee.broker")
+
+
+@dataclass(frozen=True)
+class Broker:
+    config: BrokerConfig
+    clock: Clock
+    store: MessageStore
+    topics: Topics
+    groups: Groups
+    offsets: Offsets
+    clients: Clients
+    parked: ParkedReads  # held pulls
+    locks: QueueLocks
+    pops: Pops
+    transactions: HalfMessages
+    stats: Stats
+
+
+def assemble(config: BrokerConfig, store_config: StoreConfig, data_dir: Path, clock: Clock) -> Broker:
+    """Open what is on disk and put the parts together. Raises StoreInUse when the directory is taken."""
+    store = MessageStore.open(data_dir / "store", store_config, clock)
+    directory = data_dir / "store" / "config"
+    try:
+        topics = Topics(directory, clock)
+        _create_system_topics(topics, config)
+        _adopt_orphans(topics, store)
+        parked = ParkedReads(clock, store.max_offset, config.max_held_pulls)
+        if config.long_polling:
+            store.listeners.append(parked.arrived)
+        offsets = Offsets(directory, clock)
+        return Broker(
+            config=config,
+            clock=clock,
+            store=store,
+            topics=topics,
+            groups=Groups(directory, clock, auto_create=config.auto_create_groups),
+            offsets=offsets,
+            clients=Clients(config.channel_expiry_ms),
+            parked=parked,
+            locks=QueueLocks(config.lock_expiry_ms),
+            pops=Pops(),
+            transactions=HalfMessages(),
+            stats=Stats(clock.now()),
+        )
+    except BaseException:
+        store.close()  # or the directory stays locked
+        raise
+
+
+def _create_system_topics(topics: Topics, config: BrokerConfig) -> None:
+    """Sheet 6.1. mqadmin finds the broker through the topics named after cluster and broker."""
+    inherited = READ_WRITE | Perm.INHERIT
+    if config.auto_create_topics:
+        topics.ensure(names.DEFAULT_TOPIC, config.default_queues, inherited)
+    topics.ensure("SELF_TEST_TOPIC")
+    topics.ensure("BenchmarkTest", 1024)
+    topics.ensure(config.cluster, 16, inherited)
+    topics.ensure(config.name, 1, inherited)
+    topics.ensure("OFFSET_MOVED_EVENT")
+    topics.ensure(names.SCHEDULE_TOPIC, 18)
+    topics.ensure(f"{config.cluster}_REPLY_TOPIC")
+    topics.ensure(names.revive_topic(config.cluster), config.revive_queues)
+    topics.ensure(f"rmq_sys_SYNC_BROKER_MEMBER_{config.name}", 1, Perm.INHERIT)
+    topics.ensure(names.HALF_TOPIC)
+    topics.ensure(names.OP_HALF_TOPIC)
+    topics.ensure(names.TIMER_TOPIC)
+
+
+def _adopt_orphans(topics: Topics, store: MessageStore) -> None:
+    """A topic created within the last second before a crash may have messages but no entry in topics.json."""
+    for name in store.topics():
+        if topics.get(name) is None:
+            queues = 1 + max(store.queue_ids(name), default=0)
+            log.warning("topic=%s has messages but no settings: created with queues=%d", name, queues)
+            topics.ensure(name, queues)

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The consumer groups' settings, kept in subscriptionGroup.json."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aerobee.broker.state.saved_table import SavedTable
+from aerobee.errors import GroupNotFound
+from aerobee.protocol import names
+from aerobee.protocol.bodies import DataVersion, GroupConfig
+from aerobee.protocol.codes import Perm
+from aerobee.store.metadata import JsonFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aerobee.clock import Clock
+
+log = logging.getLogger("aerobee.groups")
+
+SYSTEM_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_RMQ_SYS_TRANS",
+)
+SYSTEM_PREFIX = "CID_RMQ_SYS_"
+
+
+class _File(msgspec.Struct, rename="camel"):
+    subscription_group_table: dict[str, GroupConfig] = {}
+    forbidden_table: dict[str, dict[str, int]] = {}
+    data_version: DataVersion | None = None
+
+
+class Groups:
+    def __init__(self, directory: Path, clock: Clock, *, auto_create: bool = True) -> None:
+        self._clock = clock
+        self._auto_create = auto_create
+        self._table: dict[str, GroupConfig] = {}
+        self.forbidden_table: dict[str, dict[str, int]] = {}  # group -> topic -> permission bits taken away
+        self.data_version = DataVersion(timestamp=clock.now())
+        file = JsonFile(directory / "subscriptionGroup.json", _decode)
+        self._saved = SavedTable(file, self.text)
+        data = file.load()
+        if data is not None:
+            stored = _decode(data)
+            self._table.update(stored.subscription_group_table)
+            self.forbidden_table.update(stored.forbidden_table)
+            self.data_version = stored.data_version or self.data_version
+        for name in SYSTEM_GROUPS:
+            self._table.setdefault(name, GroupConfig(group_name=name))
+
+    def get(self, name: str) -> GroupConfig | None:
+        return self._table.get(name)
+
+    def all(self) -> dict[str, GroupConfig]:
+        return self._table
+
+    def require(self, name: str) -> GroupConfig:
+        """The group, created with default settings on first use where that is allowed."""
+        config = self._table.get(name)
+        if config is not None:
+            return config
+        if not self._auto_create and not name.startswith(SYSTEM_PREFIX):
+            raise GroupNotFound(f"group '{name}' does not exist and groups are not created on use; create it first")
+        try:
+            names.check_group(name)
+        except ValueError as error:
+            raise GroupNotFound(str(error)) from None
+        config = GroupConfig(group_name=name)
+        self.put(config)
+        return config
+
+    def put(self, config: GroupConfig) -> None:
+        known = self._table.get(config.group_name)
+        if known == config:
+            return
+        self._table[config.group_name] = config
+        log.info("%s group=%s", "changed" if known else "created", config.group_name)
+        self._changed()
+
+    def delete(self, name: str) -> None:
+        forbidden = self.forbidden_table.pop(name, None)
+        if self._table.pop(name, None) is None and forbidden is None:
+            return
+        log.info("deleted group=%s", name)
+        self._changed()
+
+    def forbidden(self, group: str, topic: str) -> bool:
+        """Whether an operator forbade this group to read this topic (request 353)."""
+        topics = self.forbidden_table.get(group)
+        return topics is not None and topics.get(topic, 0) & Perm.READ != 0
+
+    def forbid(self, group: str, topic: str, bits: int) -> None:
+        """Take the permission bits away; 0 gives all back."""
+        topics = self.forbidden_table.setdefault(group, {})
+        if bits:
+            topics[topic] = bits
+        else:
+            topics.pop(topic, None)
+        if not topics:
+            del self.forbidden_table[group]
+        self._changed()
+
+    def text(self) -> bytes:
+        """What subscriptionGroup.json holds."""
+        file = _File(self._table, self.forbidden_table, self.data_version)
+        return msgspec.json.format(msgspec.json.encode(file), indent=1)
+
+    def tick(self, now: int) -> None:
+        self._saved.tick(now)
+
+    def save(self) -> None:
+        self._saved.save(self._clock.now())
+
+    def _changed(self) -> None:
+        now = self._clock.now()
+        version = self.data_version
+        self.data_version = DataVersion(
+            counter=version.counter + 1, state_version=version.state_version, timestamp=now
+        )
+        self._saved.changed(now)
+
+
+def _decode(data: bytes) -> _File:
+    return msgspec.json.decode(data, type=_File, strict=False)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The topics of this broker: their queues and permissions, kept in topics.json."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aerobee.broker.state.saved_table import SavedTable
+from aerobee.errors import InvalidParameter, TopicNotFound
+from aerobee.protocol import names
+from aerobee.protocol.bodies import DataVersion, TopicConfig
+from aerobee.protocol.codes import Perm
+from aerobee.store.metadata import JsonFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from aerobee.clock import Clock
+
+log = logging.getLogger("aerobee.topics")
+
+READ_WRITE = Perm.READ | Perm.WRITE
+
+
+class _File(msgspec.Struct, rename="camel"):
+    topic_config_table: dict[str, TopicConfig] = {}
+    data_version: DataVersion | None = None
+
+
+class Topics:
+    def __init__(self, directory: Path, clock: Clock) -> None:
+        self._clock = clock
+        self._table: dict[str, TopicConfig] = {}
+        # Topics a send may go to without further questions: neither reserved nor a retry topic.
+        self._plain: dict[str, TopicConfig] = {}
+        self.data_version = DataVersion(timestamp=clock.now())
+        self.listeners: list[Callable[[], None]] = []
+        file = JsonFile(directory / "topics.json", _decode)
+        self._saved = SavedTable(file, self.text)
+        data = file.load()
+        if data is not None:
+            stored = _decode(data)
+            self.data_version = stored.data_version or self.data_version
+            for config in stored.topic_config_table.values():
+                self._keep(config)
+
+    def get(self, name: str) -> TopicConfig | None:
+        return self._table.get(name)
+
+    def plain(self, name: str) -> TopicConfig | None:
+        """The topic, if a producer may send to it and nothing special is known of its name."""
+        return self._plain.get(name)
+
+    def all(self) -> dict[str, TopicConfig]:
+        return self._table
+
+    def require(self, name: str) -> TopicConfig:
+        config = self._table.get(name)
+        if config is None:
+            raise TopicNotFound(f"topic '{name}' does not exist; create it first, or send a message to it")
+        return config
+
+    def put(self, config: TopicConfig) -> None:
+        known = self._table.get(config.topic_name)
+        if known == config:
+            return
+        self._keep(config)
+        log.info(
+            "%s topic=%s read=%d write=%d perm=%d",
+            "changed" if known else "created",
+            config.topic_name,
+            config.read_queue_nums,
+            config.write_queue_nums,
+            config.perm,
+        )
+        self._changed()
+
+    def delete(self, name: str) -> None:
+        if self._table.pop(name, None) is None:
+            return
+        self._plain.pop(name, None)
+        log.info("deleted topic=%s", name)
+        self._changed()
+
+    def ensure(self, name: str, queues: int = 1, perm: int = READ_WRITE) -> TopicConfig:
+        """The topic, created with that many queues when it is not there."""
+        config = self._table.get(name)
+        if config is None:
+            config = TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+            self.put(config)
+        return config
+
+    def create_for_send(self, name: str, default_topic: str, queues: int, by: str) -> TopicConfig:
+        """Create an unknown topic for its first message, after the model of the default topic."""
+        if name.startswith(names.RETRY_PREFIX):
+            return self.ensure(name)
+        model = self._table.get(default_topic)
+        if model is None or not model.perm & Perm.INHERIT:
+            raise TopicNotFound(
+                f"topic '{name}' does not exist and '{default_topic}' does not allow to create it; create it first"
+            )
+        count = min(queues, model.write_queue_nums)
+        if count < 0:
+            raise InvalidParameter(f"topic '{name}' asked for with {queues} queues")
+        log.info("creating topic=%s queues=%d by=%s", name, count, by)
+        return self.ensure(name, count, model.perm & ~Perm.INHERIT)
+
+    def text(self) -> bytes:
+        """What topics.json holds."""
+        return msgspec.json.format(msgspec.json.encode(_File(self._table, self.data_version)), indent=1)
+
+    def tick(self, now: int) -> None:
+        self._saved.tick(now)
+
+    def save(self) -> None:
+        self._saved.save(self._clock.now())
+
+    def _keep(self, config: TopicConfig) -> None:
+        name = config.topic_name
+        self._table[name] = config
+        if names.may_send(name) and not name.startswith(names.RETRY_PREFIX):
+            self._plain[name] = config
+
+    def _changed(self) -> None:
+        now = self._clock.now()
+        version = self.data_version
+        self.data_version = DataVersion(
+            counter=version.counter + 1, state_version=version.state_version, timestamp=now
+        )
+        self._saved.changed(now)
+        for listener in self.listeners:
+            listener()
+
+
+def _decode(data: bytes) -> _File:
+    return msgspec.json.decode(data, type=_File, strict=False)

@@ -10,7 +10,7 @@ A header's own fields (`extFields`) stay undecoded until a handler asks for them
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
 
 import msgspec
 
@@ -32,6 +32,8 @@ _NULL = msgspec.Raw(b"null")
 _LANGUAGE_CODE = {name: code for code, name in enumerate(LANGUAGES)}
 
 
+# Tells type checkers what msgspec does at run time: subclasses are frozen and built by keyword.
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Header(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """The fields of one request or response, declared once; every value travels as text."""
 

@@ -5,24 +5,34 @@ The same class serves a broker's accepted connections and a client's dialled one
 Frames that arrive together are handled in one turn and their answers leave in one write. A handler that can
 answer at once returns the reply; one that must wait returns a coroutine, which becomes a task of this
 connection and is cancelled with it.
+
+A peer that reads slower than we answer is served no further request until it has read (they wait in a small
+backlog, then in its own socket buffer); what is already under way may still be written, up to
+`max_write_buffer` unread bytes, and past that the peer is cut off.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Protocol, cast
 
 import msgspec
 
-from aerobee.errors import NetworkError, ProtocolError, RequestTimeout
+from aerobee.errors import BrokerError, NetworkError, ProtocolError, RequestTimeout
+from aerobee.net.address import format_address
 from aerobee.protocol import command as wire
 from aerobee.protocol.codes import VERSION
 from aerobee.protocol.command import Command, Header, header_fields
 from aerobee.protocol.frames import DEFAULT_MAX_FRAME, FrameDecoder
 
 log = logging.getLogger("aerobee.net")
+
+# A read smaller than this that completes no frame is no sign of life: a peer that drips bytes is idle.
+_PROGRESS_BYTES = 4096
+_FORGET_CALLS_AT = 1024
 
 
 class Reply(msgspec.Struct, gc=False):
@@ -49,8 +59,10 @@ class Observer(Protocol):
 
 class Limits(msgspec.Struct, frozen=True):
     max_frame: int = DEFAULT_MAX_FRAME
-    max_write_buffer: int = 32 * 1024 * 1024  # a reader slower than this is cut off
+    pause_bytes: int = 4 * 1024 * 1024  # unread answers at which a peer's further requests wait
+    max_write_buffer: int = 32 * 1024 * 1024  # unread bytes at which a peer is cut off
     max_tasks: int = 65_536  # held requests of one connection
+    max_backlog: int = 1024  # requests waiting for a slow reader before its socket is read no further
 
 
 def reply_frame(request: Command, reply: Reply) -> bytes:
@@ -73,55 +85,101 @@ def reply_frame(request: Command, reply: Reply) -> bytes:
     )
 
 
+def refusal(command: Command, error: BaseException) -> Reply:
+    """The answer to a request whose handler raised: its code, or SYSTEM_ERROR as the Java broker gives."""
+    if isinstance(error, BrokerError):
+        return Reply(error.code, remark=error.remark)
+    if not isinstance(error, ProtocolError):  # fields that do not decode are the peer's fault, the rest ours
+        log.error("request code=%d failed", command.code, exc_info=error)
+    return Reply(1, remark=f"{type(error).__name__}: {error}")
+
+
 class Connection(asyncio.Protocol):
-    def __init__(self, handler: Handler, observer: Observer | None = None, limits: Limits | None = None) -> None:
+    __slots__ = (
+        "__weakref__",
+        "_backlog",
+        "_calls",
+        "_closing",
+        "_drained",
+        "_forget_at",
+        "_frames",
+        "_handler",
+        "_held_back",
+        "_limits",
+        "_observer",
+        "_opaque",
+        "_out",
+        "_out_bytes",
+        "_paused",
+        "_tasks",
+        "_transport",
+        "attributes",
+        "last_read_turns",
+        "remote",
+        "remote_text",
+    )
+
+    def __init__(
+        self, handler: Handler, observer: Observer | None = None, limits: Limits | None = None
+    ) -> None:
         self._handler = handler
         self._observer = observer
         self._limits = limits or Limits()
         self._frames = FrameDecoder(self._limits.max_frame)
         self._transport: asyncio.Transport | None = None
+        self._closing = False
         self._calls: dict[int, asyncio.Future[Command]] = {}
+        self._forget_at = _FORGET_CALLS_AT
         self._opaque = 0
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._out: list[bytes] | None = None
+        self._tasks: set[asyncio.Task[Answer]] = set()
+        self._out: list[bytes] | None = None  # a list within `data_received`, to be sent as one
+        self._out_bytes = 0
+        self._paused = False
+        self._backlog: list[Command] = []
+        self._held_back = False  # the socket is not read, for the backlog is full
+        self._drained: asyncio.Future[None] | None = None
         self.remote: tuple[str, int] = ("", 0)
         self.remote_text = ""
-        self.last_read_turns = 0
+        self.last_read_turns = 0  # grows with every sign of life; idle peers are found by looking at it
         self.attributes: dict[str, Any] = {}  # what a front remembers of its peer (client id, language...)
 
     # -- asyncio's side --------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]
+        self._transport = transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass
         peer = transport.get_extra_info("peername") or ("", 0)
         self.remote = (peer[0], peer[1])
-        self.remote_text = f"{peer[0]}:{peer[1]}"
-        self._transport.set_write_buffer_limits(high=self._limits.max_write_buffer)  # type: ignore[union-attr]
+        self.remote_text = format_address(peer[0], peer[1])
+        transport.set_write_buffer_limits(high=self._limits.pause_bytes)
         if self._observer:
             self._observer.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        self.last_read_turns += 1
-        self._out = out = []
+        self._out = []
         try:
-            for frame in self._frames.feed(data):
+            frames = self._frames.feed(data)
+            if frames or len(data) >= _PROGRESS_BYTES:
+                self.last_read_turns += 1
+            for frame in frames:
                 command = wire.decode(frame)
                 if command.flag & wire.RESPONSE:
                     self._answered(command)
+                elif self._paused or self._backlog:
+                    self._postpone(command)
                 else:
                     self._asked(command)
         except ProtocolError as error:
-            log.warning("closing peer=%s: %s", self.remote_text, error)
-            self.close()
-        finally:
-            self._out = None
-        if out and self._transport is not None:
-            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+            self._broken(error)
+        else:
+            self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._closing = True
         for task in list(self._tasks):
             task.cancel()
+        self._backlog.clear()
+        self._wake_callers()
         calls, self._calls = self._calls, {}
         for call in calls.values():
             if not call.done():
@@ -131,18 +189,21 @@ class Connection(asyncio.Protocol):
             self._observer.closed(self)
 
     def pause_writing(self) -> None:
-        # The peer reads slower than we answer and max_write_buffer bytes wait already.
-        log.warning("closing peer=%s: %d unread bytes", self.remote_text, self._limits.max_write_buffer)
-        if self._transport is not None:
-            self._transport.abort()
+        self._paused = True
 
     def resume_writing(self) -> None:
-        """Nothing was paused: `pause_writing` closes."""
+        self._paused = False
+        self._wake_callers()
+        if self._backlog:
+            asyncio.get_running_loop().call_soon(self._catch_up)
 
     # -- requests from the peer --------------------------------------------------------------------------
 
     def _asked(self, command: Command) -> None:
-        answer = self._handler(self, command)
+        try:
+            answer = self._handler(self, command)
+        except Exception as error:
+            answer = refusal(command, error)
         if answer is None:
             return
         if isinstance(answer, (bytes, Reply)):
@@ -152,27 +213,81 @@ class Connection(asyncio.Protocol):
         if len(self._tasks) >= self._limits.max_tasks:
             answer.close()
             raise ProtocolError(f"{len(self._tasks)} requests held on one connection")
-        task = asyncio.get_running_loop().create_task(self._answer_later(command, answer))
+        task = asyncio.get_running_loop().create_task(answer)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._answer_ready, command))
 
-    async def _answer_later(self, command: Command, answer: Awaitable[Answer]) -> None:
-        result = await answer
-        if result is not None and not command.flag & wire.ONE_WAY:
-            self.write(result if type(result) is bytes else reply_frame(command, result))  # type: ignore[arg-type]
+    def _answer_ready(self, command: Command, task: asyncio.Task[Answer]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        answer = task.result() if error is None else refusal(command, error)
+        if answer is not None and not command.flag & wire.ONE_WAY:
+            self.write(answer if type(answer) is bytes else reply_frame(command, answer))  # type: ignore[arg-type]
+
+    def _postpone(self, command: Command) -> None:
+        self._backlog.append(command)
+        if len(self._backlog) >= self._limits.max_backlog and self._transport is not None:
+            self._transport.pause_reading()
+            self._held_back = True
+
+    def _catch_up(self) -> None:
+        """The slow reader has read: serve what waited, until its answers fill the buffer again."""
+        waiting, self._backlog = self._backlog, []
+        self._out = []
+        served = 0
+        try:
+            for command in waiting:
+                if self._paused:
+                    break
+                served += 1
+                self._asked(command)
+        except ProtocolError as error:
+            self._broken(error)
+            return
+        self._flush()
+        self._backlog = waiting[served:]
+        if self._held_back and not self._backlog and self._transport is not None:
+            self._held_back = False
+            self._transport.resume_reading()
 
     def write(self, frame: bytes) -> None:
         """Send a frame; within `data_received` frames are collected into one write."""
-        if self._out is not None:
-            self._out.append(frame)
-        elif self._transport is not None:
-            self._transport.write(frame)
+        if self._out is None:
+            self._write_now(frame)
+            return
+        self._out.append(frame)
+        self._out_bytes += len(frame)
+        if self._out_bytes >= self._limits.pause_bytes:  # let the transport say whether the peer keeps up
+            self._flush()
+            self._out = []
+
+    def _flush(self) -> None:
+        out, self._out, self._out_bytes = self._out, None, 0
+        if out:
+            self._write_now(out[0] if len(out) == 1 else b"".join(out))
+
+    def _write_now(self, data: bytes) -> None:
+        transport = self._transport
+        if transport is None or self._closing:
+            return
+        transport.write(data)
+        if self._paused and transport.get_write_buffer_size() > self._limits.max_write_buffer:
+            unread = transport.get_write_buffer_size()
+            log.warning("cutting off peer=%s: unread_bytes=%d, it reads too slowly", self.remote_text, unread)
+            self.abort()
 
     # -- our requests --------------------------------------------------------------------------------
 
     @property
     def is_open(self) -> bool:
-        return self._transport is not None and not self._transport.is_closing()
+        return not self._closing and self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def held(self) -> frozenset[asyncio.Task[Answer]]:
+        """Requests of the peer that are not answered yet."""
+        return frozenset(self._tasks)
 
     def send(self, command: Command) -> None:
         """One-way: no answer is awaited."""
@@ -184,24 +299,67 @@ class Connection(asyncio.Protocol):
         """Send a request and return the future of its response; the caller bounds the wait."""
         if not self.is_open:
             raise NetworkError(f"connection to {self.remote_text} is closed")
+        if len(self._calls) >= self._forget_at:
+            self._forget_abandoned()
         command.opaque = opaque = self._next_opaque()
         call: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
         self._calls[opaque] = call
         self.write(wire.encode(command))
         return call
 
+    def start_frame(self, render: Callable[[int], bytes]) -> asyncio.Future[Command]:
+        """As `start_call`, for a caller that renders the frame itself, given the opaque: a fast producer."""
+        if not self.is_open:
+            raise NetworkError(f"connection to {self.remote_text} is closed")
+        if len(self._calls) >= self._forget_at:
+            self._forget_abandoned()
+        opaque = self._next_opaque()
+        call: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        self._calls[opaque] = call
+        self.write(render(opaque))
+        return call
+
     async def call(self, command: Command, timeout_ms: int = 3000) -> Command:
         """Send a request and wait for its response, whatever its code."""
+        loop = asyncio.get_running_loop()
+        if self._paused:
+            await self._until_drained(command, timeout_ms)
         call = self.start_call(command)
+        # A bare timer: asyncio.timeout costs several times as much on a client's busiest path.
+        timer = loop.call_later(timeout_ms / 1000, self._time_out, call, command.code, timeout_ms)
+        try:
+            return await call
+        finally:
+            timer.cancel()
+            self._calls.pop(command.opaque, None)
+
+    async def _until_drained(self, command: Command, timeout_ms: int) -> None:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                return await call
+                while self._paused and self.is_open:
+                    if self._drained is None:
+                        self._drained = asyncio.get_running_loop().create_future()
+                    await asyncio.shield(self._drained)
         except TimeoutError:
             raise RequestTimeout(
-                f"no answer from {self.remote_text} to request {command.code} within {timeout_ms} ms"
+                f"{self.remote_text} reads nothing; request {command.code} not sent within {timeout_ms} ms"
             ) from None
-        finally:
-            self._calls.pop(command.opaque, None)
+
+    def _time_out(self, call: asyncio.Future[Command], code: int, timeout_ms: int) -> None:
+        if not call.done():
+            call.set_exception(
+                RequestTimeout(f"no answer from {self.remote_text} to request {code} within {timeout_ms} ms")
+            )
+
+    def _wake_callers(self) -> None:
+        drained, self._drained = self._drained, None
+        if drained is not None:
+            drained.set_result(None)
+
+    def _forget_abandoned(self) -> None:
+        """Calls whose caller gave up and whose answer never came; amortised by the doubling bound."""
+        self._calls = {opaque: call for opaque, call in self._calls.items() if not call.done()}
+        self._forget_at = max(_FORGET_CALLS_AT, 2 * len(self._calls))
 
     def _answered(self, command: Command) -> None:
         call = self._calls.pop(command.opaque, None)
@@ -214,6 +372,27 @@ class Connection(asyncio.Protocol):
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         return self._opaque
 
+    # -- the end -----------------------------------------------------------------------------------------
+
+    def _broken(self, error: ProtocolError) -> None:
+        log.warning("closing peer=%s: %s", self.remote_text, error)
+        self._flush()  # what was asked before the break is answered
+        self.close()
+
+    def stop_reading(self) -> None:
+        """Take no more requests; held ones may still be answered."""
+        self._held_back = False  # and nobody resumes it
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
     def close(self) -> None:
+        """Close once what is written has left."""
+        self._closing = True
         if self._transport is not None:
             self._transport.close()
+
+    def abort(self) -> None:
+        """Close now; unsent bytes are lost."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()

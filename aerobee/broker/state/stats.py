@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What went through the broker: totals, and per topic and group figures of the last minute, hour and day.
 
-Operations call `sent`, `got`, `missed`, `sent_back`, `acked` and `popped`: plain additions, no time. `tick(now)`
-takes the samples the rates are computed from, a bounded number of meters a call, as RocketMQ does: every 10 s for
-the minute (7 kept), every 10 min for the hour (7), every hour for the day (25). A rate is the difference between
-the newest and the oldest sample.
+Operations call `sent`, `got`, `missed`, `sent_back`, `acked` and `popped`: plain additions, no time.
+`tick(now)` takes the samples the rates are computed from, a bounded number of meters a call, as RocketMQ
+does: every 10 s for the minute (7 kept), every 10 min for the hour (7), every hour for the day (25). A rate
+is the difference between the newest and the oldest sample.
 
-For other parts: `sent(topic, count, size_bytes)` after an append, `got(group, topic, count, size_bytes)` when a
-pull or pop returns messages, `missed()` when it returns none, `remove_topic` / `remove_group` when one is deleted.
+For other parts: `sent(topic, count, size_bytes)` after an append, `got(group, topic, count, size_bytes)` when
+a pull or pop returns messages, `missed()` when it returns none, `remove_topic` and `remove_group` when one is
+deleted.
 """
 
 from __future__ import annotations
@@ -258,7 +259,7 @@ class Stats:
     # -- figures -----------------------------------------------------------------------------------------
 
     def figures(self, name: str, key: str) -> Spans | None:
-        """The figures of RocketMQ's VIEW_BROKER_STATS_DATA; None when nothing of that name and key was counted."""
+        """The figures of VIEW_BROKER_STATS_DATA; None when nothing of that name and key was counted."""
         if name.startswith("BROKER_PUT"):
             return self._broker_put.counts()
         if name.startswith("BROKER_GET"):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON as fastjson, RocketMQ's library, reads and writes it.
 
-It writes integer keys bare (`{0:"a"}`) and object keys as objects (`{{"queueId":0}:5}`), leaves null members out
-and orders members by name; it reads either form, names of enumeration members in any case, their ordinals, and
-numbers where text is declared. Standard bodies take msgspec's C path in both directions; only the others pay.
+It writes integer keys bare (`{0:"a"}`) and object keys as objects (`{{"queueId":0}:5}`), leaves null members
+out and orders members by name; it reads either form, names of enumeration members in any case, their ordinals,
+and numbers where text is declared. Standard bodies take msgspec's C path both ways; only the others pay.
 """
 
 from __future__ import annotations
@@ -125,9 +125,7 @@ def _member(value: Any, kind: EnumMeta) -> Any:
     return None
 
 
-_token = re.compile(
-    r"[ \t\r\n\x00]*(?:(-?\d+(\.\d+)?([eE][-+]?\d+)?)|(true|false|null)|(.?))", re.DOTALL
-).match
+_token = re.compile(r"[ \t\r\n]*(?:(-?\d+(\.\d+)?([eE][-+]?\d+)?)|(true|false|null)|(.?))", re.DOTALL).match
 _WORDS = {"true": True, "false": False, "null": None}
 _MAX_DIGITS = 400
 
@@ -154,7 +152,7 @@ class _Parser:
         self._left = MAX_VALUES
 
     def whole(self) -> Any:
-        """What follows the first value (a newline, zero bytes, more) is not looked at, as fastjson does not."""
+        """What follows the first value (a newline, zero bytes) is not looked at, as in fastjson."""
         return self._value(0)
 
     def _value(self, depth: int) -> Any:

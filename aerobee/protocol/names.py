@@ -80,9 +80,7 @@ def _check(kind: str, name: str, limit: int) -> None:
     if not name or name.isspace():
         raise ValueError(f"{kind} name is blank: give it a name")
     if len(name) > limit:
-        raise ValueError(
-            f"{kind} name {name[:64]!r}... has {len(name)} characters, at most {limit} are allowed"
-        )
+        raise ValueError(f"{kind} name {name[:64]!r}... has {len(name)} characters, at most {limit} may be")
     if not _allowed(name):
         raise ValueError(f"{kind} name {name!r} has other characters than letters, digits and % | _ -")
 

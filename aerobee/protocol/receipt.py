@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """POP's strings: receipt handles, the info strings of a pop response, and the revive log's JSON.
 
-A handle is `startOffset popTime invisibleTime reviveQid retry brokerName queueId msgQueueOffset [commitLogOffset]`.
-Info strings are entries `retry queueId value` joined by `;`, where retry is 0 (the topic), 1 or 2 (its retry topic).
+A handle is `startOffset popTime invisibleTime reviveQid retry brokerName queueId msgQueueOffset`, in gRPC followed
+by a commit-log offset. Info strings are entries `retry queueId value` joined by `;`, where retry is 0 for the
+topic itself and 1 or 2 for its retry topic.
 """
 
 from __future__ import annotations

@@ -25,8 +25,6 @@ from aerobee.protocol.bodies.groups import (
     AssignedQueue,
     Assignment,
     AssignmentQuery,
-    BatchAck,
-    BatchAckEntry,
     ConsumerOffsets,
     ConsumerStatusTable,
     ConsumeStats,
@@ -40,8 +38,6 @@ from aerobee.protocol.bodies.groups import (
     GroupConfigList,
     GroupConfigs,
     GroupForbidden,
-    OrderInfo,
-    OrderInfos,
     QueueOffsets,
     QueueProgress,
     QueueTimeSpan,
@@ -53,6 +49,7 @@ from aerobee.protocol.bodies.groups import (
     RetryPolicy,
     SimpleSubscription,
 )
+from aerobee.protocol.bodies.pop import BatchAck, BatchAckEntry, OrderInfo, OrderInfos, decode_batch_ack
 from aerobee.protocol.bodies.registration import (
     compress_registration,
     decode_registration,
@@ -169,6 +166,7 @@ __all__ = [
     "TopicStats",
     "compress_registration",
     "decode",
+    "decode_batch_ack",
     "decode_registration",
     "decompress_registration",
     "encode",

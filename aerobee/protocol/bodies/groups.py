@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import field
 
 from aerobee.protocol.bodies.values import Body, DataVersion, MessageModel, MessageQueue, Mode
@@ -189,44 +188,3 @@ class RequestModes(Body):
     """`messageRequestMode.json` and the answer to code 402, by topic, then group."""
 
     message_request_mode_map: dict[str, dict[str, RequestMode]] = field(default_factory=dict)
-
-
-# -- pop --------------------------------------------------------------------------------------------
-
-
-class BatchAckEntry(msgspec.Struct, kw_only=True):
-    """Long member names are read too; see `decode_batch_ack`."""
-
-    bits: str = field(default="", name="b")
-    consumer_group: str = field(default="", name="c")
-    invisible_time: int = field(default=0, name="it")
-    pop_time: int = field(default=0, name="pt")
-    queue_id: int = field(default=0, name="q")
-    retry: str = field(default="0", name="r")
-    revive_queue_id: int = field(default=0, name="rq")
-    start_offset: int = field(default=0, name="so")
-    topic: str = field(default="", name="t")
-
-
-class BatchAck(Body):
-    acks: list[BatchAckEntry] = field(default_factory=list)
-    broker_name: str = ""
-
-
-class OrderInfo(msgspec.Struct, kw_only=True):
-    """Orderly POP's memory of one queue; `offsets`: the first absolute, the rest deltas to it."""
-
-    attempt_id: str | None = field(default=None, name="a")
-    commit_bits: int = field(default=0, name="cm")
-    invisible_time: int = field(default=0, name="i")
-    last_consume: int = field(default=0, name="l")
-    offsets: list[int] = field(default_factory=list, name="o")
-    consumed_counts: dict[int, int] = field(default_factory=dict, name="oc")
-    next_visible: dict[int, int] = field(default_factory=dict, name="ot")
-    pop_time: int = field(default=0, name="popTime")
-
-
-class OrderInfos(Body):
-    """`consumerOrderInfo.json`, by `topic@group`, then queue."""
-
-    table: dict[str, dict[int, OrderInfo]] = field(default_factory=dict)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A broker's registration body, as plain JSON or in its compressed form.
 
-Compressed, one zlib stream: DataVersion JSON; topic count; per topic `name read write perm filterType attributes`;
-filter server list JSON; for brokers from 5.0 on a count and that many mappings. Each text is preceded by its length.
+Compressed, one zlib stream: DataVersion JSON; topic count; per topic `name read write perm filterType
+attributes`; filter server list JSON; for brokers from 5.0 on a count and that many mappings. Each text is
+preceded by its length.
 """
 
 from __future__ import annotations
@@ -74,16 +75,14 @@ def _parse_topic(text: bytes) -> TopicConfig:
     try:
         parts = text.decode().split(" ", 5)
         name, read, write, perm, filter_type = parts[:5]
-        attributes = (
-            java_json.decode(parts[5].encode(), dict[str, str]) if len(parts) > 5 and parts[5] else {}
-        )
+        attributes = parts[5].encode() if len(parts) > 5 and parts[5] else b"{}"
         return TopicConfig(
             topic_name=name,
             read_queue_nums=int(read),
             write_queue_nums=int(write),
             perm=int(perm),
             topic_filter_type=filter_type,
-            attributes=attributes,
+            attributes=java_json.decode(attributes, dict[str, str]),
         )
     except ValueError as error:
         raise ProtocolError(f"topic {text[:200]!r} of a registration: {error}") from None

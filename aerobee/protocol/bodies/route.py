@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-import msgspec
+from typing import Any
+
 from msgspec import field
 
 from aerobee.protocol.bodies.topics import TopicConfigs
@@ -39,7 +40,7 @@ class TopicRoute(Body):
     filter_server_table: dict[str, list[str]] = field(default_factory=dict)
     order_topic_conf: str | None = None
     queue_datas: list[QueueData] = field(default_factory=list)
-    topic_queue_mapping_by_broker: msgspec.Raw | None = None
+    topic_queue_mapping_by_broker: dict[str, Any] | None = None
 
 
 def route_dialect(version: int, accept_standard: bool | None = None) -> Dialect:  # noqa: FBT001 the request's field

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from aerobee.protocol.bodies.clients import SubscriptionData
+from aerobee.protocol.bodies.clients import SubscriptionData  # noqa: TC001 read at run time
 from aerobee.protocol.bodies.values import Body
 
 

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-import msgspec
+from typing import Any
+
 from msgspec import field
 
 from aerobee.protocol.bodies.values import Body, DataVersion, MessageQueue
@@ -26,8 +27,8 @@ class TopicConfigs(Body):
     data_version: DataVersion = field(default_factory=DataVersion)
     mapping_data_version: DataVersion | None = None
     topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
-    topic_queue_mapping_detail_map: dict[str, msgspec.Raw] | None = None
-    topic_queue_mapping_info_map: dict[str, msgspec.Raw] | None = None
+    topic_queue_mapping_detail_map: dict[str, Any] | None = None
+    topic_queue_mapping_info_map: dict[str, Any] | None = None
 
 
 class TopicConfigList(Body):

@@ -26,11 +26,11 @@ class MessageQueue(msgspec.Struct, rename="camel", frozen=True):
     topic: str = ""
 
     def __lt__(self, other: MessageQueue) -> bool:
-        return (self.topic, self.broker_name, self.queue_id) < (
-            other.topic,
-            other.broker_name,
-            other.queue_id,
-        )
+        return self.order < other.order
+
+    @property
+    def order(self) -> tuple[str, str, int]:
+        return self.topic, self.broker_name, self.queue_id
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.broker_name}/{self.queue_id}"

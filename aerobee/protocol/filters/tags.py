@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from aerobee.protocol.properties import java_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 TAG = "TAG"
 SQL92 = "SQL92"

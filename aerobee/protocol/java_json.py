@@ -2,8 +2,8 @@
 """JSON as fastjson, RocketMQ's library, reads and writes it.
 
 It writes integer keys bare (`{0:"a"}`) and object keys as objects (`{{"queueId":0}:5}`), leaves null members
-out and orders members by name; it reads either form, names of enumeration members in any case, their ordinals,
-and numbers where text is declared. Standard bodies take msgspec's C path both ways; only the others pay.
+out and orders members by name. It reads either form, names of enumeration members in any case, their ordinals
+too, and numbers where text is declared. Standard bodies take msgspec's C path both ways; only the others pay.
 """
 
 from __future__ import annotations

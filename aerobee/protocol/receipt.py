@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """POP's strings: receipt handles, the info strings of a pop response, and the revive log's JSON.
 
-A handle is `startOffset popTime invisibleTime reviveQid retry brokerName queueId msgQueueOffset`, in gRPC followed
-by a commit-log offset. Info strings are entries `retry queueId value` joined by `;`, where retry is 0 for the
+A handle is `startOffset popTime invisibleTime reviveQid retry brokerName queueId msgQueueOffset`, and in gRPC
+a commit-log offset. Info strings are entries `retry queueId value` joined by `;`, where retry is 0 for the
 topic itself and 1 or 2 for its retry topic.
 """
 
@@ -241,12 +241,12 @@ class Ack(msgspec.Struct, kw_only=True):
 
 
 class _LongAck(msgspec.Struct, rename="camel", kw_only=True):
-    """The long member names Java also accepts."""
+    """`Ack` under the long member names Java also accepts."""
 
-    ack_offset: int = -1
-    ack_offset_list: list[int] = msgspec.field(default_factory=list)
+    offset: int = msgspec.field(default=-1, name="ackOffset")
+    offsets: list[int] = msgspec.field(default_factory=list, name="ackOffsetList")
     broker_name: str = ""
-    consumer_group: str = ""
+    group: str = msgspec.field(default="", name="consumerGroup")
     pop_time: int = 0
     queue_id: int = 0
     start_offset: int = 0
@@ -270,14 +270,4 @@ def decode_ack(body: bytes) -> Ack:
     found = _decode_json(body, Ack)
     if found.topic:
         return found
-    long = _decode_json(body, _LongAck)
-    return Ack(
-        offset=long.ack_offset,
-        offsets=long.ack_offset_list,
-        broker_name=long.broker_name,
-        group=long.consumer_group,
-        pop_time=long.pop_time,
-        queue_id=long.queue_id,
-        start_offset=long.start_offset,
-        topic=long.topic,
-    )
+    return Ack(**msgspec.structs.asdict(_decode_json(body, _LongAck)))

@@ -29,29 +29,30 @@ class BatchAck(Body):
     broker_name: str = ""
 
 
-_LONG_NAMES = {
-    "bitSet": "b",
-    "consumerGroup": "c",
-    "invisibleTime": "it",
-    "popTime": "pt",
-    "queueId": "q",
-    "retry": "r",
-    "reviveQueueId": "rq",
-    "startOffset": "so",
-    "topic": "t",
-}
+class _LongEntry(msgspec.Struct, rename="camel", kw_only=True):
+    """`BatchAckEntry` under the long member names that Java also reads."""
+
+    bits: str = field(default="", name="bitSet")
+    consumer_group: str = ""
+    invisible_time: int = 0
+    pop_time: int = 0
+    queue_id: int = 0
+    retry: str = "0"
+    revive_queue_id: int = 0
+    start_offset: int = 0
+    topic: str = ""
+
+
+class _LongBatchAck(Body):
+    acks: list[_LongEntry] = field(default_factory=list)
 
 
 def decode_batch_ack(data: bytes) -> BatchAck:
-    """As `decode`, and the long member names that Java also reads."""
+    """As `decode`, with short or long member names."""
     found = java_json.decode(data, BatchAck)
-    if all(entry.topic for entry in found.acks):
-        return found
-    entries = java_json.parse(data)["acks"]
-    short = [
-        {_LONG_NAMES.get(name, name): value for name, value in entry.items()} for entry in entries if entry
-    ]
-    found.acks = java_json.decode(msgspec.json.encode(short), list[BatchAckEntry])
+    if not all(entry.topic for entry in found.acks):
+        long = java_json.decode(data, _LongBatchAck)
+        found.acks = [BatchAckEntry(**msgspec.structs.asdict(entry)) for entry in long.acks]
     return found
 
 

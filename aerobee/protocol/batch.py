@@ -28,16 +28,16 @@ _UNWRAP = SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
 
 
 class BatchItem(NamedTuple):
-    """One message of a batch: all that is its own."""
+    """One message of a batch: all that is its own, in the order of the wire."""
 
+    flag: int
     body: bytes
     properties_text: str = ""
-    flag: int = 0
 
 
 def encode(items: Iterable[BatchItem]) -> bytes:
     parts = []
-    for body, properties_text, flag in items:
+    for flag, body, properties_text in items:
         text = properties_text.encode()
         if len(text) > MAX_PROPERTIES:
             raise ProtocolError(f"properties of {len(text)} bytes, limit {MAX_PROPERTIES}")
@@ -53,22 +53,22 @@ def decode(data: bytes) -> list[BatchItem]:
     try:
         while at < end:
             size, _, _, flag, body_size = _HEAD.unpack_from(data, at)
-            stop = at + size
-            text_at = at + _HEAD.size + body_size + 2
+            body_at, stop = at + _HEAD.size, at + size
+            text_at = body_at + body_size + 2
             if body_size < 0 or stop > end or text_at > stop:
-                raise ProtocolError(
-                    f"batch: message of {size} bytes with a body of {body_size}, {end - at} left"
-                )
+                raise ProtocolError(f"batch: message of {size} bytes, body {body_size}, {end - at} left")
             (text_size,) = _SHORT.unpack_from(data, text_at - 2)
-            if text_size < 0 or text_at + text_size != stop:
-                raise ProtocolError(
-                    f"batch: properties of {text_size} bytes do not end the message at {stop}"
-                )
-            items.append(BatchItem(data[at + _HEAD.size : text_at - 2], data[text_at:stop].decode(), flag))
+            if text_at + text_size != stop:
+                raise ProtocolError(f"batch: properties of {text_size} bytes do not end at {stop}")
+            items.append(BatchItem(flag, data[body_at : text_at - 2], data[text_at:stop].decode()))
             at = stop
     except (struct.error, UnicodeDecodeError) as error:
         raise ProtocolError(f"batch: {error}") from None
     return items
+
+
+# For those who import the functions by name.
+encode_batch, decode_batch = encode, decode
 
 
 def unwrap(record: Record) -> list[Record]:

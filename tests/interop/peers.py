@@ -118,7 +118,7 @@ def java_program(main: str, class_path: str) -> list[str]:
             run([compiler, "-nowarn", "-cp", class_path, "-d", str(classes), *map(str, sources)], HERE)
     home = CACHE / "home" / main.lower()
     home.mkdir(parents=True, exist_ok=True)
-    flags = [*JAVA_SMALL, "-Xmx512m", f"-Duser.home={home}", "-Dcom.rocketmq.sendMessageWithVIPChannel=false"]
+    flags = [*JAVA_SMALL, "-Xmx512m", f"-Duser.home={home}", "-Drocketmq.client.rebalance.waitInterval=1000"]
     return ["java", *flags, "-cp", f"{classes}:{class_path}", f"interop.{main}"]
 
 

@@ -300,6 +300,7 @@ class RocketMQ(Server):
                 "namesrvAddr": self.namesrv,
                 "storePathRootDir": str(self.data),
                 "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
+                "transactionOpBatchInterval": "100",  # else a rollback is known only after the quick check
                 **self.settings,
             }
         )

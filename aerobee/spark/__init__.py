@@ -1,1 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
+"""RocketMQ topics as Spark DataFrames: a data source without jars, and pipelines over it.
+
+    from aerobee.spark import session, read
+
+    spark = session()
+    read(spark, "orders", namesrv="127.0.0.1:9876", json=True).groupBy("status").count().show()
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aerobee.spark.frames import read, read_stream, write
+    from aerobee.spark.send_back import send_back
+    from aerobee.spark.session import session
+
+__all__ = ["read", "read_stream", "send_back", "session", "write"]
+
+_HOMES = {
+    "read": "aerobee.spark.frames",
+    "read_stream": "aerobee.spark.frames",
+    "write": "aerobee.spark.frames",
+    "send_back": "aerobee.spark.send_back",
+    "session": "aerobee.spark.session",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Spark imports this package in every worker process: nothing is loaded before it is used.
+    if name not in _HOMES:
+        raise AttributeError(f"module 'aerobee.spark' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batch reads: resolve start and end once, plan the ranges, let executors read them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from aerobee.spark import plan, pushdown, resolve, tasks
+from aerobee.spark.heads import chosen_topics, heads_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import Filter
+
+    from aerobee.spark.options import Read
+
+TASK_ROWS = 250_000  # below this a further task costs more than it saves
+
+
+class Part(InputPartition):
+    def __init__(self, task: tasks.Task) -> None:
+        super().__init__(0)
+        self.task = task
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, options: Read, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._narrow = pushdown.Narrow()
+
+    def partitions(self) -> list[InputPartition]:
+        heads = heads_for(self._options)
+        topics = [t for t in chosen_topics(self._options, heads) if self._narrow.keeps_topic(t)]
+        bounds: plan.Bounds = {topic: heads.queues(topic) for topic in topics}
+        start = resolve.start(self._options, heads, bounds)
+        end = resolve.end(self._options, heads, bounds)
+        parts = plan.ranges(start, end, bounds, fail_on_data_loss=self._options.fail_on_data_loss)
+        parts = self._narrow.ranges(parts, heads)
+        return [Part(task) for task in self._tasks(parts, heads)]
+
+    def _tasks(self, parts: list[plan.Range], heads: Any) -> list[tasks.Task]:
+        options = self._options
+        most = options.max_partitions or max(2, os.cpu_count() or 2) * 2
+        groups = plan.pack(
+            parts, at_least=options.min_partitions, at_most=most, max_records=options.max_records, target=TASK_ROWS
+        )
+        addresses: dict[str, str] = {}
+        if options.store_path and not options.ordered:
+            from aerobee.spark.store_scan import physical_split, store_root
+
+            groups = physical_split(store_root(options.store_path), parts, len(groups))
+        elif not options.store_path:
+            addresses = {part.broker: heads.address(part.broker) for part in parts}
+        options = msgspec.structs.replace(options, tags=self._narrow.tags or options.tags)
+        return [tasks.Task(options, group, addresses, self._columns) for group in groups]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        # Spark replaces an empty plan by one partition without a task.
+        return tasks.read(partition.task) if isinstance(partition, Part) else iter(())
+
+
+class PushdownReader(BatchReader):
+    """Seen only by Spark's push-down worker (see source.py)."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self._narrow.take(filters, self._options)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the driver asks: which topics and queues there are, where they begin and end, which offset a time has.
+
+Two answers to the same questions: brokers over the wire (`BrokerHeads`), or store files (`StoreHeads`).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from aerobee.errors import AerobeeError, NetworkError, NoRoute, QueryNotFound, TopicNotFound
+from aerobee.protocol import bodies
+from aerobee.protocol.headers.offsets import OffsetResult, QueryConsumerOffset, SearchOffset, UpdateConsumerOffset
+from aerobee.protocol.headers.route import AllTopics, GetRoute
+from aerobee.protocol.headers.topics import TopicStatsQuery
+from aerobee.protocol.names import is_dead_letter, is_retry, is_system_topic, pop_retry_topic, retry_topic
+from aerobee.spark.link import Credentials, Link
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aerobee.spark.options import Read
+
+T = TypeVar("T")
+Queues = dict[str, dict[str, tuple[int, int]]]  # broker -> queue -> (min, max)
+
+
+class Heads(Protocol):
+    def topics(self) -> list[str]: ...
+    def queues(self, topic: str) -> Queues: ...
+    def offset_at(self, topic: str, broker: str, queue: int, timestamp: int) -> int: ...
+
+
+def chosen_topics(options: Read, heads: Heads) -> list[str]:
+    """The topics the options select, now."""
+    if options.assign:
+        return sorted(options.assign)
+    names = list(options.topics)
+    if options.pattern:
+        wanted = re.compile(options.pattern)
+        names = [n for n in heads.topics() if wanted.fullmatch(n) and not is_system_topic(n)]
+        names = [n for n in names if not is_retry(n) and not is_dead_letter(n)]
+    if options.include_retries:
+        known = set(heads.topics())
+        retries = [retry_topic(options.group), *(pop_retry_topic(t, options.group) for t in names)]
+        names += [n for n in retries if n in known]
+    return sorted(set(names))
+
+
+class BrokerHeads:
+    def __init__(self, options: Read) -> None:
+        self._options = options
+        self._credentials = Credentials(options.access_key, options.secret_key, options.tls)
+        self._links: dict[str, Link] = {}
+        self._brokers: dict[str, str] = {}  # broker name -> address
+
+    def topics(self) -> list[str]:
+        body = self._ask_namesrv(lambda link: link.call(AllTopics()).body)
+        return sorted(bodies.decode(body, bodies.TopicList).topic_list)
+
+    def address(self, broker: str) -> str:
+        return self._brokers[broker]
+
+    def queues(self, topic: str) -> Queues:
+        """Bounds of all queues of the topic; one request per broker, TopicNotFound when there is no such topic."""
+        found: Queues = {}
+        for broker, (address, readable) in self.route(topic).items():
+            stats = self._ask(address, lambda link: link.call(TopicStatsQuery(topic=topic)).body)
+            table = bodies.decode(stats, bodies.TopicStats).offset_table
+            found[broker] = {
+                str(queue.queue_id): (max(0, entry.min_offset), max(0, entry.max_offset))
+                for queue, entry in table.items()
+                if queue.queue_id < readable
+            }
+        wanted = (self._options.assign or {}).get(topic)
+        return _only(found, wanted, topic) if wanted else found
+
+    def route(self, topic: str) -> dict[str, tuple[str, int]]:
+        """broker name -> (master's address, readable queues)."""
+        body = self._ask_namesrv(lambda link: link.call(GetRoute(topic=topic)).body)
+        route = bodies.decode(body, bodies.TopicRoute)
+        masters = {data.broker_name: data.broker_addrs.get(0) for data in route.broker_datas}
+        found = {}
+        for data in route.queue_datas:
+            address = masters.get(data.broker_name)
+            if address and data.perm & 4:
+                self._brokers[data.broker_name] = address
+                found[data.broker_name] = (address, data.read_queue_nums)
+        if not found:
+            raise NoRoute(f"topic {topic!r} has no readable broker; the name server is {self._options.namesrv}")
+        return found
+
+    def offset_at(self, topic: str, broker: str, queue: int, timestamp: int) -> int:
+        header = SearchOffset(topic=topic, queue_id=queue, timestamp=timestamp)
+        return self._ask(self.address(broker), lambda link: link.call(header).fields(OffsetResult).offset)
+
+    def group_offset(self, topic: str, broker: str, queue: int) -> int | None:
+        header = QueryConsumerOffset(
+            consumer_group=self._options.group, topic=topic, queue_id=queue, set_zero_if_not_found=False
+        )
+        try:
+            return self._ask(self.address(broker), lambda link: link.call(header).fields(OffsetResult).offset)
+        except QueryNotFound:
+            return None
+
+    def commit(self, topic: str, broker: str, queue: int, offset: int) -> None:
+        if broker not in self._brokers:
+            self.route(topic)
+        header = UpdateConsumerOffset(
+            consumer_group=self._options.group, topic=topic, queue_id=queue, commit_offset=offset
+        )
+        self._ask(self.address(broker), lambda link: link.call(header))
+
+    def _ask_namesrv(self, question: Callable[[Link], T]) -> T:
+        last: AerobeeError | None = None
+        for address in self._options.namesrv.split(";"):
+            try:
+                return self._ask(address.strip(), question)
+            except NetworkError as error:
+                last = error
+        raise NetworkError(f"no name server answers ({self._options.namesrv}): {last}. Is one running there?")
+
+    def _ask(self, address: str, question: Callable[[Link], T]) -> T:
+        """With retries: an exception in the planner ends a streaming query at once."""
+        for attempt in range(self._options.retries + 1):
+            link = self._links.setdefault(address, Link(address, self._options.timeout_ms, self._credentials))
+            try:
+                return question(link)
+            except NetworkError:
+                link.close()
+                if attempt == self._options.retries:
+                    raise
+                time.sleep(self._options.retry_ms / 1000)
+        raise AssertionError("unreachable")
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_links": {}}
+
+
+def _only(found: Queues, wanted: dict[str, list[int]], topic: str) -> Queues:
+    kept: Queues = {}
+    for broker, queues in wanted.items():
+        for queue in queues:
+            bounds = found.get(broker, {}).get(str(queue))
+            if bounds is None:
+                raise TopicNotFound(f"option 'assign': {topic}/{broker} has no queue {queue}")
+            kept.setdefault(broker, {})[str(queue)] = bounds
+    return kept
+
+
+def heads_for(options: Read) -> Heads:
+    if options.store_path:
+        from aerobee.spark.store_scan import StoreHeads
+
+        return StoreHeads(options.store_path, options.assign)
+    return BrokerHeads(options)

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plain blocking socket that speaks remoting, for Spark's driver and workers.
+
+Spark forks its Python workers and calls the source from ordinary threads, so no event loop is wanted here. One request
+may run ahead of the answer being decoded (`send` now, `receive` later), which is all the concurrency bulk reading needs.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import socket
+import ssl
+import struct
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aerobee.errors import NetworkError, RequestTimeout, error_for
+from aerobee.protocol import command as wire
+from aerobee.protocol.frames import DEFAULT_MAX_FRAME
+
+if TYPE_CHECKING:
+    from aerobee.protocol.command import Command, Header
+
+_LENGTH = struct.Struct(">I")
+_ACCEPTED = frozenset((0, 10, 11, 12, 19, 20, 21))
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    access_key: str = ""
+    secret_key: str = ""
+    tls: bool = False
+
+
+class Link:
+    def __init__(self, address: str, timeout_ms: int = 10_000, credentials: Credentials | None = None) -> None:
+        self.address = address
+        self._timeout = timeout_ms / 1000
+        self._credentials = credentials or Credentials()
+        self._socket: socket.socket | None = None
+        self._opaque = 0
+        self._buffer = bytearray()
+
+    def call(self, header: Header, body: bytes = b"") -> Command:
+        """Send a request and wait for its answer; refusals raise by response code."""
+        return self.receive(self.send(header, body))
+
+    def send(self, header: Header, body: bytes = b"") -> int:
+        command = wire.request(header, body)
+        return self.send_command(command)
+
+    def send_command(self, command: Command) -> int:
+        self._opaque += 1
+        command.opaque = self._opaque
+        if self._credentials.access_key:
+            _sign(command, self._credentials)
+        try:
+            self._connected().sendall(wire.encode(command))
+        except OSError as error:
+            self.close()
+            raise NetworkError(f"{self.address}: {error}") from None
+        return command.opaque
+
+    def receive(self, opaque: int) -> Command:
+        """The answer to `opaque`; answers come in the order asked on one Link, others are dropped."""
+        while True:
+            command = wire.decode(self._frame())
+            if command.is_response and command.opaque == opaque:
+                break
+        if command.code not in _ACCEPTED:
+            raise error_for(command.code, command.remark)
+        return command
+
+    def _frame(self) -> bytes:
+        (size,) = _LENGTH.unpack(self._read(4))
+        if size > DEFAULT_MAX_FRAME:
+            self.close()
+            raise NetworkError(f"{self.address} announced a frame of {size} bytes")
+        return self._read(size)
+
+    def _read(self, size: int) -> bytes:
+        sock = self._connected()
+        data = bytearray(size)
+        view, got = memoryview(data), 0
+        try:
+            while got < size:
+                count = sock.recv_into(view[got:])
+                if count == 0:
+                    raise NetworkError(f"{self.address} closed the connection")
+                got += count
+        except TimeoutError:
+            self.close()
+            raise RequestTimeout(f"no answer from {self.address} within {self._timeout:g} s") from None
+        except OSError as error:
+            self.close()
+            raise NetworkError(f"{self.address}: {error}") from None
+        return bytes(data)
+
+    def _connected(self) -> socket.socket:
+        if self._socket is None:
+            host, _, port = self.address.rpartition(":")
+            try:
+                sock = socket.create_connection((host.strip("[]"), int(port)), self._timeout)
+            except OSError as error:
+                raise NetworkError(f"cannot reach {self.address}: {error}") from None
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._credentials.tls:
+                sock = _tls(sock)
+            self._socket = sock
+        return self._socket
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_socket": None}  # Spark pickles readers: a socket stays behind
+
+
+def _tls(sock: socket.socket) -> socket.socket:
+    # RocketMQ's servers are self-signed by default and its clients do not check: neither does this link.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context.wrap_socket(sock)
+
+
+def _sign(command: Command, credentials: Credentials) -> None:
+    fields = {**command.ext_dict(), "AccessKey": credentials.access_key}
+    content = "".join(fields[name] for name in sorted(fields)).encode() + command.body
+    digest = hmac.new(credentials.secret_key.encode(), content, hashlib.sha1).digest()
+    command.ext = {**fields, "Signature": base64.b64encode(digest).decode()}

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Offset algebra and planning, pure: maps of offsets in, ranges and tasks out. The end of a range is exclusive.
+
+An offset map is `topic -> broker -> queue -> next offset`, with queues as text, sorted at every level: Spark compares
+offsets as JSON text, and another key order would be another offset.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from aerobee.spark.options import Offsets
+
+Bounds = dict[str, dict[str, dict[str, tuple[int, int]]]]  # topic -> broker -> queue -> (min, max)
+
+
+class Range(msgspec.Struct, frozen=True, order=True):
+    topic: str
+    broker: str
+    queue: int
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+class DataLoss(Exception):
+    """Offsets that were promised are gone, and `failOnDataLoss` is true."""
+
+
+def tidy(offsets: Offsets) -> Offsets:
+    """The same map with every level sorted (queues by number)."""
+    return {
+        topic: {
+            broker: dict(sorted(queues.items(), key=lambda item: int(item[0])))
+            for broker, queues in sorted(brokers.items())
+        }
+        for topic, brokers in sorted(offsets.items())
+    }
+
+
+def flat(offsets: Offsets) -> Iterator[tuple[str, str, str, int]]:
+    for topic, brokers in offsets.items():
+        for broker, queues in brokers.items():
+            for queue, offset in queues.items():
+                yield topic, broker, queue, offset
+
+
+def get(offsets: Offsets, topic: str, broker: str, queue: str, default: int) -> int:
+    return offsets.get(topic, {}).get(broker, {}).get(queue, default)
+
+
+def put(offsets: Offsets, topic: str, broker: str, queue: str, offset: int) -> None:
+    offsets.setdefault(topic, {}).setdefault(broker, {})[queue] = offset
+
+
+def edge(bounds: Bounds, index: int) -> Offsets:
+    """All minima (0) or all maxima (1)."""
+    return tidy(
+        {
+            topic: {
+                broker: {queue: pair[index] for queue, pair in queues.items()} for broker, queues in brokers.items()
+            }
+            for topic, brokers in bounds.items()
+        }
+    )
+
+
+def backlog(start: Offsets, end: Offsets) -> int:
+    return sum(max(0, offset - get(start, t, b, q, 0)) for t, b, q, offset in flat(end))
+
+
+def clip(start: Offsets, end: Offsets, limit: int) -> Offsets:
+    """At most about `limit` messages between `start` and the result, shared in proportion to each queue's backlog.
+
+    Every queue with a backlog moves by at least one, so that none starves behind a large neighbour.
+    """
+    total = backlog(start, end)
+    if limit <= 0 or total <= limit:
+        return end
+    result: Offsets = {}
+    for topic, broker, queue, stop in flat(end):
+        begin = min(get(start, topic, broker, queue, 0), stop)
+        behind = stop - begin
+        share = min(behind, math.ceil(behind * limit / total))
+        put(result, topic, broker, queue, begin + share)
+    return tidy(result)
+
+
+def ranges(start: Offsets, end: Offsets, bounds: Bounds, *, fail_on_data_loss: bool) -> list[Range]:
+    """What to read for start..end; a queue missing in `start` is new and begins at its earliest offset."""
+    found = []
+    for topic, broker, queue, stop in flat(end):
+        low, high = bounds.get(topic, {}).get(broker, {}).get(queue, (0, stop))
+        begin = get(start, topic, broker, queue, low)
+        problem = ""
+        if begin < low:
+            problem = f"offsets {begin}..{min(low, stop)} were deleted (the earliest is {low})"
+        elif stop > high:
+            problem = f"offset {stop} is past the end {high}: the queue was deleted or re-created"
+        if problem and fail_on_data_loss:
+            raise DataLoss(
+                f"{topic}/{broker}/{queue}: {problem}. Set failOnDataLoss=false to go on with what is there,"
+                " or start from other offsets"
+            )
+        begin, stop = max(begin, low), min(stop, high)
+        if begin < stop:
+            found.append(Range(topic, broker, int(queue), begin, stop))
+    return sorted(found)
+
+
+def split(parts: Iterable[Range], most: int) -> list[Range]:
+    """No range longer than `most` messages."""
+    cut = []
+    for part in parts:
+        pieces = max(1, math.ceil(len(part) / most))
+        edges = [part.start + len(part) * i // pieces for i in range(pieces + 1)]
+        cut += [
+            msgspec.structs.replace(part, start=a, end=b) for a, b in zip(edges, edges[1:], strict=False) if a < b
+        ]
+    return cut
+
+
+def pack(parts: list[Range], *, at_least: int, at_most: int, max_records: int, target: int) -> list[list[Range]]:
+    """Ranges into tasks: as few as useful, at least/at most as asked, no task above `max_records`.
+
+    `target` messages make one task worth starting. A task's cost in Spark (about 20 ms) is that of thousands of
+    messages, so small queues share a task and only a large one is cut.
+    """
+    total = sum(map(len, parts))
+    if not total:
+        return []
+    tasks = max(1, math.ceil(total / target))
+    if at_most:
+        tasks = min(tasks, at_most)
+    tasks = max(tasks, at_least)
+    if max_records:
+        tasks = max(tasks, math.ceil(total / max_records))
+    most = math.ceil(total / tasks)
+    if max_records:
+        most = min(most, max_records)
+    bins: list[list[Range]] = []
+    room = 0
+    for part in split(sorted(parts), most):
+        while part is not None and len(part):
+            if room == 0:
+                bins.append([])
+                room = most
+            take = min(room, len(part))
+            bins[-1].append(msgspec.structs.replace(part, end=part.start + take))
+            room -= take
+            part = msgspec.structs.replace(part, start=part.start + take)
+    return bins

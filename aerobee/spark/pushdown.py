@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batch filters that make the plan smaller: topic, queue, offset and time ranges, tags.
+
+Ranges are narrowed, and every filter is still handed back to Spark except the ones the narrowing answers exactly.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from pyspark.sql.datasource import (
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from aerobee.protocol.names import SCHEDULE_TOPIC
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql.datasource import Filter
+
+    from aerobee.spark.heads import Heads
+    from aerobee.spark.options import Read
+    from aerobee.spark.plan import Range
+
+
+class Narrow:
+    """What the accepted filters leave over."""
+
+    def __init__(self) -> None:
+        self.topics: set[str] | None = None
+        self.queues: set[int] | None = None
+        self.low: int | None = None
+        self.high: int | None = None  # exclusive
+        self.since: int | None = None
+        self.until: int | None = None  # exclusive, milliseconds
+        self.tags = ""
+
+    def keeps_topic(self, topic: str) -> bool:
+        return self.topics is None or topic in self.topics
+
+    def take(self, filters: list[Filter], options: Read) -> list[Filter]:
+        """Note what each filter allows; return those that Spark must still evaluate."""
+        return [one for one in filters if not self._take(one, options)]
+
+    def _take(self, one: Filter, options: Read) -> bool:
+        column = ".".join(getattr(one, "attribute", ()))
+        values = _values(one)
+        if column == "topic" and values is not None:
+            self.topics = _both(self.topics, {str(v) for v in values})
+            return True
+        if column == "queueId" and values is not None:
+            self.queues = _both(self.queues, {int(v) for v in values})
+            return True
+        if column == "queueOffset":
+            return self._take_offset(one)
+        if column == "storeTimestamp":
+            self._take_time(one)
+            return False  # store times are not strictly ascending: Spark looks at each row
+        if column == "tags" and values is not None and options.tags == "*" and not options.sql and not self.tags:
+            self.tags = "||".join(str(v) for v in values if v)
+            return False
+        return False
+
+    def _take_offset(self, one: Filter) -> bool:
+        low, high = _interval(one, 1)
+        if low is None and high is None:
+            return False
+        self.low = max(filter(None.__ne__, (self.low, low)), default=None)
+        self.high = min(filter(None.__ne__, (self.high, high)), default=None)
+        return True
+
+    def _take_time(self, one: Filter) -> None:
+        value = getattr(one, "value", None)
+        if value is None or not hasattr(value, "timestamp"):
+            return
+        moment = _millis(value)
+        if isinstance(one, (GreaterThan, GreaterThanOrEqual, EqualTo)):
+            self.since = max(self.since or 0, moment - 1000)
+        if isinstance(one, (LessThan, LessThanOrEqual, EqualTo)):
+            self.until = min(self.until or 1 << 62, moment + 1001)
+
+    def ranges(self, parts: list[Range], heads: Heads) -> list[Range]:
+        kept = []
+        for part in parts:
+            if self.queues is not None and part.queue not in self.queues:
+                continue
+            low, high = max(part.start, self.low or 0), min(part.end, part.end if self.high is None else self.high)
+            if part.topic != SCHEDULE_TOPIC:
+                if self.since is not None:
+                    low = max(low, heads.offset_at(part.topic, part.broker, part.queue, self.since))
+                if self.until is not None:
+                    high = min(high, heads.offset_at(part.topic, part.broker, part.queue, self.until))
+            if low < high:
+                kept.append(msgspec.structs.replace(part, start=low, end=high))
+        return kept
+
+
+def _values(one: Filter) -> tuple[Any, ...] | None:
+    if isinstance(one, EqualTo):
+        return (one.value,)
+    return tuple(one.value) if isinstance(one, In) else None
+
+
+def _both(old: set[Any] | None, new: set[Any]) -> set[Any]:
+    return new if old is None else old & new
+
+
+def _interval(one: Filter, step: int) -> tuple[int | None, int | None]:
+    """[low, high) that a comparison of whole numbers allows; (None, None) when it is none."""
+    value = getattr(one, "value", None)
+    if not isinstance(value, int):
+        return None, None
+    table: dict[type, tuple[int | None, int | None]] = {
+        EqualTo: (value, value + step),
+        GreaterThan: (value + step, None),
+        GreaterThanOrEqual: (value, None),
+        LessThan: (None, value),
+        LessThanOrEqual: (None, value + step),
+    }
+    return table.get(type(one), (None, None))
+
+
+def _millis(value: datetime) -> int:
+    return int(value.timestamp() * 1000)

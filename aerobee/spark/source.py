@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`format("rocketmq")`: what Spark asks of a data source, answered by the pure parts around it.
+
+    spark.read.format("rocketmq").option("namesrv", "127.0.0.1:9876").option("subscribe", "orders").load()
+    spark.readStream.format("rocketmq").option("storePath", "./aerobee-data").option("subscribe", "orders").load()
+    df.write.format("rocketmq").option("namesrv", "127.0.0.1:9876").option("topic", "out").mode("append").save()
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource
+
+from aerobee.spark import options, schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader, DataSourceStreamArrowWriter
+    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+
+class RocketMQSource(DataSource):
+    """Messages of RocketMQ topics as rows, batch and stream, and rows as messages."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq"
+
+    def schema(self) -> str:
+        return schema.ddl(options.columns_of(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from aerobee.spark import batch_reader
+
+        # A reader class with `pushFilters` makes every query fail while Spark's push-down setting is off, and the
+        # setting is not visible here; only Spark's push-down worker may see such a class.
+        pushing = sys._getframe(1).f_code.co_filename.endswith("data_source_pushdown_filters.py")
+        chosen = batch_reader.PushdownReader if pushing else batch_reader.BatchReader
+        return chosen(options.for_batch(self.options, _names(schema)), _names(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from aerobee.spark.stream_reader import StreamReader
+
+        return StreamReader(options.for_stream(self.options, _names(schema)))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's signature
+        from aerobee.spark.writer import BatchWriter
+
+        return BatchWriter(_sink_options(self.options, schema, overwrite=overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001
+        from aerobee.spark.writer import StreamWriter
+
+        return StreamWriter(_sink_options(self.options, schema, overwrite=overwrite))
+
+
+def _names(struct: StructType) -> tuple[str, ...]:
+    return tuple(struct.fieldNames())
+
+
+def _sink_options(given: Any, struct: StructType, *, overwrite: bool) -> options.Write:
+    from aerobee.spark.encode import check_columns
+
+    if overwrite:
+        raise options.OptionError('a topic cannot be overwritten: write with .mode("append")')
+    parsed = options.for_write(given)
+    check_columns({field.name: field.dataType.simpleString() for field in struct.fields}, parsed)
+    return parsed

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams: offsets live in Spark's checkpoint, the broker only mirrors them.
+
+Theory of operation. One object lives in Spark's stream runner for the whole query. `latestOffset` is asked about a
+hundred times a second while idle, so heads are cached for a few milliseconds. Offsets are JSON text to Spark:
+`{"v":1,"o":{topic:{broker:{queue:next}}}}`, always sorted; nothing new means returning `start` itself.
+
+`initialOffset` is asked again when batch 0 is replayed after a crash, when "latest" means something else than before.
+So the first end offset carries the start it was resolved from (`"from"`), and `partitions` believes that one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from aerobee.clock import SystemClock
+from aerobee.errors import AerobeeError
+from aerobee.spark import plan, resolve, tasks
+from aerobee.spark.batch_reader import Part
+from aerobee.spark.heads import BrokerHeads, chosen_topics, heads_for
+from aerobee.spark.options import Offsets, Read
+
+log = logging.getLogger("aerobee.spark")
+
+HEADS_MS = 15  # a look at the heads is good for this long
+STREAM_TASK_ROWS = 20_000
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: Read) -> None:
+        self._options = options
+        self._heads: Any = None
+        self._clock = SystemClock()
+        self._bounds: plan.Bounds = {}
+        self._looked_at = 0
+        self._discovered_at = 0
+        self._topics: list[str] = []
+        self._initial: dict[str, Any] | None = None
+        self._target: Offsets | None = None
+        self._mirrored: Offsets = {}
+        self._waiting_since: int | None = None
+
+    # -- Spark's questions --------------------------------------------------------------------------
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._options.max_offsets) if self._options.max_offsets else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = plan.edge(self._look(fresh=True), 1)
+
+    def initialOffset(self) -> dict[str, Any]:
+        if self._initial is None:
+            bounds = self._look(fresh=True)
+            start = resolve.start(self._options, self._ask, bounds)
+            self._initial = {"init": True, "o": start, "v": 1}
+        return self._initial
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        begin: Offsets = start["o"]
+        self._mirror(start)
+        bounds = self._look()
+        end = self._merged(begin, self._target or plan.edge(bounds, 1))
+        if not self._worth_a_batch(begin, end):
+            return start
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
+        end = plan.clip(self._known(begin, bounds), end, self._row_limit(most))
+        if end == begin:
+            return start
+        found: dict[str, Any] = {"o": end, "v": 1}
+        if start.get("init"):
+            found["from"] = begin
+        return dict(sorted(found.items()))
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        return {"o": plan.edge(self._bounds, 1), "v": 1}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        begin = end["from"] if start.get("init") and "from" in end else start["o"]
+        topics = {topic for topic, *_ in plan.flat(end["o"])}
+        bounds = self._bounds_of(topics)
+        parts = plan.ranges(begin, end["o"], bounds, fail_on_data_loss=self._options.fail_on_data_loss)
+        options = self._options
+        groups = plan.pack(
+            parts,
+            at_least=options.min_partitions,
+            at_most=options.max_partitions or max(1, os.cpu_count() or 1),
+            max_records=options.max_records,
+            target=STREAM_TASK_ROWS,
+        )
+        addresses = {} if options.store_path else {p.broker: self._ask.address(p.broker) for p in parts}
+        return [Part(tasks.Task(options, group, addresses, options.columns)) for group in groups]
+
+    def read(self, partition: InputPartition) -> Any:
+        return tasks.read(partition.task) if isinstance(partition, Part) else iter(())
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Called one batch late and deadly when it raises: progress is mirrored from `latestOffset` instead."""
+
+    def stop(self) -> None:
+        """Not reliably called: nothing depends on it."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_heads": None}
+
+    # -- looking at the heads -----------------------------------------------------------------------
+
+    @property
+    def _ask(self) -> Any:
+        if self._heads is None:
+            self._heads = heads_for(self._options)
+        return self._heads
+
+    def _look(self, *, fresh: bool = False) -> plan.Bounds:
+        now = self._clock.now()
+        if fresh or now - self._discovered_at >= self._options.discovery_ms:
+            self._topics = chosen_topics(self._options, self._ask)
+            self._discovered_at = now
+        if fresh or now - self._looked_at >= HEADS_MS:
+            self._bounds = self._bounds_of(self._topics)
+            self._looked_at = self._clock.now()
+        return self._bounds
+
+    def _bounds_of(self, topics: Any) -> plan.Bounds:
+        found: plan.Bounds = {}
+        for topic in topics:
+            try:
+                found[topic] = self._ask.queues(topic)
+            except AerobeeError as error:
+                # Topics come and go under a pattern; a subscribed one that is missing is the user's mistake.
+                if not self._options.pattern and topic in self._options.topics and not self._bounds:
+                    raise
+                log.warning("topic=%s left out of this batch: %s", topic, error)
+        return found
+
+    def _merged(self, begin: Offsets, heads: Offsets) -> Offsets:
+        """Heads, never behind where we are; a queue out of sight keeps its place (its broker may come back)."""
+        merged: Offsets = {}
+        for topic, broker, queue, offset in plan.flat(begin):
+            plan.put(merged, topic, broker, queue, offset)
+        for topic, broker, queue, offset in plan.flat(heads):
+            at = plan.get(merged, topic, broker, queue, -1)
+            shrunk = offset < at and not self._options.fail_on_data_loss
+            plan.put(merged, topic, broker, queue, offset if shrunk else max(at, offset))
+        return plan.tidy(merged)
+
+    def _known(self, begin: Offsets, bounds: plan.Bounds) -> Offsets:
+        """`begin` with new queues at their earliest offset, for counting the backlog."""
+        known: Offsets = plan.edge(bounds, 0)
+        for topic, broker, queue, offset in plan.flat(begin):
+            plan.put(known, topic, broker, queue, offset)
+        return known
+
+    # -- admission ----------------------------------------------------------------------------------
+
+    def _worth_a_batch(self, begin: Offsets, end: Offsets) -> bool:
+        behind = plan.backlog(begin, end)
+        if end == begin:
+            return False
+        if not self._options.min_offsets or self._target is not None:
+            return True
+        now = self._clock.now()
+        self._waiting_since = self._waiting_since if self._waiting_since is not None else now
+        if behind < self._options.min_offsets and now - self._waiting_since < self._options.max_delay_ms:
+            return False
+        self._waiting_since = None
+        return True
+
+    def _row_limit(self, by_spark: int) -> int:
+        limits = [n for n in (by_spark, self._options.max_offsets) if n]
+        if self._options.max_bytes:
+            limits.append(max(1, self._options.max_bytes // self._ask_record_size()))
+        return min(limits, default=0)
+
+    def _ask_record_size(self) -> int:
+        # Without reading ahead the size of a message is a guess; 512 bytes is a small message with its properties.
+        return 512
+
+    def _mirror(self, start: dict[str, Any]) -> None:
+        """Tell the broker how far the group is; lag tools then see the stream. Never fails the query."""
+        done: Offsets = start["o"]
+        if not self._options.group or start.get("init") or done == self._mirrored:
+            return
+        assert isinstance(self._ask, BrokerHeads)
+        try:
+            for topic, broker, queue, offset in plan.flat(done):
+                if plan.get(self._mirrored, topic, broker, queue, -1) != offset:
+                    self._ask.commit(topic, broker, int(queue), offset)
+            self._mirrored = done
+        except (AerobeeError, KeyError) as error:
+            log.warning("progress of group=%s not mirrored: %s", self._options.group, error)

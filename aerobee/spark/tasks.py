@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an executor does with its share of the ranges: read records, hand Arrow batches to Spark.
+
+A task carries all it needs and is pickled to the worker; it connects there. Over the wire it asks for bulk (thousands
+of messages, up to 4 MiB): Aerobee grants that, an Apache broker answers within its own limits, and the code is the same.
+The next request leaves before the last answer is decoded.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aerobee.errors import BrokerError, NetworkError
+from aerobee.protocol.codes import PullFlag, ResponseCode
+from aerobee.protocol.filters import compile_filter
+from aerobee.protocol.filters.tags import parse_tags
+from aerobee.protocol.headers.consume import PullMessage, PullResult
+from aerobee.spark import columns
+from aerobee.spark.link import Credentials, Link
+from aerobee.spark.options import DEFAULT_GROUP, Read
+from aerobee.spark.plan import DataLoss, Range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aerobee.spark.columns import Ints
+
+log = logging.getLogger("aerobee.spark")
+
+BULK_MESSAGES = 16_384
+BULK_BYTES = 4 * 1024 * 1024
+_FLAGS = int(PullFlag.SUBSCRIPTION)
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One Spark task: ranges of one topic set, and where to read them."""
+
+    options: Read
+    parts: list[Range]
+    addresses: dict[str, str]  # broker name -> address; empty for a store scan
+    columns: tuple[str, ...]
+
+
+def read(task: Task) -> Iterator[pa.RecordBatch]:
+    """The task's rows as record batches of exactly `task.columns`."""
+    asked = _with_filter_columns(task)
+    source = _scanned(task, asked) if task.options.store_path else _pulled(task, asked)
+    for decoded in source:
+        for bad in decoded.bad[:5]:
+            log.warning("left out bad record position=%d: %s", bad.position, bad.reason)
+        batch = _matching(task.options, decoded.batch)
+        if batch.num_rows:
+            yield batch.select(list(task.columns))
+
+
+def _with_filter_columns(task: Task) -> tuple[str, ...]:
+    """A filter looks at tags or properties even when the user did not ask for that column."""
+    needed = {"tags"} if task.options.tags != "*" else set()
+    if task.options.sql and task.options.store_path:
+        needed.add("properties")
+    return (*task.columns, *sorted(needed - set(task.columns)))
+
+
+def _matching(options: Read, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Exact tags: brokers and queue units compare hashes only. SQL is the broker's work, ours in a store scan."""
+    if options.tags != "*":
+        wanted = sorted(parse_tags(options.tags))
+        batch = batch.filter(pc.is_in(batch.column("tags"), pa.array(wanted, pa.string())))
+    if options.sql and options.store_path:
+        accepts = compile_filter("SQL92", options.sql).properties
+        assert accepts is not None
+        held = [accepts(dict(pairs)) for pairs in batch.column("properties").to_pylist()]
+        batch = batch.filter(pa.array(held, pa.bool_()))
+    return batch
+
+
+def _scanned(task: Task, asked: tuple[str, ...]) -> Iterator[columns.Decoded]:
+    from aerobee.spark.store_scan import scan, store_root
+
+    options = task.options
+    codes = compile_filter("TAG", options.tags).codes if options.tags != "*" else None
+    parts = task.parts
+    groups = [[part] for part in parts] if options.ordered else [parts]
+    for group in groups:
+        yield from scan(
+            store_root(options.store_path), group, asked, rows=options.batch_rows, size=options.batch_bytes, tags=codes
+        )
+
+
+def _pulled(task: Task, asked: tuple[str, ...]) -> Iterator[columns.Decoded]:
+    options = task.options
+    credentials = Credentials(options.access_key, options.secret_key, options.tls)
+    links = {name: Link(address, options.timeout_ms, credentials) for name, address in task.addresses.items()}
+    pending: list[columns.Decoded] = []
+    held = 0
+    try:
+        for part in task.parts:
+            for body, positions in _bodies(links[part.broker], part, options):
+                decoded = columns.decode(body, positions, asked, part.broker)
+                if not decoded.batch.num_rows and not decoded.bad:
+                    continue
+                pending.append(decoded)
+                held += decoded.batch.num_rows
+                # Small answers (32 messages from an Apache broker) are joined: Spark's cost is per batch.
+                if held >= options.batch_rows or decoded.batch.nbytes >= options.batch_bytes // 8:
+                    yield _joined(pending)
+                    pending, held = [], 0
+        if pending:
+            yield _joined(pending)
+    finally:
+        for link in links.values():
+            link.close()
+
+
+def _joined(parts: list[columns.Decoded]) -> columns.Decoded:
+    if len(parts) == 1:
+        return parts[0]
+    table = pa.Table.from_batches([part.batch for part in parts]).combine_chunks()
+    batches = table.to_batches()
+    return columns.Decoded(batches[0] if batches else parts[0].batch, [bad for part in parts for bad in part.bad])
+
+
+def _bodies(link: Link, part: Range, options: Read) -> Iterator[tuple[bytes, Ints]]:
+    """Answer bodies and the positions of their records inside the range; one request is always ahead of the decoding."""
+    at, failures = part.start, 0
+    opaque = link.send(_request(part, at, options))
+    while True:
+        try:
+            answer = link.receive(opaque)
+            result = answer.fields(PullResult)
+            following = _next_offset(answer.code, result, part, at, options)
+            body = answer.body if answer.code == ResponseCode.SUCCESS else b""
+            at, failures = following, 0
+            if at < part.end:
+                opaque = link.send(_request(part, at, options))
+        except (NetworkError, BrokerError) as error:
+            failures += 1
+            if failures > options.retries or not error.retryable:
+                raise
+            link.close()
+            time.sleep(options.retry_ms / 1000)
+            opaque = link.send(_request(part, at, options))
+            continue
+        if body:
+            yield body, _within(body, part)
+        if at >= part.end:
+            return
+
+
+def _within(body: bytes, part: Range) -> Ints:
+    """The records up to the range's end: an answer may run past it, and the surplus belongs to another task."""
+    positions = columns.positions_of(body)
+    whole = positions[positions + 28 <= len(body)]
+    view = np.frombuffer(body, np.uint8)
+    offsets = view[whole[:, None] + np.arange(20, 28)].copy().view(">i8").reshape(-1)
+    return positions[: int(np.searchsorted(offsets, part.end))] if len(whole) == len(positions) else positions
+
+
+def _request(part: Range, at: int, options: Read) -> PullMessage:
+    sql = options.sql
+    return PullMessage(
+        consumer_group=options.group or DEFAULT_GROUP,
+        topic=part.topic,
+        queue_id=part.queue,
+        queue_offset=at,
+        max_msg_nums=min(BULK_MESSAGES, part.end - at),
+        sys_flag=_FLAGS,
+        commit_offset=0,
+        suspend_timeout_millis=0,
+        subscription=sql or options.tags,
+        sub_version=0,
+        expression_type="SQL92" if sql else "TAG",
+        max_msg_bytes=BULK_BYTES,
+        broker_name=part.broker,
+    )
+
+
+def _next_offset(code: int, result: PullResult, part: Range, at: int, options: Read) -> int:
+    if code in (ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY):
+        return max(result.next_begin_offset, at + 1)
+    if code == ResponseCode.PULL_OFFSET_MOVED and result.next_begin_offset > at:
+        if options.fail_on_data_loss:
+            raise DataLoss(
+                f"{part.topic}/{part.broker}/{part.queue}: offsets {at}..{result.next_begin_offset} were deleted"
+                " while reading. Set failOnDataLoss=false to go on with what is there"
+            )
+        return result.next_begin_offset
+    if options.fail_on_data_loss:
+        raise DataLoss(
+            f"{part.topic}/{part.broker}/{part.queue}: the broker holds {result.min_offset}..{result.max_offset},"
+            f" planned were {at}..{part.end}"
+        )
+    return part.end

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sink: Arrow batches to RocketMQ, batched and pipelined, at least once.
+
+Rows are grouped by topic (and, where a row asks for order or delay, sent singly or by queue); each group becomes
+batch-send requests spread over the topic's queues, with `window` of them in flight per broker. A failed request is tried
+again, on another broker if there is one; when tries run out the error names the topic and the rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+import zlib
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from aerobee.clock import SystemClock
+from aerobee.errors import AerobeeError, BrokerError, NetworkError, TopicNotFound
+from aerobee.protocol import bodies
+from aerobee.protocol import command as wire
+from aerobee.protocol.headers.produce import SendBatch, SendMessageV2
+from aerobee.protocol.headers.route import GetRoute
+from aerobee.protocol.ids import UniqueIds
+from aerobee.protocol.names import DEFAULT_TOPIC
+from aerobee.spark import encode
+from aerobee.spark.link import Credentials, Link
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aerobee.spark.options import Write
+
+
+class Sent(WriterCommitMessage):
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+
+class WriteFailed(AerobeeError):
+    """Rows could not be sent; the text names topic, rows and the last error."""
+
+
+class Queue(NamedTuple):
+    broker: str
+    address: str
+    queue_id: int
+
+
+class _Request(NamedTuple):
+    topic: str
+    queue: Queue
+    header: Any
+    body: bytes
+    rows: str
+    tries: int
+
+
+class Sender:
+    """One task's connection to the brokers."""
+
+    def __init__(self, options: Write) -> None:
+        self._options = options
+        self._credentials = Credentials(options.access_key, options.secret_key, options.tls)
+        self._links: dict[str, Link] = {}
+        self._routes: dict[str, list[Queue]] = {}
+        self._turn = itertools.count(os.getpid())
+        self._clock = SystemClock()
+        self._ids = UniqueIds(self._clock)
+        self._window: deque[tuple[int, _Request]] = deque()
+        self.rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for topic, rows in self._by_topic(batch):
+            self._write_topic(topic, rows)
+        self.rows += batch.num_rows
+
+    def _by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        if "topic" not in batch.schema.names:
+            yield self._options.topic, batch
+            return
+        column = pc.fill_null(batch.column("topic"), self._options.topic)
+        for value in pc.unique(column).to_pylist():
+            if not value:
+                raise WriteFailed("a row has neither a value in column 'topic' nor an option 'topic' to fall back on")
+            yield value, batch.filter(pc.equal(column, value))
+
+    def _write_topic(self, topic: str, batch: pa.RecordBatch) -> None:
+        names = set(batch.schema.names)
+        text = encode.properties_text(batch, [self._ids.next() for _ in range(batch.num_rows)])
+        single = self._needs_own_send(batch, names)
+        if single is not None:
+            for i in single:
+                self._send_single(topic, batch.slice(i, 1), text[i].as_py())
+            keep = pa.array([i not in set(single) for i in range(batch.num_rows)])
+            batch, text = batch.filter(keep), text.filter(keep)
+        if "shardingKey" in names and batch.num_rows:
+            self._send_sharded(topic, batch, text)
+        elif batch.num_rows:
+            for chunk in encode.chunks(encode.entries(batch, text), self._options.max_batch_bytes):
+                self._send_batch(topic, self._next_queue(topic), bytes(chunk.body), f"{chunk.first}..{chunk.first + chunk.count - 1}")
+
+    @staticmethod
+    def _needs_own_send(batch: pa.RecordBatch, names: set[str]) -> list[int] | None:
+        """Delayed rows: a batch may not hold them."""
+        delayed = None
+        for column in ("delayLevel", "deliverAt"):
+            if column in names:
+                there = pc.is_valid(batch.column(column))
+                delayed = there if delayed is None else pc.or_(delayed, there)
+        return None if delayed is None else [i for i, v in enumerate(delayed.to_pylist()) if v]
+
+    def _send_single(self, topic: str, row: pa.RecordBatch, text: str) -> None:
+        body = row.column("body" if "body" in row.schema.names else "value").cast(pa.binary())[0].as_py() or b""
+        key = row.column("shardingKey")[0].as_py() if "shardingKey" in row.schema.names else None
+        queue = self._queue_for(topic, key) if key else self._next_queue(topic)
+        header = SendMessageV2(**self._common(topic, queue), properties=text, batch=False)
+        self._submit(_Request(topic, queue, header, body, "1 delayed row", 0))
+
+    def _send_sharded(self, topic: str, batch: pa.RecordBatch, text: pa.Array) -> None:
+        """Same key, same queue: rows are grouped by the queue of their key, order within a queue kept."""
+        queues = self._queues(topic)
+        keys = batch.column("shardingKey").to_pylist()
+        by_queue: dict[int, list[int]] = {}
+        for i, key in enumerate(keys):
+            at = zlib.crc32(key.encode()) % len(queues) if key else next(self._turn) % len(queues)
+            by_queue.setdefault(at, []).append(i)
+        entries = encode.entries(batch, text)
+        for at, rows in sorted(by_queue.items()):
+            for chunk in encode.chunks(entries.take(pa.array(rows)), self._options.max_batch_bytes):
+                self._send_batch(topic, queues[at], bytes(chunk.body), f"{chunk.count} rows of queue {queues[at].queue_id}")
+
+    def _send_batch(self, topic: str, queue: Queue, body: bytes, rows: str) -> None:
+        self._submit(_Request(topic, queue, SendBatch(**self._common(topic, queue), properties="", batch=True), body, rows, 0))
+
+    def _common(self, topic: str, queue: Queue) -> dict[str, Any]:
+        return {
+            "producer_group": self._options.group,
+            "topic": topic,
+            "default_topic": DEFAULT_TOPIC,
+            "default_topic_queue_nums": 4,
+            "queue_id": queue.queue_id,
+            "sys_flag": 0,
+            "born_timestamp": self._clock.now(),
+            "flag": 0,
+        }
+
+    # -- the window of requests in flight -----------------------------------------------------------------
+
+    def _submit(self, request: _Request) -> None:
+        while len(self._window) >= self._options.window:
+            self._settle()
+        try:
+            opaque = self._link(request.queue).send_command(wire.request(request.header, request.body))
+        except NetworkError as error:
+            self._again(request, error)
+            return
+        self._window.append((opaque, request))
+
+    def _settle(self) -> None:
+        opaque, request = self._window.popleft()
+        try:
+            self._link(request.queue).receive(opaque)
+        except (NetworkError, BrokerError) as error:
+            if not error.retryable:
+                raise WriteFailed(f"topic {request.topic!r}, rows {request.rows}: {error}") from None
+            self._again(request, error)
+
+    def _again(self, request: _Request, error: AerobeeError) -> None:
+        if request.tries >= self._options.retries:
+            raise WriteFailed(
+                f"topic {request.topic!r}, rows {request.rows}: not sent after {request.tries + 1} tries: {error}"
+            ) from None
+        time.sleep(self._options.retry_ms / 1000)
+        if isinstance(error, NetworkError):
+            # Requests in flight on that connection are lost with it; their rows are sent again (at least once).
+            self._link(request.queue).close()
+            self._routes.pop(request.topic, None)
+        queue = request.queue if "__SHARDINGKEY" in str(request.header) else self._next_queue(request.topic)
+        self._submit(request._replace(queue=queue, tries=request.tries + 1))
+
+    def finish(self) -> None:
+        while self._window:
+            self._settle()
+
+    def close(self) -> None:
+        for link in self._links.values():
+            link.close()
+
+    # -- routes ---------------------------------------------------------------------------------------
+
+    def _next_queue(self, topic: str) -> Queue:
+        queues = self._queues(topic)
+        return queues[next(self._turn) % len(queues)]
+
+    def _queue_for(self, topic: str, key: str) -> Queue:
+        queues = self._queues(topic)
+        return queues[zlib.crc32(key.encode()) % len(queues)]
+
+    def _queues(self, topic: str) -> list[Queue]:
+        if topic not in self._routes:
+            try:
+                self._routes[topic] = self._route(topic, 1 << 30)
+            except TopicNotFound:
+                self._routes[topic] = self._route(DEFAULT_TOPIC, 4)  # the broker creates it from this template
+        return self._routes[topic]
+
+    def _route(self, topic: str, most: int) -> list[Queue]:
+        last: AerobeeError | None = None
+        for address in self._options.namesrv.split(";"):
+            try:
+                link = self._links.setdefault(address, Link(address, self._options.timeout_ms, self._credentials))
+                route = bodies.decode(link.call(GetRoute(topic=topic)).body, bodies.TopicRoute)
+            except NetworkError as error:
+                last = error
+                continue
+            masters = {data.broker_name: data.broker_addrs.get(0) for data in route.broker_datas}
+            queues = [
+                Queue(data.broker_name, address, i)
+                for data in sorted(route.queue_datas, key=lambda d: d.broker_name)
+                if data.perm & 2 and (address := masters.get(data.broker_name))
+                for i in range(min(most, data.write_queue_nums))
+            ]
+            if not queues:
+                raise WriteFailed(f"topic {topic!r} has no writable broker")
+            return queues
+        raise NetworkError(f"no name server answers ({self._options.namesrv}): {last}")
+
+    def _link(self, queue: Queue) -> Link:
+        return self._links.setdefault(queue.address, Link(queue.address, self._options.timeout_ms, self._credentials))
+
+
+def _write(options: Write, batches: Iterator[pa.RecordBatch]) -> Sent:
+    sender = Sender(options)
+    try:
+        for batch in batches:
+            sender.write(batch)
+        sender.finish()
+        return Sent(sender.rows)
+    finally:
+        sender.close()
+
+
+class BatchWriter(DataSourceArrowWriter):
+    def __init__(self, options: Write) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _write(self._options, iterator)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    def __init__(self, options: Write) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _write(self._options, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Messages are visible once sent: nothing is left to do."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """At least once: what was sent stays; Spark runs the batch again."""

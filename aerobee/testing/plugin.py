@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pytest plugin: installed with the package, loaded by pytest's entry point, light until a fixture is used."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aerobee.testing.server import TestServer
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def aerobee_server() -> Iterator[TestServer]:
+    """A broker and name server for the whole test session, on free ports, its data in a temporary directory."""
+    from aerobee.testing.server import TestServer
+
+    with TestServer() as server:
+        yield server
+
+
+@pytest.fixture
+def aerobee_manual_server() -> Iterator[TestServer]:
+    """A fresh server whose clock stands still until the test moves it: `server.clock.advance(minutes=30)`."""
+    from aerobee.testing.server import TestServer
+
+    with TestServer.with_manual_clock() as server:
+        yield server
+
+
+@pytest.fixture
+def aerobee_topic(aerobee_server: TestServer, request: pytest.FixtureRequest) -> str:
+    """A topic of the test's own (4 queues), named after it."""
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", request.node.name)[:80]
+    topic = f"{name}_{next(_numbers)}"
+    aerobee_server.create_topic(topic, queues=4)
+    return topic

@@ -81,17 +81,17 @@ def _create_system_topics(topics: Topics, config: BrokerConfig) -> None:
     inherited = READ_WRITE | Perm.INHERIT
     if config.auto_create_topics:
         topics.ensure(names.DEFAULT_TOPIC, config.default_queues, inherited)
-    topics.ensure("SELF_TEST_TOPIC")
-    topics.ensure("BenchmarkTest", 1024)
+    topics.ensure(names.SELF_TEST_TOPIC)
+    topics.ensure(names.BENCHMARK_TOPIC, 1024)
     topics.ensure(config.cluster, 16, inherited)
     topics.ensure(config.name, 1, inherited)
-    topics.ensure("OFFSET_MOVED_EVENT")
+    topics.ensure(names.OFFSET_MOVED_TOPIC)
     topics.ensure(names.SCHEDULE_TOPIC, 18)
-    topics.ensure(f"{config.cluster}_REPLY_TOPIC")
+    topics.ensure(names.reply_topic(config.cluster))
     topics.ensure(names.revive_topic(config.cluster), config.revive_queues)
-    topics.ensure(f"rmq_sys_SYNC_BROKER_MEMBER_{config.name}", 1, Perm.INHERIT)
+    topics.ensure(names.broker_member_topic(config.name), 1, Perm.INHERIT)
     topics.ensure(names.HALF_TOPIC)
-    topics.ensure(names.OP_HALF_TOPIC)
+    topics.ensure(names.OP_TOPIC)
     topics.ensure(names.TIMER_TOPIC)
 
 

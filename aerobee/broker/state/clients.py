@@ -10,9 +10,16 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from aerobee.protocol.bodies import ConsumerData, Heartbeat, SubscriptionData
+from aerobee.protocol.bodies import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    Heartbeat,
+    MessageModel,
+    SubscriptionData,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -41,6 +48,12 @@ class Link(Protocol):
     def close(self) -> None: ...
 
 
+class _Learned(NamedTuple):
+    kind: str
+    expression: str
+    at: int
+
+
 @dataclass(eq=False)
 class Member:
     """One client; the same object in every group it belongs to."""
@@ -59,9 +72,9 @@ Expressions = dict[str, str]  # topic -> expression, with its type in front when
 @dataclass(eq=False)
 class ConsumerGroup:
     name: str
-    consume_type: str = "CONSUME_PASSIVELY"
-    model: str = "CLUSTERING"
-    from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY
+    model: MessageModel = MessageModel.CLUSTERING
+    from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     members: dict[str, Member] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     fingerprints: dict[str, int] = field(default_factory=dict)  # client id -> heartbeat fingerprint (V2 form)
@@ -70,7 +83,7 @@ class ConsumerGroup:
 
     @property
     def broadcasting(self) -> bool:
-        return self.model == "BROADCASTING"
+        return self.model is MessageModel.BROADCASTING
 
 
 class Clients:
@@ -80,7 +93,7 @@ class Clients:
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[str, Member]] = {}
         self._by_link: dict[Link, set[str]] = {}
-        self._learned: dict[str, dict[str, tuple[SubscriptionData, int]]] = {}
+        self._learned: dict[str, dict[str, _Learned]] = {}
         self.on_change: Callable[[ConsumerGroup], None] = lambda group: None
 
     # -- coming ------------------------------------------------------------------------------------------
@@ -107,7 +120,7 @@ class Clients:
         if group is None:
             group = self._consumers[data.group_name] = ConsumerGroup(data.group_name)
         group.consume_type = data.consume_type
-        group.model = data.message_model.upper()  # Go writes Clustering and BroadCasting
+        group.model = data.message_model
         group.from_where = data.consume_from_where
         known = group.members.get(beat.client_id)
         joined = known is None or known.link is not link
@@ -143,9 +156,12 @@ class Clients:
             if group is not None and beat.heartbeat_fingerprint and not beat.without_sub:
                 group.fingerprints[beat.client_id] = beat.heartbeat_fingerprint
 
-    def learn(self, group: str, subscription: SubscriptionData, now: int) -> None:
+    def learn(self, group: str, topic: str, kind: str | None, expression: str, now: int) -> None:
         """A pull or pop brought its own subscription and there may be no heartbeat: remember it for a while."""
-        self._learned.setdefault(group, {})[subscription.topic] = (subscription, now)
+        topics = self._learned.get(group)
+        if topics is None:
+            topics = self._learned[group] = {}
+        topics[topic] = _Learned(kind or "TAG", expression, now)
 
     # -- going -------------------------------------------------------------------------------------------
 
@@ -171,7 +187,7 @@ class Clients:
             )
             self._remove(member, list(member.roles))
         for group, topics in list(self._learned.items()):
-            for topic in [t for t, (_, at) in topics.items() if now - at > LEARNED_EXPIRY_MS]:
+            for topic in [t for t, learned in topics.items() if now - learned.at > LEARNED_EXPIRY_MS]:
                 del topics[topic]
             if not topics:
                 del self._learned[group]
@@ -204,7 +220,11 @@ class Clients:
         if found is not None and topic in found.subscriptions:
             return found.subscriptions[topic]
         learned = self._learned.get(group, {}).get(topic)
-        return learned[0] if learned else None
+        if learned is None:
+            return None
+        return SubscriptionData(
+            topic=topic, sub_string=learned.expression, expression_type=learned.kind, sub_version=learned.at
+        )
 
     def subscribers(self, topic: str) -> set[str]:
         """Groups that subscribe to the topic now."""

@@ -11,7 +11,7 @@ import msgspec
 from aerobee.broker.state.saved_table import SavedTable
 from aerobee.errors import GroupNotFound
 from aerobee.protocol import names
-from aerobee.protocol.bodies import DataVersion, GroupConfig
+from aerobee.protocol.bodies import DataVersion, GroupConfig, GroupConfigs, decode, encode
 from aerobee.protocol.codes import Perm
 from aerobee.store.metadata import JsonFile
 
@@ -21,24 +21,6 @@ if TYPE_CHECKING:
     from aerobee.clock import Clock
 
 log = logging.getLogger("aerobee.groups")
-
-SYSTEM_GROUPS = (
-    "TOOLS_CONSUMER",
-    "FILTERSRV_CONSUMER",
-    "SELF_TEST_C_GROUP",
-    "CID_ONS-HTTP-PROXY",
-    "CID_ONSAPI_PULL",
-    "CID_ONSAPI_PERMISSION",
-    "CID_ONSAPI_OWNER",
-    "CID_RMQ_SYS_TRANS",
-)
-SYSTEM_PREFIX = "CID_RMQ_SYS_"
-
-
-class _File(msgspec.Struct, rename="camel"):
-    subscription_group_table: dict[str, GroupConfig] = {}
-    forbidden_table: dict[str, dict[str, int]] = {}
-    data_version: DataVersion | None = None
 
 
 class Groups:
@@ -55,8 +37,8 @@ class Groups:
             stored = _decode(data)
             self._table.update(stored.subscription_group_table)
             self.forbidden_table.update(stored.forbidden_table)
-            self.data_version = stored.data_version or self.data_version
-        for name in SYSTEM_GROUPS:
+            self.data_version = stored.data_version
+        for name in sorted(names.SYSTEM_GROUPS):
             self._table.setdefault(name, GroupConfig(group_name=name))
 
     def get(self, name: str) -> GroupConfig | None:
@@ -70,7 +52,7 @@ class Groups:
         config = self._table.get(name)
         if config is not None:
             return config
-        if not self._auto_create and not name.startswith(SYSTEM_PREFIX):
+        if not self._auto_create and not names.is_system_group(name):
             raise GroupNotFound(f"group '{name}' does not exist and groups are not created on use; create it first")
         try:
             names.check_group(name)
@@ -113,8 +95,12 @@ class Groups:
 
     def text(self) -> bytes:
         """What subscriptionGroup.json holds."""
-        file = _File(self._table, self.forbidden_table, self.data_version)
-        return msgspec.json.format(msgspec.json.encode(file), indent=1)
+        file = GroupConfigs(
+            data_version=self.data_version,
+            forbidden_table=self.forbidden_table,
+            subscription_group_table=self._table,
+        )
+        return msgspec.json.format(encode(file), indent=1)
 
     def tick(self, now: int) -> None:
         self._saved.tick(now)
@@ -124,12 +110,9 @@ class Groups:
 
     def _changed(self) -> None:
         now = self._clock.now()
-        version = self.data_version
-        self.data_version = DataVersion(
-            counter=version.counter + 1, state_version=version.state_version, timestamp=now
-        )
+        self.data_version = self.data_version.next(now)
         self._saved.changed(now)
 
 
-def _decode(data: bytes) -> _File:
-    return msgspec.json.decode(data, type=_File, strict=False)
+def _decode(data: bytes) -> GroupConfigs:
+    return decode(data, GroupConfigs)

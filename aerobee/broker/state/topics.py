@@ -11,7 +11,7 @@ import msgspec
 from aerobee.broker.state.saved_table import SavedTable
 from aerobee.errors import InvalidParameter, TopicNotFound
 from aerobee.protocol import names
-from aerobee.protocol.bodies import DataVersion, TopicConfig
+from aerobee.protocol.bodies import DataVersion, TopicConfig, TopicConfigs, decode
 from aerobee.protocol.codes import Perm
 from aerobee.store.metadata import JsonFile
 
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.topics")
 
 READ_WRITE = Perm.READ | Perm.WRITE
-
-
-class _File(msgspec.Struct, rename="camel"):
-    topic_config_table: dict[str, TopicConfig] = {}
-    data_version: DataVersion | None = None
 
 
 class Topics:
@@ -44,7 +39,7 @@ class Topics:
         data = file.load()
         if data is not None:
             stored = _decode(data)
-            self.data_version = stored.data_version or self.data_version
+            self.data_version = stored.data_version
             for config in stored.topic_config_table.values():
                 self._keep(config)
 
@@ -111,7 +106,9 @@ class Topics:
 
     def text(self) -> bytes:
         """What topics.json holds."""
-        return msgspec.json.format(msgspec.json.encode(_File(self._table, self.data_version)), indent=1)
+        return msgspec.json.format(msgspec.json.encode(
+            {"dataVersion": self.data_version, "topicConfigTable": self._table}
+        ), indent=1)
 
     def tick(self, now: int) -> None:
         self._saved.tick(now)
@@ -127,14 +124,11 @@ class Topics:
 
     def _changed(self) -> None:
         now = self._clock.now()
-        version = self.data_version
-        self.data_version = DataVersion(
-            counter=version.counter + 1, state_version=version.state_version, timestamp=now
-        )
+        self.data_version = self.data_version.next(now)
         self._saved.changed(now)
         for listener in self.listeners:
             listener()
 
 
-def _decode(data: bytes) -> _File:
-    return msgspec.json.decode(data, type=_File, strict=False)
+def _decode(data: bytes) -> TopicConfigs:
+    return decode(data, TopicConfigs)

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes small tables that change all the time, such as the groups' offsets, to their files.
+
+The text is made on the loop, where the table cannot change meanwhile; writing and syncing it happens in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+class Flushable(Protocol):
+    def unsaved(self) -> bytes | None:
+        """The text to write, None when nothing changed since the last time."""
+        ...
+
+    def write(self, text: bytes) -> None:
+        """Write it; called in a thread."""
+        ...
+
+
+def flush_every(interval_ms: int, table: Flushable) -> Callable[[int], Awaitable[int]]:
+    async def tick(now: int) -> int:
+        text = table.unsaved()
+        if text is not None:
+            await asyncio.to_thread(table.write, text)
+        return interval_ms
+
+    return tick

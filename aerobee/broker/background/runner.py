@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drives what happens without a request: each job is a `tick(now)` that says when it wants to be called again."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aerobee.clock import Clock
+
+log = logging.getLogger("aerobee.background")
+
+AFTER_ERROR_MS = 1_000
+
+# Returns the milliseconds until the next call; a coroutine where a disk must be waited for.
+Tick = Callable[[int], int | Awaitable[int]]
+
+
+class Job(NamedTuple):
+    name: str
+    tick: Tick
+
+
+async def run(jobs: Iterable[Job], clock: Clock) -> None:
+    """Until cancelled."""
+    async with asyncio.TaskGroup() as group:
+        for job in jobs:
+            group.create_task(_drive(job, clock), name=f"background {job.name}")
+
+
+async def _drive(job: Job, clock: Clock) -> None:
+    while True:
+        try:
+            wait_ms = job.tick(clock.now())
+            if inspect.isawaitable(wait_ms):
+                wait_ms = await wait_ms
+        except Exception:  # one bad message or a full disk must not end the job for good
+            log.exception("job=%s failed, again in ms=%d", job.name, AFTER_ERROR_MS)
+            wait_ms = AFTER_ERROR_MS
+        await clock.sleep(wait_ms)
+
+
+def every(interval_ms: int, do: Callable[[int], object]) -> Tick:
+    """A tick that does the same at a fixed interval."""
+
+    def tick(now: int) -> int:
+        do(now)
+        return interval_ms
+
+    return tick

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read a queue from an offset on; an empty queue holds the reader for a while (long polling).
+
+A held pull is a coroutine that has not returned yet. It is woken by an arrival its filter accepts, by the safety
+check, or by its deadline, reads once more, and answers whatever it finds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from aerobee.broker import checks
+from aerobee.broker.operations.filtering import accept_for
+from aerobee.errors import NoPermission, SubscriptionNotFound, SubscriptionNotLatest
+from aerobee.protocol.codes import ResponseCode
+from aerobee.store.results import Found, ReadLimit, ReadStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from aerobee.broker.broker import Broker
+    from aerobee.protocol.filters import Accept
+
+ORDINARY_MESSAGES = 32
+
+
+class Pull(msgspec.Struct, frozen=True):
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    max_messages: int = ORDINARY_MESSAGES
+    max_bytes: int | None = None
+    hold_ms: int = 0  # 0 = answer at once
+    commit_offset: int | None = None  # stored as the group's offset on arrival
+    expression: str | None = None  # the reader's own filter; None = what its group subscribed
+    expression_type: str | None = None
+    sub_version: int = 0
+
+
+def pull(request: Pull, broker: Broker) -> Found | Coroutine[Any, Any, Found]:
+    """What there is, or a coroutine that waits for something."""
+    accept = _admit(request, broker)
+    reset = _pending_reset(request, broker)
+    if reset is not None:
+        return reset
+    if request.commit_offset is not None:
+        # Before the answer is delivered, and never by the second run of a held pull (S004-77).
+        broker.offsets.set(request.group, request.topic, request.queue_id, request.commit_offset)
+    found = _read(request, accept, broker)
+    if request.hold_ms > 0 and code_of(found.status, request.offset) == ResponseCode.PULL_NOT_FOUND:
+        return _held(request, accept, broker)
+    return found
+
+
+async def _held(request: Pull, accept: Accept | None, broker: Broker) -> Found:
+    # No await between the read above and parking, so no arrival can slip in between.
+    config = broker.config
+    hold_ms = request.hold_ms if config.long_polling else config.short_polling_ms
+    deadline = broker.clock.now() + hold_ms
+    await broker.parked.until_past(request.topic, request.queue_id, request.offset, deadline, accept)
+    return _pending_reset(request, broker) or _read(request, accept, broker)
+
+
+def code_of(status: ReadStatus, offset: int) -> ResponseCode:
+    """The response code of a lookup, sheet 2.3."""
+    code = _CODES[status]
+    if code is None:  # nothing was ever stored there: only offset 0 is right
+        return ResponseCode.PULL_NOT_FOUND if offset == 0 else ResponseCode.PULL_OFFSET_MOVED
+    return code
+
+
+_CODES: dict[ReadStatus, ResponseCode | None] = {
+    ReadStatus.FOUND: ResponseCode.SUCCESS,
+    ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.NO_MATCHED_LOGIC_QUEUE: None,
+    ReadStatus.NO_MESSAGE_IN_QUEUE: None,
+    ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+def _admit(request: Pull, broker: Broker) -> Accept | None:
+    """All refusals, in RocketMQ's order; returns the filter, None = everything."""
+    checks.broker_readable(broker.config)
+    group = checks.consuming_group(broker.groups, request.group)
+    checks.readable_queue(broker.topics, request.topic, request.queue_id)
+    if request.expression is not None:
+        accept = accept_for(request.expression_type, request.expression, broker.config)
+        broker.clients.learn(
+            request.group, request.topic, request.expression_type, request.expression, broker.clock.now()
+        )
+        return accept
+    online = broker.clients.group(request.group)
+    if online is None:
+        raise SubscriptionNotFound(f"group '{request.group}' is not connected; send a heartbeat first")
+    if online.broadcasting and not group.consume_broadcast_enable:
+        raise NoPermission(f"group '{request.group}' may not consume by broadcasting")
+    if broker.groups.forbidden(request.group, request.topic):
+        raise NoPermission(f"group '{request.group}' may not read topic '{request.topic}'")
+    subscription = online.subscriptions.get(request.topic)
+    if subscription is None:
+        raise SubscriptionNotFound(f"group '{request.group}' does not subscribe topic '{request.topic}'")
+    if subscription.sub_version < request.sub_version:
+        raise SubscriptionNotLatest(
+            f"group '{request.group}' topic '{request.topic}': subscription {subscription.sub_version} is known, "
+            f"the pull has {request.sub_version}; send a heartbeat first"
+        )
+    return accept_for(subscription.expression_type, subscription.sub_string, broker.config)
+
+
+def _pending_reset(request: Pull, broker: Broker) -> Found | None:
+    """An operator moved the group: the reader is told, once."""
+    offset = broker.offsets.take_reset(request.group, request.topic, request.queue_id)
+    if offset is None:
+        return None
+    store, topic, queue_id = broker.store, request.topic, request.queue_id
+    return Found(
+        ReadStatus.OFFSET_RESET, offset, store.min_offset(topic, queue_id), store.max_offset(topic, queue_id), [], [], 0
+    )
+
+
+def _read(request: Pull, accept: Accept | None, broker: Broker) -> Found:
+    found = broker.store.read(request.topic, request.queue_id, request.offset, _limit(request, broker), accept)
+    broker.offsets.pulled(request.group, request.topic, request.queue_id, found.next_offset)
+    if found.messages:
+        broker.stats.got(request.group, request.topic, len(found.messages), found.size_bytes)
+    else:
+        broker.stats.missed()
+    return found
+
+
+def _limit(request: Pull, broker: Broker) -> ReadLimit:
+    config, count = broker.config, max(1, request.max_messages)
+    if request.max_bytes is not None and request.max_bytes > 0:
+        size = min(request.max_bytes, config.max_pull_bytes)
+    else:
+        size = config.pull_bytes if count <= ORDINARY_MESSAGES else config.max_pull_bytes
+    count = min(count, config.max_pull_messages)
+    return ReadLimit(count, size, max(800, count))

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Store one message of a producer, or a batch of them.
+
+Most messages are plain: known topic, nothing in the properties that changes their way. For those a few substring
+tests replace parsing the properties; everything else takes `_send_special`. Steps and their order: sheet 2.2.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from random import random
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from aerobee.broker import checks
+from aerobee.broker.operations.destination import delay_level, route_delay, to_half
+from aerobee.errors import InvalidParameter, MessageIllegal, NoPermission, SystemFailure
+from aerobee.protocol import names
+from aerobee.protocol import properties as props
+from aerobee.protocol.codes import Perm, SysFlag
+from aerobee.protocol.ids import UniqueIds
+from aerobee.protocol.message import MAX_PROPERTIES, RECORD_CHECK_SIZE
+
+if TYPE_CHECKING:
+    from aerobee.broker.broker import Broker
+    from aerobee.clock import Clock
+    from aerobee.protocol.bodies import TopicConfig
+    from aerobee.protocol.message import Record
+
+PROPERTIES_LIMIT = MAX_PROPERTIES - RECORD_CHECK_SIZE  # the store may add its check
+
+
+class Origin(Protocol):
+    """What a producer says besides the message; the wire's send headers have these fields."""
+
+    @property
+    def producer_group(self) -> str: ...
+    @property
+    def default_topic(self) -> str: ...
+    @property
+    def default_topic_queue_nums(self) -> int: ...
+    @property
+    def max_reconsume_times(self) -> int | None: ...
+
+
+class PlainOrigin(msgspec.Struct, frozen=True):
+    producer_group: str = ""
+    default_topic: str = names.DEFAULT_TOPIC
+    default_topic_queue_nums: int = 4
+    max_reconsume_times: int | None = None
+
+
+class Sent(msgspec.Struct, gc=False):
+    """Where a message was stored. For a delayed one the queue is the real one, the offset its waiting place's."""
+
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    end: int  # physical offset after the record: what must be durable before a sync reply
+    unique_key: str
+    timer_out: int = 0  # of a message in the timer
+
+
+def send(record: Record, origin: Origin, broker: Broker) -> Sent:
+    """Store the message. `record` is given its place; raises BrokerError or StoreError."""
+    text = record.properties_text
+    topic = broker.topics.plain(record.topic)
+    if topic is None or _is_special(text):
+        return _send_special(record, origin, broker)
+    config = broker.config
+    if topic.order and not config.perm & Perm.WRITE:
+        checks.broker_writable(config)
+    queue_id = record.queue_id = _choose_queue(record.queue_id, topic)
+    unique_key = props.get(text, props.UNIQ_KEY)
+    if unique_key is None:
+        unique_key = _unique_ids(broker.store.store_host, broker.clock).next()
+        text = f"{text}{_gap(text)}UNIQ_KEY\x01{unique_key}\x02"
+    record.properties_text = (
+        f"{text}{_gap(text)}MSG_REGION\x01{config.region}\x02TRACE_ON\x01true\x02CLUSTER\x01{config.cluster}\x02"
+    )
+    _store(record, broker)
+    broker.stats.sent(record.topic, 1, record.size)
+    end = record.physical_offset + record.size
+    return Sent(queue_id, record.queue_offset, record.physical_offset, end, unique_key)
+
+
+def send_batch(records: list[Record], origin: Origin, broker: Broker) -> list[Sent]:
+    """Store the messages of one batch, one after the other in one queue, all or none."""
+    first = records[0]
+    topic = _writable_topic(first.topic, origin, broker)
+    if names.is_retry(first.topic):
+        raise MessageIllegal(f"a batch may not go to the retry topic '{first.topic}'")
+    queue_id = _choose_queue(first.queue_id, topic)
+    if sum(len(record.body) for record in records) > broker.store.config.max_message_bytes:
+        raise SystemFailure(f"batch of more than {broker.store.config.max_message_bytes} bytes; send smaller ones")
+    for record in records:
+        record.queue_id = queue_id
+        _check_batch_member(record)
+        _check_size(record, broker)
+    broker.store.append_batch(records)
+    broker.stats.sent(first.topic, len(records), sum(record.size for record in records))
+    return [
+        Sent(queue_id, r.queue_offset, r.physical_offset, r.physical_offset + r.size, r.unique_key or "")
+        for r in records
+    ]
+
+
+# -- the way of everything that is not plain -----------------------------------------------------------
+
+
+def _is_special(text: str) -> bool:
+    """Whether the properties may change the message's way, or carry a stamp of the broker already."""
+    return (
+        "DELAY\x01" in text
+        or "TIMER_" in text
+        or "TRAN_MSG\x01" in text
+        or "POP_CK\x01" in text
+        or "MSG_REGION\x01" in text
+        or "INNER_NUM\x01" in text
+    )
+
+
+def _send_special(record: Record, origin: Origin, broker: Broker) -> Sent:
+    config, now = broker.config, broker.clock.now()
+    properties = props.parse(record.properties_text)
+    properties.pop(props.POP_CK, None)
+    properties[props.MSG_REGION] = config.region
+    properties[props.TRACE_ON] = "true"
+    topic = _writable_topic(record.topic, origin, broker)
+    queue_id = record.queue_id = _choose_queue(record.queue_id, topic)
+    if props.INNER_NUM in properties and not record.sys_flag & SysFlag.INNER_BATCH:
+        raise MessageIllegal("property INNER_NUM on a message that is no inner batch")
+    if names.is_retry(record.topic) and _is_dead(record, origin, broker):
+        _to_dead_letters(record, properties, broker)
+        queue_id = 0
+    unique_key = properties.get(props.UNIQ_KEY) or _unique_ids(broker.store.store_host, broker.clock).next()
+    properties[props.UNIQ_KEY] = unique_key
+    properties[props.CLUSTER] = config.cluster
+    real_topic = record.topic
+    if _is_half(record, properties):
+        to_half(record, properties)
+    else:
+        limits = broker.store.config
+        route_delay(record, properties, now, len(broker.store.delays), limits.timer_max_delay_ms)
+    record.properties_text = props.render(properties)
+    _store(record, broker)
+    broker.stats.sent(real_topic, 1, record.size)
+    end = record.physical_offset + record.size
+    timer_out = int(properties[props.TIMER_OUT_MS]) if record.topic == names.TIMER_TOPIC else 0
+    return Sent(queue_id, record.queue_offset, record.physical_offset, end, unique_key, timer_out)
+
+
+def _writable_topic(name: str, origin: Origin, broker: Broker) -> TopicConfig:
+    """The topic to send to, created when unknown: refusals in the order of RocketMQ."""
+    topic = broker.topics.get(name)
+    if topic is not None and topic.order:
+        checks.broker_writable(broker.config)
+    checks.topic_name(name)
+    if not names.may_send(name):
+        raise NoPermission(f"topic '{name}' is the broker's own; messages may not be sent to it")
+    if topic is None:
+        topic = broker.topics.create_for_send(
+            name, origin.default_topic, origin.default_topic_queue_nums, origin.producer_group
+        )
+    return topic
+
+
+def _choose_queue(queue_id: int, topic: TopicConfig) -> int:
+    if queue_id < 0:
+        return int(random() * topic.write_queue_nums)
+    if queue_id >= topic.write_queue_nums and queue_id >= topic.read_queue_nums:
+        raise InvalidParameter(
+            f"topic '{topic.topic_name}' has {topic.write_queue_nums} queues; asked for queue {queue_id}"
+        )
+    return queue_id
+
+
+def _is_dead(record: Record, origin: Origin, broker: Broker) -> bool:
+    """A retry past its limit, or any retry of a group that consumes in order, goes to the dead letters."""
+    name = names.retry_group(record.topic)
+    group = broker.groups.require(name)
+    limit = origin.max_reconsume_times
+    if limit is None:
+        limit = group.retry_max_times
+    return record.reconsume_times > limit or broker.locks.holds_any(name, broker.clock.now())
+
+
+def _to_dead_letters(record: Record, properties: dict[str, str], broker: Broker) -> None:
+    record.topic = names.dead_letter_topic(names.retry_group(record.topic))
+    record.queue_id = 0
+    broker.topics.ensure(record.topic)
+    properties[props.DELAY] = "-1"
+
+
+def _is_half(record: Record, properties: dict[str, str]) -> bool:
+    if properties.get(props.TRAN_MSG, "").lower() != "true":
+        return False
+    # A transactional message that comes back as a delayed retry is an ordinary one.
+    return not (record.reconsume_times > 0 and delay_level(properties) > 0)
+
+
+# -- storing -------------------------------------------------------------------------------------------
+
+
+def _store(record: Record, broker: Broker) -> None:
+    _check_size(record, broker)
+    broker.store.append(record)
+
+
+def _check_size(record: Record, broker: Broker) -> None:
+    body_size, limit = len(record.body), broker.store.config.max_message_bytes
+    if body_size > limit:
+        raise MessageIllegal(f"body of {body_size} bytes; at most {limit} are allowed")
+    if body_size == 0:
+        raise SystemFailure("the message has an empty body")
+    text = record.properties_text
+    # A character takes at most 4 bytes: only long texts are worth encoding for the exact size.
+    if len(text) > PROPERTIES_LIMIT // 4 and len(text.encode()) > PROPERTIES_LIMIT:
+        raise MessageIllegal(f"properties of {len(text.encode())} bytes; at most {PROPERTIES_LIMIT} are allowed")
+    if len(record.topic) > names.MAX_TOPIC and not names.is_retry(record.topic):
+        raise MessageIllegal(f"topic name of {len(record.topic)} characters; at most {names.MAX_TOPIC} can be stored")
+
+
+def _check_batch_member(record: Record) -> None:
+    text = record.properties_text
+    if record.sys_flag & SysFlag.TRANSACTION_MASK:
+        raise MessageIllegal("a batch may not be transactional")
+    if "DELAY\x01" in text and delay_level(props.parse(text)) > 0:
+        raise MessageIllegal("a batch may not be delayed")
+
+
+@lru_cache(maxsize=16)  # one per broker of the process; clients bring their keys, so it is rarely used
+def _unique_ids(store_host: bytes, clock: Clock) -> UniqueIds:
+    return UniqueIds(store_host[:-4], os.getpid(), clock)
+
+
+def _gap(text: str) -> str:
+    """Some clients leave out the last separator."""
+    return "" if not text or text[-1] == "\x02" else "\x02"

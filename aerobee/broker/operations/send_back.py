@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A consumer failed on a message and returns it: to the group's retry topic after a delay, in the end to its dead
+letters. Every return stores a new copy; the old ones stay until the log is cleaned (S004-65)."""
+
+from __future__ import annotations
+
+from random import randrange
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aerobee.broker import checks
+from aerobee.broker.operations.destination import to_schedule
+from aerobee.errors import NoPermission, SystemFailure
+from aerobee.protocol import names
+from aerobee.protocol import properties as props
+from aerobee.protocol.codes import Perm
+from aerobee.protocol.message import Record
+
+if TYPE_CHECKING:
+    from aerobee.broker.broker import Broker
+
+FIRST_RETRY_LEVEL = 3
+
+
+class SendBackRequest(msgspec.Struct, frozen=True):
+    group: str
+    physical_offset: int
+    delay_level: int = 0  # < 0 straight to the dead letters, 0 the broker decides, > 0 this level
+    max_reconsume_times: int | None = None  # None = the group's
+
+
+def send_back(request: SendBackRequest, broker: Broker) -> int:
+    """Store the copy; returns its end in the log, 0 when the group keeps no retries."""
+    group = broker.groups.require(request.group)
+    checks.broker_writable(broker.config)
+    if group.retry_queue_nums <= 0:
+        return 0
+    topic = broker.topics.ensure(names.retry_topic(request.group), group.retry_queue_nums)
+    if not topic.perm & Perm.WRITE:
+        raise NoPermission(f"topic '{topic.topic_name}' may not be written (perm {topic.perm})")
+    original = broker.store.record_at(request.physical_offset)
+    if original is None:
+        raise SystemFailure(f"no message at commit-log offset {request.physical_offset}; it may have expired")
+    limit = group.retry_max_times if request.max_reconsume_times is None else request.max_reconsume_times
+    copy, properties = _copy(original)
+    if original.reconsume_times >= limit or request.delay_level < 0:
+        copy.topic = broker.topics.ensure(names.dead_letter_topic(request.group)).topic_name
+        copy.queue_id = 0
+        properties[props.DELAY] = "0"
+    else:
+        level = request.delay_level or FIRST_RETRY_LEVEL + original.reconsume_times
+        copy.topic = topic.topic_name
+        copy.queue_id = randrange(topic.write_queue_nums or 1)
+        to_schedule(copy, properties, min(level, len(broker.store.delays)))
+    copy.properties_text = props.render(properties)
+    broker.store.append(copy)
+    broker.stats.sent_back(request.group, original.topic)
+    return copy.physical_offset + copy.size
+
+
+def _copy(original: Record) -> tuple[Record, dict[str, str]]:
+    """Same body, flags, birth and properties; one more attempt."""
+    properties = original.properties
+    properties.setdefault(props.RETRY_TOPIC, original.topic)
+    properties.setdefault(props.ORIGIN_MESSAGE_ID, original.offset_id)
+    properties[props.WAIT] = "false"
+    copy = Record(
+        original.topic,
+        original.body,
+        flag=original.flag,
+        sys_flag=original.sys_flag,
+        born_timestamp=original.born_timestamp,
+        born_host=original.born_host,
+        reconsume_times=original.reconsume_times + 1,
+    )
+    return copy, properties

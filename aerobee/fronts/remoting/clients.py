@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests of clients about themselves: heartbeat, unregister, who else is there, queue locks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aerobee.broker.operations import heartbeat as op
+from aerobee.fronts.remoting.peer import introduce
+from aerobee.net.connection import Reply
+from aerobee.protocol import bodies
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.headers import consume as h
+
+if TYPE_CHECKING:
+    from aerobee.broker.broker import Broker
+    from aerobee.fronts.remoting.routes import Adapter
+    from aerobee.net.connection import Answer, Connection
+    from aerobee.protocol.command import Command
+
+
+def heartbeat(connection: Connection, command: Command, broker: Broker) -> Answer:
+    introduce(connection, command)
+    beat = bodies.decode(command.body, bodies.Heartbeat)
+    full_form = op.heartbeat(connection, beat, broker)
+    return Reply(header=h.HeartbeatResult(support_v2=True, subscription_changed=full_form))
+
+
+def unregister(connection: Connection, command: Command, broker: Broker) -> Answer:
+    header = command.fields(h.Unregister)
+    broker.clients.unregister(header.client_id, header.producer_group, header.consumer_group)
+    return Reply()
+
+
+def consumer_list(connection: Connection, command: Command, broker: Broker) -> Answer:
+    header = command.fields(h.ConsumerList)
+    ids = op.consumer_ids(header.consumer_group, broker)
+    return Reply(body=bodies.encode(bodies.ConsumerIds(consumer_id_list=ids)))
+
+
+def check_client(connection: Connection, command: Command, broker: Broker) -> Answer:
+    asked = bodies.decode(command.body, bodies.CheckClient)
+    op.check_subscription(asked.subscription_data, broker)
+    return Reply()
+
+
+def lock(connection: Connection, command: Command, broker: Broker) -> Answer:
+    asked = bodies.decode(command.body, bodies.LockBatch)
+    held = broker.locks.lock(asked.consumer_group, asked.client_id, asked.mq_set, broker.clock.now())
+    return Reply(body=bodies.encode(bodies.LockedQueues(lock_ok_mq_set=sorted(held))))
+
+
+def unlock(connection: Connection, command: Command, broker: Broker) -> Answer:
+    asked = bodies.decode(command.body, bodies.LockBatch)
+    broker.locks.unlock(asked.consumer_group, asked.client_id, asked.mq_set)
+    return Reply()
+
+
+ROUTES: dict[int, Adapter] = {
+    RequestCode.HEART_BEAT: heartbeat,
+    RequestCode.UNREGISTER_CLIENT: unregister,
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: consumer_list,
+    RequestCode.CHECK_CLIENT_CONFIG: check_client,
+    RequestCode.LOCK_BATCH_MQ: lock,
+    RequestCode.UNLOCK_BATCH_MQ: unlock,
+}

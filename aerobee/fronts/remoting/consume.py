@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pull (11) and lite pull (361)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aerobee.broker.operations.pull import Pull, code_of, pull
+from aerobee.net.connection import Reply
+from aerobee.protocol.codes import VERSION, PullFlag, RequestCode
+from aerobee.protocol.headers.consume import PullMessage, PullResult
+from aerobee.store.results import Found
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from aerobee.broker.broker import Broker
+    from aerobee.fronts.remoting.routes import Adapter, Later
+    from aerobee.net.connection import Answer, Connection
+    from aerobee.protocol.command import Command
+
+_COMMIT = int(PullFlag.COMMIT_OFFSET)
+_SUSPEND = int(PullFlag.SUSPEND)
+_SUBSCRIPTION = int(PullFlag.SUBSCRIPTION)
+
+# The answer to a JSON request, written straight; see produce.py.
+_ANSWER = (
+    '{{"code":{},"extFields":{{"maxOffset":"{}","minOffset":"{}","nextBeginOffset":"{}",'
+    '"suggestWhichBrokerId":"0"}},"flag":1,"language":"PYTHON","opaque":{},"remark":"{}",'
+    f'"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}}}'
+).format
+
+
+def pull_message(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
+    header = command.fields(PullMessage)
+    flags = header.sys_flag
+    request = Pull(
+        header.consumer_group,
+        header.topic,
+        header.queue_id,
+        header.queue_offset,
+        header.max_msg_nums,
+        header.max_msg_bytes,
+        header.suspend_timeout_millis if flags & _SUSPEND else 0,
+        header.commit_offset if flags & _COMMIT else None,
+        (header.subscription or "*") if flags & _SUBSCRIPTION else None,
+        header.expression_type,
+        header.sub_version,
+    )
+    found = pull(request, broker)
+    if type(found) is Found:
+        return _answer(command, request, found)
+    return _held(command, request, found)  # type: ignore[arg-type]
+
+
+async def _held(command: Command, request: Pull, later: Coroutine[Any, Any, Found]) -> Answer:
+    return _answer(command, request, await later)
+
+
+def _answer(command: Command, request: Pull, found: Found) -> Answer:
+    code = code_of(found.status, request.offset)
+    if command.serialize == 0:
+        head = _ANSWER(
+            int(code), found.max_offset, found.min_offset, found.next_offset, command.opaque, found.status.value
+        ).encode()
+        size = len(head)
+        prefix = (size + 4 + found.size_bytes).to_bytes(4, "big") + size.to_bytes(4, "big")
+        return b"".join((prefix, head, *found.messages))
+    result = PullResult(
+        suggest_which_broker_id=0,
+        next_begin_offset=found.next_offset,
+        min_offset=found.min_offset,
+        max_offset=found.max_offset,
+    )
+    return Reply(code, result, b"".join(found.messages), found.status.value)
+
+
+ROUTES: dict[int, Adapter] = {
+    RequestCode.PULL_MESSAGE: pull_message,
+    RequestCode.LITE_PULL_MESSAGE: pull_message,
+}

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests about offsets: query, update, max, min, by time, earliest, reset, all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aerobee.broker.operations import offsets as op
+from aerobee.broker.operations.reset_offset import Reset, offsets_body, reset_offset
+from aerobee.errors import QueryNotFound
+from aerobee.net.connection import Reply
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.headers import offsets as h
+from aerobee.store.results import Boundary
+
+if TYPE_CHECKING:
+    from aerobee.broker.broker import Broker
+    from aerobee.fronts.remoting.routes import Adapter
+    from aerobee.net.connection import Answer, Connection
+    from aerobee.protocol.command import Command
+
+
+def query(connection: Connection, command: Command, broker: Broker) -> Answer:
+    header = command.fields(h.QueryConsumerOffset)
+    offset = op.query_offset(header.consumer_group, header.topic, header.queue_id, broker)
+    if offset < 0:
+        if header.set_zero_if_not_found is False:
+            raise QueryNotFound(f"group '{header.consumer_group}' has no offset on topic '{header.topic}' yet")
+        offset = op.first_offset(header.topic, header.queue_id, broker)
+    return Reply(header=h.OffsetResult(offset))
+
+
+def update(connection: Connection, command: Command, broker: Broker) -> Answer:
+    header = command.fields(h.UpdateConsumerOffset)
+    op.update_offset(header.consumer_group, header.topic, header.queue_id, header.commit_offset, broker)
+    return Reply()
+
+
+def max_offset(connection: Connection, command: Command, broker: Broker) -> Answer:
+    header = command.fields(h.GetMaxOffset)
+    return Reply(header=h.OffsetResult(broker.store.max_offset(header.topic, header.queue_id)))
+
+
+def min_offset(connection: Connection, command: Command, broker: Broker) -> Answer:
+    header = command.fields(h.GetMinOffset)
+    return Reply(header=h.OffsetResult(broker.store.min_offset(header.topic, header.queue_id)))
+
+
+def search(connection: Connection, command: Command, broker: Broker) -> Answer:
+    header = command.fields(h.SearchOffset)
+    boundary = Boundary.UPPER if (header.boundary_type or "").upper() == "UPPER" else Boundary.LOWER
+    offset = op.search_offset(header.topic, header.queue_id, header.timestamp, boundary, broker)
+    return Reply(header=h.OffsetResult(offset))
+
+
+def earliest(connection: Connection, command: Command, broker: Broker) -> Answer:
+    header = command.fields(h.EarliestStoreTime)
+    return Reply(header=h.EarliestStoreTimeResult(op.earliest_store_time(header.topic, header.queue_id, broker)))
+
+
+def reset(connection: Connection, command: Command, broker: Broker) -> Answer:
+    header = command.fields(h.ResetOffset)
+    queue_id = -1 if header.queue_id is None else header.queue_id
+    offset = -1 if header.offset is None else header.offset
+    wanted = Reset(header.group, header.topic, header.timestamp, queue_id, offset, header.is_force)
+    table = reset_offset(wanted, broker)
+    # The list form for C++ belongs to the client-pushed mode; mqadmin -c asks in C++'s name there too.
+    language = "JAVA" if broker.config.server_side_reset else command.language
+    return Reply(body=offsets_body(table, language))
+
+
+def all_offsets(connection: Connection, command: Command, broker: Broker) -> Answer:
+    return Reply(body=broker.offsets.text())
+
+
+ROUTES: dict[int, Adapter] = {
+    RequestCode.QUERY_CONSUMER_OFFSET: query,
+    RequestCode.UPDATE_CONSUMER_OFFSET: update,
+    RequestCode.GET_MAX_OFFSET: max_offset,
+    RequestCode.GET_MIN_OFFSET: min_offset,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: search,
+    RequestCode.GET_EARLIEST_MSG_STORETIME: earliest,
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: reset,
+    RequestCode.GET_ALL_CONSUMER_OFFSET: all_offsets,
+}

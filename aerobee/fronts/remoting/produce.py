@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests that store messages: send (10, 310), batch (320), send back (36)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aerobee.broker.operations import send as sending
+from aerobee.broker.operations.recall import recall_handle
+from aerobee.broker.operations.send_back import SendBackRequest, send_back
+from aerobee.fronts.remoting.peer import born_host
+from aerobee.net.connection import Reply
+from aerobee.protocol import batch
+from aerobee.protocol.codes import VERSION, RequestCode
+from aerobee.protocol.command import ONE_WAY
+from aerobee.protocol.headers.produce import SendBack, SendMessage, SendMessageV2, SendResult
+from aerobee.protocol.message import Record
+
+if TYPE_CHECKING:
+    from aerobee.broker.broker import Broker
+    from aerobee.broker.operations.send import Sent
+    from aerobee.fronts.remoting.routes import Adapter, Later
+    from aerobee.net.connection import Answer, Connection
+    from aerobee.protocol.command import Command
+
+SendHeader = SendMessage | SendMessageV2
+
+# The success frame of a JSON request, written straight: header objects would cost more than storing the message.
+_SUCCESS = (
+    '{{"code":0,"extFields":{{"MSG_REGION":"{}","TRACE_ON":"true","msgId":"{}{:016X}","queueId":"{}",'
+    '"queueOffset":"{}","transactionId":"{}"}},"flag":1,"language":"PYTHON","opaque":{},'
+    f'"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}}}'
+).format
+_NOT_WAITING = "WAIT\x01false\x02"
+_FIRST_OLD_LIMIT = 121  # clients from 3.4.9 on know the limit of retries they send
+
+
+def send_v2(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
+    header = command.fields(SendMessageV2)
+    if header.batch:
+        return _send_batch(connection, command, header, broker)
+    return _send(connection, command, header, broker)
+
+
+def send_v1(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
+    header = command.fields(SendMessage)
+    if header.batch:
+        return _send_batch(connection, command, header, broker)
+    return _send(connection, command, header, broker)
+
+
+def send_batch(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
+    return _send_batch(connection, command, command.fields(SendMessageV2), broker)
+
+
+def _send(connection: Connection, command: Command, header: SendHeader, broker: Broker) -> Answer | Later:
+    record = Record(
+        header.topic,
+        command.body,
+        header.properties or "",
+        header.queue_id,
+        flag=header.flag,
+        sys_flag=header.sys_flag,
+        born_timestamp=header.born_timestamp,
+        born_host=born_host(connection),
+        reconsume_times=header.reconsume_times or 0,
+    )
+    sent = sending.send(record, header, broker)
+    if broker.store.needs_sync and _NOT_WAITING not in record.properties_text:
+        return _when_durable(sent.end, _sent_reply(command, header, sent, broker), broker)
+    if command.flag & ONE_WAY:
+        return None
+    return _sent_reply(command, header, sent, broker)
+
+
+def _sent_reply(command: Command, header: SendHeader, sent: Sent, broker: Broker) -> Answer:
+    if command.serialize == 0 and not sent.timer_out and sent.unique_key.isalnum():
+        head = _SUCCESS(
+            broker.config.region,
+            broker.store.store_host.hex().upper(),
+            sent.physical_offset,
+            sent.queue_id,
+            sent.queue_offset,
+            sent.unique_key,
+            command.opaque,
+        ).encode()
+        size = len(head)
+        return (size + 4).to_bytes(4, "big") + size.to_bytes(4, "big") + head
+    return Reply(header=_result([sent], sent.unique_key, broker, _handle(header.topic, sent, broker)))
+
+
+def _send_batch(connection: Connection, command: Command, header: SendHeader, broker: Broker) -> Answer | Later:
+    records = [
+        Record(
+            header.topic,
+            member.body,
+            member.properties_text,
+            header.queue_id,
+            flag=member.flag,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            born_host=born_host(connection),
+            reconsume_times=header.reconsume_times or 0,
+        )
+        for member in batch.decode(command.body)
+    ]
+    sent = sending.send_batch(records, header, broker)
+    reply = Reply(header=_result(sent, None, broker))
+    if broker.store.needs_sync:
+        return _when_durable(sent[-1].end, reply, broker)
+    return reply
+
+
+async def _when_durable(end: int, reply: Answer, broker: Broker) -> Answer:
+    await broker.store.durable(end)
+    return reply
+
+
+def _result(sent: list[Sent], unique_key: str | None, broker: Broker, handle: str | None = None) -> SendResult:
+    host = broker.store.store_host.hex().upper()
+    return SendResult(
+        msg_id=",".join([f"{host}{one.physical_offset:016X}" for one in sent]),
+        queue_id=sent[0].queue_id,
+        queue_offset=sent[0].queue_offset,
+        transaction_id=unique_key,
+        recall_handle=handle,
+        region=broker.config.region,
+        trace_on=True,
+    )
+
+
+def _handle(topic: str, sent: Sent, broker: Broker) -> str | None:
+    if not sent.timer_out or not broker.config.recall:
+        return None
+    return recall_handle(topic, broker.config.name, sent.timer_out, sent.unique_key)
+
+
+def send_message_back(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
+    header = command.fields(SendBack)
+    limit = header.max_reconsume_times if command.version >= _FIRST_OLD_LIMIT else None
+    request = SendBackRequest(header.group, header.offset, header.delay_level, limit)
+    end = send_back(request, broker)
+    if broker.store.needs_sync and end:
+        return _when_durable(end, Reply(), broker)
+    return Reply()
+
+
+ROUTES: dict[int, Adapter] = {
+    RequestCode.SEND_MESSAGE: send_v1,
+    RequestCode.SEND_MESSAGE_V2: send_v2,
+    RequestCode.SEND_BATCH_MESSAGE: send_batch,
+    RequestCode.CONSUMER_SEND_MSG_BACK: send_message_back,
+}

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The broker's remoting port: finds the adapter of a request, and turns what it raises into an answer."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from aerobee.errors import BrokerError, DiskFull, ProtocolError, StoreError
+from aerobee.fronts.remoting.routes import Adapter, Later, routes
+from aerobee.net.connection import Reply
+from aerobee.protocol.codes import ResponseCode
+from aerobee.protocol.command import ONE_WAY
+
+if TYPE_CHECKING:
+    from aerobee.broker.broker import Broker
+    from aerobee.net.connection import Answer, Connection
+    from aerobee.protocol.command import Command
+
+log = logging.getLogger("aerobee.front")
+
+_COMPLAIN_EVERY_MS = 60_000
+
+
+class RemotingFront:
+    """`handle` is the handler of every accepted connection, this object their observer."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._routes: dict[int, Adapter] = routes()
+        self._complained: dict[int, int] = {}  # unknown code -> when it was last logged
+
+    def handle(self, connection: Connection, command: Command) -> Answer | Later:
+        adapter = self._routes.get(command.code)
+        if adapter is None:
+            return self._unknown(connection, command)
+        try:
+            answer = adapter(connection, command, self.broker)
+        except Exception as error:
+            return _refusal(connection, command, error)
+        if answer is None or type(answer) is bytes or type(answer) is Reply:
+            return answer
+        return _guarded(connection, command, answer)  # type: ignore[arg-type]
+
+    def opened(self, connection: Connection) -> None:
+        log.debug("opened peer=%s", connection.remote_text)
+
+    def closed(self, connection: Connection) -> None:
+        log.debug("closed peer=%s", connection.remote_text)
+        self.broker.clients.closed(connection)
+
+    def _unknown(self, connection: Connection, command: Command) -> Answer:
+        now = self.broker.clock.now()
+        last = self._complained.get(command.code)
+        if last is None or now - last >= _COMPLAIN_EVERY_MS:
+            if len(self._complained) > 1000:  # a scan of all codes must not grow this for ever
+                self._complained.clear()
+            self._complained[command.code] = now
+            log.warning("request code=%d peer=%s: not supported", command.code, connection.remote_text)
+        return Reply(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f"request code {command.code} is not supported"
+        )
+
+
+async def _guarded(connection: Connection, command: Command, later: Later) -> Answer:
+    try:
+        return await later
+    except Exception as error:
+        return _refusal(connection, command, error)
+
+
+def _refusal(connection: Connection, command: Command, error: Exception) -> Answer:
+    """The one place where an exception becomes an answer."""
+    if isinstance(error, BrokerError):
+        code, remark = error.code, error.remark
+        log.debug("refused code=%d peer=%s: %s", command.code, connection.remote_text, error)
+    elif isinstance(error, DiskFull):
+        code, remark = int(ResponseCode.SERVICE_NOT_AVAILABLE), str(error)
+    elif isinstance(error, StoreError):
+        code, remark = int(ResponseCode.SYSTEM_ERROR), str(error)
+        log.error("request code=%d peer=%s: %s", command.code, connection.remote_text, error)
+    elif isinstance(error, ProtocolError):
+        # A field that is missing or does not convert: the framing is intact, so the connection lives.
+        code, remark = int(ResponseCode.SYSTEM_ERROR), str(error)
+        log.debug("refused code=%d peer=%s: %s", command.code, connection.remote_text, error)
+    else:
+        code, remark = int(ResponseCode.SYSTEM_ERROR), f"{type(error).__name__}: {error}"
+        log.error("request code=%d peer=%s failed", command.code, connection.remote_text, exc_info=error)
+    if command.flag & ONE_WAY:
+        log.info("one-way request code=%d peer=%s refused: %s", command.code, connection.remote_text, remark)
+        return None
+    return Reply(code, remark=remark)

@@ -29,6 +29,7 @@ _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
 _EMPTY = msgspec.Raw(b"{}")
 _NULL = msgspec.Raw(b"null")
+_OTHER = 7
 _LANGUAGE_CODE = {name: code for code, name in enumerate(LANGUAGES)}
 
 
@@ -42,6 +43,7 @@ class Header(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 H = TypeVar("H", bound=Header)
 _decoders: dict[type[Header], msgspec.json.Decoder[Any]] = {}
+_wire_names: dict[type[Header], tuple[tuple[str, str], ...]] = {}
 
 
 class _JsonHeader(msgspec.Struct):
@@ -55,6 +57,7 @@ class _JsonHeader(msgspec.Struct):
 
 
 _decode_json_header = msgspec.json.Decoder(_JsonHeader, strict=False).decode
+_to_json = msgspec.json.Encoder().encode
 _decode_any = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -189,37 +192,44 @@ def header_fields(header: Header | None) -> dict[str, str]:
     """A header as wire text: None is left out, defaults are not (Java expects mandatory fields)."""
     if header is None:
         return {}
-    return {
-        name: _as_text(value)
-        for name, value in msgspec.to_builtins(header).items()
-        if value is not None
-    }
+    kind = type(header)
+    names = _wire_names.get(kind)
+    if names is None:
+        names = _wire_names[kind] = tuple(
+            zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
+        )
+    fields = {}
+    for attribute, name in names:
+        value = getattr(header, attribute)
+        if value is not None:
+            fields[name] = value if type(value) is str else _as_text(value)
+    return fields
 
 
 def encode(command: Command) -> bytes:
     """The whole frame, in the serialize type of the command."""
-    if command.serialize == 1:
-        head = _encode_binary(command)
-    else:
-        head = _encode_json(command)
+    body = command.body
+    head = _encode_binary(command) if command.serialize == 1 else _encode_json(command)
     return b"".join(
-        (_LENGTHS.pack(4 + len(head) + len(command.body), command.serialize << 24 | len(head)), head, command.body)
+        (_LENGTHS.pack(4 + len(head) + len(body), command.serialize << 24 | len(head)), head, body)
     )
 
 
 def _encode_json(command: Command) -> bytes:
     # Members in Java's order; compact, for the clients that scan the text.
-    fields: dict[str, Any] = {"code": command.code}
-    if command.ext and command.ext != _EMPTY:
-        fields["extFields"] = command.ext
-    fields["flag"] = command.flag
-    fields["language"] = command.language
-    fields["opaque"] = command.opaque
-    if command.remark is not None:
-        fields["remark"] = command.remark
-    fields["serializeTypeCurrentRPC"] = "JSON"
-    fields["version"] = command.version
-    return msgspec.json.encode(fields)
+    ext = command.ext
+    return (
+        b'{"code":%d%b,"flag":%d,"language":%b,"opaque":%d%b,"serializeTypeCurrentRPC":"JSON","version":%d}'
+        % (
+            command.code,
+            b',"extFields":' + _to_json(ext) if ext and ext is not _EMPTY else b"",
+            command.flag,
+            _to_json(command.language),
+            command.opaque,
+            b',"remark":' + _to_json(command.remark) if command.remark is not None else b"",
+            command.version,
+        )
+    )
 
 
 def _encode_binary(command: Command) -> bytes:
@@ -229,9 +239,8 @@ def _encode_binary(command: Command) -> bytes:
         for k, v in ((k.encode(), v.encode()) for k, v in command.ext_dict().items())
     )
     code = (command.code + 0x8000 & 0xFFFF) - 0x8000  # 16 bits: larger codes do not survive, as in Java
-    fixed = _BINARY_FIXED.pack(
-        code, _LANGUAGE_CODE.get(command.language, 7), command.version, command.opaque, command.flag, len(remark)
-    )
+    language = _LANGUAGE_CODE.get(command.language, _OTHER)
+    fixed = _BINARY_FIXED.pack(code, language, command.version, command.opaque, command.flag, len(remark))
     return b"".join((fixed, remark, _INT.pack(len(block)), block))
 
 

@@ -27,8 +27,17 @@ class FrameDecoder:
     def feed(self, data: bytes) -> list[bytes]:
         if self._buffer:
             self._buffer += data
-            data = self._buffer  # type: ignore[assignment]
-        frames: list[bytes] = []
+            frames, at = self._cut(self._buffer)
+            del self._buffer[:at]
+        else:
+            frames, at = self._cut(data)
+            if at < len(data):
+                self._buffer += data[at:] if at else data
+        return frames
+
+    def _cut(self, data: bytes | bytearray) -> tuple[list[bytes], int]:
+        """The whole frames at the start of `data`, and where they end."""
+        frames = []
         at, end = 0, len(data)
         while end - at >= 4:
             (size,) = _LENGTH.unpack_from(data, at)
@@ -39,8 +48,4 @@ class FrameDecoder:
                 break
             frames.append(bytes(data[at + 4 : stop]))
             at = stop
-        if data is self._buffer:
-            del self._buffer[:at]
-        elif at < end:
-            self._buffer += data[at:] if at else data
-        return frames
+        return frames, at

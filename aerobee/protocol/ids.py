@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unique keys, the message ids that producers make.
 
-address 4 or 16 | pid 2 | salt 4 | milliseconds since the local start of the month 4 | counter 2    (hex text)
+Hex of: address 4 or 16 | pid 2 | salt 4 | milliseconds since the local start of the month 4 | counter 2
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class _Clock(Protocol):
 class UniqueIds:
     """Never the same text twice in a process, whatever the clock does, from whichever thread.
 
-    Time and counter are one number that only grows; where Java has a class loader's hash stands a random salt,
-    new in every forked child, where the rest would repeat, and in every month, when the time starts again.
+    Time and counter are one number that only grows. Where Java has a class loader's hash stands a salt: random,
+    drawn anew in a forked child, where all else may repeat, and changed each month, when the time starts again.
     """
 
     def __init__(self, address: bytes, pid: int, clock: _Clock) -> None:

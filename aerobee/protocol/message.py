@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The message record: the same bytes in the commit log and in a pull, pop, view or query response.
 
-    total size 4 | magic 4 | body crc 4 | queue id 4 | flag 4 | queue offset 8 | physical offset 8 | sys flag 4
-    born time 8 | born host 8 or 20 | store time 8 | store host 8 or 20 | reconsume times 4 | prepared offset 8
-    body size 4, body | topic size 1 (V1) or 2 (V2), topic | properties size 2, properties          (big-endian)
+Big-endian:
+    size 4 | magic 4 | body crc 4 | queue id 4 | flag 4 | queue offset 8 | physical offset 8 | sys flag 4
+    born time 8 | born host 8 or 20 | store time 8 | store host 8 or 20 | reconsume times 4 | prepared at 8
+    body size 4, body | topic size 1 (V1) or 2 (V2), topic | properties size 2, properties
 
-The last property may be RocketMQ's record check, 20 bytes `__CRC32#` 0x01 ten digits 0x02: a CRC over all bytes
-before it, digits least significant first. It covers what the body's CRC does not, so Aerobee writes it.
+The last property may be RocketMQ's record check, 20 bytes `__CRC32#` 0x01 ten digits 0x02: a CRC over all
+bytes before it, digits least significant first. It covers what the body's CRC does not, so Aerobee writes it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ MIN_RECORD = 91
 
 _BORN_V6 = 0x10
 _STORE_V6 = 0x20
+_HOSTS_V6 = _BORN_V6 | _STORE_V6
+_MAX_V1_TOPIC = 127
+_ONE_BYTE = tuple(bytes((n,)) for n in range(_MAX_V1_TOPIC + 1))
 
 # size, magic, body crc, queue id, flag, queue offset, physical offset, sys flag, born time
 HEAD = struct.Struct(">iiiiiqqiq")
@@ -93,29 +97,53 @@ class Record(msgspec.Struct, gc=False):
 
 def encode(record: Record) -> bytes:
     """The record's bytes, without the record check; size and body CRC are computed, not taken."""
-    topic = record.topic.encode()
-    text = record.properties_text.encode()
+    body, topic, text = record.body, record.topic.encode(), record.properties_text.encode()
     if len(text) > MAX_PROPERTIES:
         raise ProtocolError(f"properties of {len(text)} bytes, limit {MAX_PROPERTIES}")
-    magic, topic_size = (MAGIC_V1, bytes((len(topic),))) if len(topic) <= 127 else (MAGIC_V2, _SHORT.pack(len(topic)))
-    sys_flag = record.sys_flag & ~(_BORN_V6 | _STORE_V6)
-    sys_flag |= (_BORN_V6 if len(record.born_host) == 20 else 0) | (_STORE_V6 if len(record.store_host) == 20 else 0)
-    body = record.body
-    parts = (
-        record.born_host,
-        _LONG.pack(record.store_timestamp),
-        record.store_host,
-        _TAIL.pack(record.reconsume_times, record.prepared_offset, len(body)),
-        body,
-        topic_size,
-        topic,
-        _SHORT.pack(len(text)),
-        text,
-    )
-    head = HEAD.pack(
-        HEAD_SIZE + sum(map(len, parts)),
-        magic,
+    if len(record.born_host) != 8 or len(record.store_host) != 8 or len(topic) > _MAX_V1_TOPIC:
+        return _encode_wide(record, topic, text)
+    head = HEAD_V4.pack(
+        MIN_RECORD + len(body) + len(topic) + len(text),
+        MAGIC_V1,
         zlib.crc32(body) & 0x7FFFFFFF,
+        record.queue_id,
+        record.flag,
+        record.queue_offset,
+        record.physical_offset,
+        record.sys_flag & ~_HOSTS_V6,
+        record.born_timestamp,
+        record.born_host,
+        record.store_timestamp,
+        record.store_host,
+        record.reconsume_times,
+        record.prepared_offset,
+        len(body),
+    )
+    return b"".join((head, body, _ONE_BYTE[len(topic)], topic, _SHORT.pack(len(text)), text))
+
+
+def _encode_wide(record: Record, topic: bytes, text: bytes) -> bytes:
+    """With an IPv6 host or a topic too long for one byte of length."""
+    magic, topic_size = MAGIC_V2, _SHORT.pack(len(topic))
+    if len(topic) <= _MAX_V1_TOPIC:
+        magic, topic_size = MAGIC_V1, _ONE_BYTE[len(topic)]
+    body = record.body
+    tail = b"".join((body, topic_size, topic, _SHORT.pack(len(text)), text))
+    hosts = len(record.born_host) + len(record.store_host)
+    size = HEAD_V4_SIZE - 16 + hosts + len(tail)
+    crc = zlib.crc32(body) & 0x7FFFFFFF
+    return encode_head(msgspec.structs.replace(record, size=size, body_crc=crc), magic) + tail
+
+
+def encode_head(record: Record, magic: int) -> bytes:
+    """All before the body, hosts of either width; the size and the body's CRC are the record's."""
+    sys_flag = record.sys_flag & ~_HOSTS_V6
+    sys_flag |= _BORN_V6 if len(record.born_host) == 20 else 0
+    sys_flag |= _STORE_V6 if len(record.store_host) == 20 else 0
+    head = HEAD.pack(
+        record.size,
+        magic,
+        record.body_crc,
         record.queue_id,
         record.flag,
         record.queue_offset,
@@ -123,50 +151,58 @@ def encode(record: Record) -> bytes:
         sys_flag,
         record.born_timestamp,
     )
-    return b"".join((head, *parts))
+    tail = _TAIL.pack(record.reconsume_times, record.prepared_offset, len(record.body))
+    return b"".join((head, record.born_host, _LONG.pack(record.store_timestamp), record.store_host, tail))
 
 
 def decode(data: bytes | memoryview, at: int = 0) -> Record:
-    """The record at `at`, body as stored (maybe compressed). Raises ProtocolError when the bytes are no record."""
+    """The record at `at`, body as stored (maybe compressed). ProtocolError when the bytes are no record."""
     try:
-        size, magic, crc, queue_id, flag, queue_offset, physical, sys_flag, born = HEAD.unpack_from(data, at)
-        if magic not in (MAGIC_V1, MAGIC_V2):
+        (
+            size, magic, crc, queue_id, flag, queue_offset, physical, sys_flag, born, born_host,
+            store_time, store_host, reconsume, prepared, body_size,
+        ) = HEAD_V4.unpack_from(data, at)  # fmt: skip
+        end, pos = at + size, at + HEAD_V4_SIZE
+        if magic != MAGIC_V1 and magic != MAGIC_V2:
             raise ProtocolError(f"record magic {magic & 0xFFFFFFFF:#x}")
-        end = at + size
         if size < MIN_RECORD or end > len(data):
             raise ProtocolError(f"record of {size} bytes, {len(data) - at} left")
-        pos = at + HEAD_SIZE
-        width = 20 if sys_flag & _BORN_V6 else 8
-        born_host = bytes(data[pos : pos + width])
-        pos += width
-        (store_time,) = _LONG.unpack_from(data, pos)
-        pos += 8
-        width = 20 if sys_flag & _STORE_V6 else 8
-        store_host = bytes(data[pos : pos + width])
-        pos += width
-        reconsume, prepared, body_size = _TAIL.unpack_from(data, pos)
-        pos += 16
-        if body_size < 0 or pos + body_size > end:
-            raise ProtocolError(f"record body of {body_size} bytes passes the record's end")
-        body = bytes(data[pos : pos + body_size])
-        pos += body_size
+        if sys_flag & _HOSTS_V6:
+            hosts = _decode_hosts(data, at, sys_flag)
+            born_host, store_time, store_host, reconsume, prepared, body_size, pos = hosts
+        text_at = pos + body_size
+        body = bytes(data[pos:text_at])
         if magic == MAGIC_V1:
-            topic_size, pos = data[pos], pos + 1
+            topic_size, pos = data[text_at], text_at + 1
         else:
-            (topic_size,), pos = _SHORT.unpack_from(data, pos), pos + 2
-        topic = bytes(data[pos : pos + topic_size]).decode()
-        pos += topic_size
-        (text_size,) = _SHORT.unpack_from(data, pos)
-        pos += 2
-        if pos + text_size > end:
-            raise ProtocolError(f"record properties of {text_size} bytes pass the record's end")
-        text = bytes(data[pos : pos + text_size]).decode()
+            (topic_size,), pos = _SHORT.unpack_from(data, text_at), text_at + 2
+        text_at = pos + topic_size
+        (text_size,) = _SHORT.unpack_from(data, text_at)
+        if body_size < 0 or topic_size < 0 or text_size < 0 or text_at + 2 + text_size > end:
+            raise ProtocolError(f"record of {size} bytes: its body, topic and properties pass its end")
+        topic = str(data[pos:text_at], "utf-8")
+        text = str(data[text_at + 2 : text_at + 2 + text_size], "utf-8")
     except (struct.error, UnicodeDecodeError, IndexError) as error:
         raise ProtocolError(f"record: {error}") from None
     return Record(
         topic, body, text, queue_id, queue_offset, physical, flag, sys_flag, born, born_host,
         store_time, store_host, reconsume, prepared, crc, size,
     )  # fmt: skip
+
+
+def _decode_hosts(
+    data: bytes | memoryview, at: int, sys_flag: int
+) -> tuple[bytes, int, bytes, int, int, int, int]:
+    """The fields from the born host to the body size where a host is IPv6, and where the body starts."""
+    pos = at + HEAD_SIZE
+    width = 20 if sys_flag & _BORN_V6 else 8
+    born_host = bytes(data[pos : pos + width])
+    (store_time,) = _LONG.unpack_from(data, pos + width)
+    pos += width + 8
+    width = 20 if sys_flag & _STORE_V6 else 8
+    store_host = bytes(data[pos : pos + width])
+    reconsume, prepared, body_size = _TAIL.unpack_from(data, pos + width)
+    return born_host, store_time, store_host, reconsume, prepared, body_size, pos + width + _TAIL.size
 
 
 def decode_all(data: bytes | memoryview) -> Iterator[Record]:
@@ -189,19 +225,23 @@ _CHECK_START = b"__CRC32#\x01"
 
 def verify(record: bytes | memoryview) -> None:
     """Raise CorruptRecord unless the record's check (or, without one, its body's CRC) holds."""
-    if record[-20:-11] == _CHECK_START:
-        try:
-            written = int(bytes(record[-11:-1])[::-1])
-        except ValueError:
-            written = -1
-        if written != zlib.crc32(record[:-20]) & 0x7FFFFFFF:
+    start = bytes(record[-20:-11])
+    if start == _CHECK_START:
+        crc = zlib.crc32(record[:-20]) & 0x7FFFFFFF
+        # The digits are compared as written: a parser would read some damaged ones as the same number.
+        if bytes(record[-11:]) != (b"%010d" % crc)[::-1] + b"\x02":
             raise CorruptRecord("record check does not hold")
         return
+    if sum(map(int.__eq__, start, _CHECK_START)) >= len(_CHECK_START) - 2:
+        raise CorruptRecord("the name of the record check is damaged")
     sys_flag = _INT.unpack_from(record, 36)[0]
     at = 84 + (12 if sys_flag & _BORN_V6 else 0) + (12 if sys_flag & _STORE_V6 else 0)
+    if at + 4 > len(record):
+        raise CorruptRecord("record ends within its header")
     (body_size,) = _INT.unpack_from(record, at)
     body = record[at + 4 : at + 4 + body_size]
-    if body_size < 0 or len(body) != body_size or zlib.crc32(body) & 0x7FFFFFFF != _INT.unpack_from(record, 8)[0]:
+    (crc,) = _INT.unpack_from(record, 8)
+    if body_size < 0 or len(body) != body_size or zlib.crc32(body) & 0x7FFFFFFF != crc:
         raise CorruptRecord("body CRC does not hold")
 
 

@@ -64,10 +64,21 @@ RESERVED = frozenset(
     value
     for name, value in list(globals().items())
     if name.isupper() and isinstance(value, str) and name not in ("NAME_END", "PAIR_END")
-) | frozenset(
-    "BUYER_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG REDIRECT EXTEND_UNIQ_INFO DUP_INFO INNER_BASE"
-    " INNER_MULTI_DISPATCH INNER_MULTI_QUEUE_OFFSET PROPERTY_FORWARD_QUEUE_ID TRACE_CONTEXT TIMER_DELAY_LEVEL".split()
-)
+) | {
+    "BUYER_ID",
+    "TRANSFER_FLAG",
+    "CORRECTION_FLAG",
+    "MQ2_FLAG",
+    "REDIRECT",
+    "EXTEND_UNIQ_INFO",
+    "DUP_INFO",
+    "INNER_BASE",
+    "INNER_MULTI_DISPATCH",
+    "INNER_MULTI_QUEUE_OFFSET",
+    "PROPERTY_FORWARD_QUEUE_ID",
+    "TRACE_CONTEXT",
+    "TIMER_DELAY_LEVEL",
+}
 
 
 def parse(text: str) -> dict[str, str]:

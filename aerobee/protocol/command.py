@@ -28,7 +28,6 @@ _BINARY_FIXED = struct.Struct(">hBhiii")  # code, language, version, opaque, fla
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
 _EMPTY = msgspec.Raw(b"{}")
-_NULL = msgspec.Raw(b"null")
 _OTHER = 7
 _LANGUAGE_CODE = {name: code for code, name in enumerate(LANGUAGES)}
 
@@ -43,7 +42,6 @@ class Header(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 H = TypeVar("H", bound=Header)
 _decoders: dict[type[Header], msgspec.json.Decoder[Any]] = {}
-_wire_names: dict[type[Header], tuple[tuple[str, str], ...]] = {}
 
 
 class _JsonHeader(msgspec.Struct):
@@ -58,7 +56,8 @@ class _JsonHeader(msgspec.Struct):
 
 _decode_json_header = msgspec.json.Decoder(_JsonHeader, strict=False).decode
 _to_json = msgspec.json.Encoder().encode
-_decode_any = msgspec.json.Decoder(dict[str, Any]).decode
+_as_tuple = msgspec.structs.astuple
+_decode_any = msgspec.json.Decoder(dict[str, Any] | None).decode
 
 
 class Command(msgspec.Struct, gc=False):
@@ -101,7 +100,7 @@ class Command(msgspec.Struct, gc=False):
         if type(self.ext) is dict:
             return self.ext
         try:
-            raw = _decode_any(self.ext)  # type: ignore[arg-type]
+            raw = _decode_any(self.ext) or {}  # type: ignore[arg-type]
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ProtocolError(f"extFields are not a JSON object: {error}") from None
         return {name: _as_text(value) for name, value in raw.items() if value is not None}
@@ -145,8 +144,9 @@ def decode(frame: bytes | memoryview) -> Command:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ProtocolError(f"JSON header: {error}") from None
         language = head.language if isinstance(head.language, str) else "OTHER"
-        ext = _EMPTY if head.extFields == _NULL else head.extFields
-        return Command(head.code, head.opaque, head.flag, head.version, language, head.remark, ext, body)
+        return Command(
+            head.code, head.opaque, head.flag, head.version, language, head.remark, head.extFields, body
+        )
     if serialize == 1:
         return _decode_binary(bytes(frame[4:end]), body)
     raise ProtocolError(f"serialize type {serialize} is neither JSON (0) nor ROCKETMQ (1)")
@@ -192,18 +192,12 @@ def header_fields(header: Header | None) -> dict[str, str]:
     """A header as wire text: None is left out, defaults are not (Java expects mandatory fields)."""
     if header is None:
         return {}
-    kind = type(header)
-    names = _wire_names.get(kind)
-    if names is None:
-        names = _wire_names[kind] = tuple(
-            zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
-        )
-    fields = {}
-    for attribute, name in names:
-        value = getattr(header, attribute)
-        if value is not None:
-            fields[name] = value if type(value) is str else _as_text(value)
-    return fields
+    values = zip(header.__struct_encode_fields__, _as_tuple(header), strict=True)
+    return {
+        name: value if type(value) is str else str(value) if type(value) is int else _as_text(value)
+        for name, value in values
+        if value is not None
+    }
 
 
 def encode(command: Command) -> bytes:

@@ -31,8 +31,9 @@ class _Clock(Protocol):
 class UniqueIds:
     """Never the same text twice in a process, whatever the clock does, from whichever thread.
 
-    Time and counter are one number that only grows. Where Java has a class loader's hash stands a salt: random,
-    drawn anew in a forked child, where all else may repeat, and changed each month, when the time starts again.
+    Time and counter are one number that only grows. Where Java has a class loader's hash stands a salt:
+    random, drawn anew in a forked child, where all else may repeat, and changed each month, when the time
+    starts again.
     """
 
     def __init__(self, address: bytes, pid: int, clock: _Clock) -> None:

@@ -1,1 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Aerobee: RocketMQ's messaging in pure Python. Names load when they are first used, so `import aerobee` is light."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aerobee.client.admin import Admin as Admin
+    from aerobee.client.message import Message as Message
+    from aerobee.client.producer import Producer as Producer
+    from aerobee.client.pull_consumer import PullConsumer as PullConsumer
+    from aerobee.client.push_consumer import PushConsumer as PushConsumer
+    from aerobee.client.simple_consumer import SimpleConsumer as SimpleConsumer
+    from aerobee.clock import ManualClock as ManualClock
+    from aerobee.config import BrokerConfig as BrokerConfig
+    from aerobee.config import StoreConfig as StoreConfig
+    from aerobee.server import Server as Server
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Admin": "aerobee.client.admin",
+    "BrokerConfig": "aerobee.config",
+    "ManualClock": "aerobee.clock",
+    "Message": "aerobee.client.message",
+    "Producer": "aerobee.client.producer",
+    "PullConsumer": "aerobee.client.pull_consumer",
+    "PushConsumer": "aerobee.client.push_consumer",
+    "Server": "aerobee.server",
+    "SimpleConsumer": "aerobee.client.simple_consumer",
+    "StoreConfig": "aerobee.config",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'aerobee' has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aerobee.errors import BrokerError, DiskFull, ProtocolError, StoreError
 from aerobee.fronts.remoting.routes import Adapter, Later, routes
 from aerobee.net.connection import Reply
-from aerobee.protocol.codes import ResponseCode
+from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import ONE_WAY
 
 if TYPE_CHECKING:
@@ -90,3 +90,34 @@ def _refusal(connection: Connection, command: Command, error: Exception) -> Answ
         log.info("one-way request code=%d peer=%s refused: %s", command.code, connection.remote_text, remark)
         return None
     return Reply(code, remark=remark)
+
+
+_NOT_ON_VIP = frozenset(
+    {
+        RequestCode.PULL_MESSAGE,
+        RequestCode.LITE_PULL_MESSAGE,
+        RequestCode.POP_MESSAGE,
+        RequestCode.PEEK_MESSAGE,
+        RequestCode.NOTIFICATION,
+        RequestCode.POLLING_INFO,
+    }
+)
+
+
+class VipFront:
+    """The second port of Java clients up to 4.4.0: the same requests, but none that reads messages."""
+
+    def __init__(self, front: RemotingFront) -> None:
+        self._front = front
+
+    def handle(self, connection: Connection, command: Command) -> Answer | Later:
+        if command.code in _NOT_ON_VIP:
+            remark = f"request code {command.code} is not served on the VIP port; use the broker's port"
+            return Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+        return self._front.handle(connection, command)
+
+    def opened(self, connection: Connection) -> None:
+        self._front.opened(connection)
+
+    def closed(self, connection: Connection) -> None:
+        self._front.closed(connection)

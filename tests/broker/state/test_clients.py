@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from aerobee.broker.state.clients import Clients, ConsumerGroup
+from aerobee.protocol.bodies import (
+    ConsumerData,
+    Heartbeat,
+    MessageModel,
+    ProducerData,
+    SubscriptionData,
+    decode,
+)
+from aerobee.protocol.command import Command
+
+
+class FakeLink:
+    def __init__(self, name: str = "10.0.0.1:5000", language: str = "JAVA") -> None:
+        self.remote_text = name
+        self.attributes: dict[str, Any] = {"language": language, "version": 479}
+        self.is_open = True
+        self.sent: list[Command] = []
+
+    def send(self, command: Command) -> None:
+        self.sent.append(command)
+
+    def start_call(self, command: Command) -> Any:
+        raise NotImplementedError
+
+    async def call(self, command: Command, timeout_ms: int = 3000) -> Command:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+def subscribe(topic: str, expression: str = "*", version: int = 1) -> SubscriptionData:
+    return SubscriptionData(topic=topic, sub_string=expression, sub_version=version)
+
+
+def beat(client: str, group: str = "g", *subscriptions: SubscriptionData, **more: Any) -> Heartbeat:
+    data = ConsumerData(group_name=group, subscription_data_set=list(subscriptions))
+    return Heartbeat(client_id=client, consumer_data_set=[data], **more)
+
+
+class Changes:
+    def __init__(self, clients: Clients) -> None:
+        self.names: list[str] = []
+        clients.on_change = self.note
+
+    def note(self, group: ConsumerGroup) -> None:
+        self.names.append(group.name)
+
+    def take(self) -> list[str]:
+        taken, self.names = self.names, []
+        return taken
+
+
+@pytest.mark.seed("S003-14", "S003-45", "S004-66")
+def test_members_of_a_group_are_those_who_sent_heartbeats() -> None:
+    clients = Clients()
+    clients.heartbeat(FakeLink(), beat("one", "g", subscribe("t")), now=0)
+    clients.heartbeat(FakeLink(), beat("two", "g", subscribe("t")), now=0)
+    assert clients.consumer_ids("g") == ["one", "two"]
+    assert clients.consumer_ids("unknown") == []
+    assert clients.subscribers("t") == {"g"}
+    group = clients.group("g")
+    assert group is not None
+    assert group.subscriptions["t"].sub_string == "*"
+
+
+@pytest.mark.seed("S004-80")
+def test_joining_leaving_and_a_changed_topic_are_told_and_nothing_else() -> None:
+    clients = Clients()
+    changes, link = Changes(clients), FakeLink()
+    assert clients.heartbeat(link, beat("one", "g", subscribe("t")), now=0)
+    assert not clients.heartbeat(link, beat("one", "g", subscribe("t", "A", version=2)), now=1)
+    assert changes.take() == ["g"]  # a newer expression replaces the old one without notice
+    assert clients.heartbeat(link, beat("one", "g", subscribe("t"), subscribe("u")), now=2)
+    assert changes.take() == ["g"]
+    other = FakeLink()
+    clients.heartbeat(other, beat("two", "g", subscribe("t"), subscribe("u")), now=3)
+    assert changes.take() == ["g"]
+    clients.closed(other)
+    assert changes.take() == ["g"]
+    clients.closed(link)
+    assert changes.take() == []  # nobody is left to be told
+    assert clients.group("g") is None
+
+
+def test_client_that_comes_back_on_a_new_connection_is_not_removed_with_the_old_one() -> None:
+    clients = Clients()
+    old, new = FakeLink("a"), FakeLink("b")
+    clients.heartbeat(old, beat("one", "g", subscribe("t")), now=0)
+    clients.heartbeat(new, beat("one", "g", subscribe("t")), now=1)
+    clients.closed(old)
+    assert clients.consumer_ids("g") == ["one"]
+    member = clients.find_client("one")
+    assert member is not None
+    assert member.link is new
+    clients.closed(new)
+    assert clients.find_client("one") is None
+
+
+def test_silent_clients_are_dropped_after_two_minutes() -> None:
+    clients = Clients()
+    silent, alive = FakeLink("silent"), FakeLink("alive")
+    clients.heartbeat(silent, beat("one", "g", subscribe("t")), now=0)
+    clients.heartbeat(alive, beat("two", "g", subscribe("t")), now=0)
+    clients.heartbeat(alive, beat("two", "g", subscribe("t")), now=100_000)
+    assert clients.expire(now=120_000) == []
+    assert clients.expire(now=120_001) == [silent]
+    assert clients.consumer_ids("g") == ["two"]
+    clients.closed(silent)
+
+
+def test_unregister_takes_only_the_roles_named() -> None:
+    clients, link = Clients(), FakeLink()
+    both = beat("one", "g", subscribe("t"), producer_data_set=[ProducerData(group_name="p")])
+    clients.heartbeat(link, both, now=0)
+    clients.unregister("one", None, "g")
+    assert clients.group("g") is None
+    assert [member.client_id for member in clients.producers("p")] == ["one"]
+    clients.unregister("one", "p", None)
+    assert clients.producers("p") == []
+    assert clients.find_client("one") is None
+    clients.unregister("one", "p", None)
+
+
+@pytest.mark.seed("S004-64")
+def test_highest_version_of_a_subscription_wins_and_missing_topics_go() -> None:
+    clients = Clients()
+    clients.heartbeat(FakeLink(), beat("one", "g", subscribe("t", "A", version=5), subscribe("u")), now=0)
+    clients.heartbeat(FakeLink(), beat("two", "g", subscribe("t", "B", version=4)), now=0)
+    group = clients.group("g")
+    assert group is not None
+    assert group.subscriptions["t"].sub_string == "A"
+    assert "u" not in group.subscriptions
+    clients.heartbeat(FakeLink(), beat("three", "g", subscribe("t", "B", version=6)), now=0)
+    assert group.subscriptions["t"].sub_string == "B"
+
+
+@pytest.mark.seed("S004-64")
+def test_members_that_subscribe_differently_are_reported_once_per_change(caplog: pytest.LogCaptureFixture) -> None:
+    clients = Clients()
+    one, two = FakeLink(), FakeLink()
+    clients.heartbeat(one, beat("one", "g", subscribe("t", "A")), now=0)
+    with caplog.at_level(logging.WARNING):
+        for now in range(3):
+            clients.heartbeat(two, beat("two", "g", subscribe("t", "B")), now=now)
+            clients.heartbeat(one, beat("one", "g", subscribe("t", "A")), now=now)
+    assert len([r for r in caplog.records if "subscribe differently" in r.message]) == 1
+    group = clients.group("g")
+    assert group is not None
+    assert group.conflicts == {"t": {"A": ["one"], "B": ["two"]}}
+    clients.closed(two)
+    assert group.conflicts == {}
+
+
+def test_heartbeat_of_the_go_client_is_understood() -> None:
+    body = (
+        b'{"clientID":"go","producerDataSet":[],"consumerDataSet":[{"groupName":"g","consumeType":"CONSUME_PASSIVELY",'
+        b'"messageModel":"Clustering","consumeFromWhere":"CONSUME_FROM_FIRST_OFFSET","subscriptionDataSet":'
+        b'[{"classFilterMode":false,"topic":"t","subString":"*","tagsSet":[],"codeSet":[],"subVersion":7,'
+        b'"expressionType":"TAG"}],"unitMode":false}]}'
+    )
+    clients = Clients()
+    clients.heartbeat(FakeLink(language="GO"), decode(body, Heartbeat), now=0)
+    group = clients.group("g")
+    assert group is not None
+    assert group.model is MessageModel.CLUSTERING
+    assert not group.broadcasting
+
+
+def test_v2_heartbeat_without_subscription_keeps_the_known_one() -> None:
+    clients, link = Clients(), FakeLink()
+    full = beat("one", "g", subscribe("t"), heartbeat_fingerprint=9)
+    assert not clients.needs_full_form(full)
+    clients.heartbeat(link, full, now=0)
+    clients.remember_fingerprint(full)
+    short = beat("one", "g", heartbeat_fingerprint=9, without_sub=True)
+    assert not clients.needs_full_form(short)
+    clients.heartbeat(link, short, now=1)
+    group = clients.group("g")
+    assert group is not None
+    assert list(group.subscriptions) == ["t"]
+    assert clients.needs_full_form(beat("one", "g", heartbeat_fingerprint=10, without_sub=True))
+
+
+def test_v2_heartbeat_without_subscription_is_asked_for_the_full_form_after_a_restart() -> None:
+    assert Clients().needs_full_form(beat("one", "g", heartbeat_fingerprint=9, without_sub=True))
+
+
+def test_subscription_of_a_pull_without_heartbeat_is_remembered_for_ten_minutes() -> None:
+    clients = Clients()
+    clients.learn("g", "t", None, "A || B", now=0)
+    found = clients.subscription("g", "t")
+    assert found is not None
+    assert (found.expression_type, found.sub_string) == ("TAG", "A || B")
+    assert clients.subscribers("t") == {"g"}
+    clients.expire(now=600_000)
+    assert clients.subscription("g", "t") is not None
+    clients.expire(now=600_001)
+    assert clients.subscription("g", "t") is None

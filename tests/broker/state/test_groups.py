@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aerobee.broker.state.groups import Groups
+from aerobee.clock import ManualClock
+from aerobee.errors import GroupNotFound
+from aerobee.protocol.bodies import GroupConfig
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.seed("S004-66", "S004-85")
+def test_group_is_created_on_first_use_with_default_settings_and_kept(tmp_path: Path) -> None:
+    groups = Groups(tmp_path, ManualClock())
+    group = groups.require("billing")
+    assert (group.retry_max_times, group.retry_queue_nums, group.consume_enable) == (16, 1, True)
+    assert Groups(tmp_path, ManualClock()).get("billing") == group
+
+
+def test_group_is_not_created_when_that_is_off_or_the_name_is_illegal(tmp_path: Path) -> None:
+    with pytest.raises(GroupNotFound, match="billing"):
+        Groups(tmp_path, ManualClock(), auto_create=False).require("billing")
+    with pytest.raises(GroupNotFound, match="characters"):
+        Groups(tmp_path, ManualClock()).require("bill ing")
+
+
+def test_system_groups_are_always_there(tmp_path: Path) -> None:
+    groups = Groups(tmp_path, ManualClock(), auto_create=False)
+    assert groups.get("TOOLS_CONSUMER") is not None
+    assert groups.require("CID_RMQ_SYS_SOMETHING").group_name == "CID_RMQ_SYS_SOMETHING"
+
+
+def test_group_may_be_forbidden_to_read_a_topic(tmp_path: Path) -> None:
+    groups = Groups(tmp_path, ManualClock())
+    groups.forbid("billing", "orders", 4)
+    assert groups.forbidden("billing", "orders")
+    assert not groups.forbidden("billing", "other")
+    assert Groups(tmp_path, ManualClock()).forbidden("billing", "orders")
+    groups.forbid("billing", "orders", 0)
+    assert not groups.forbidden("billing", "orders")
+
+
+def test_deleted_group_is_gone(tmp_path: Path) -> None:
+    clock = ManualClock()
+    groups = Groups(tmp_path, clock)
+    groups.put(GroupConfig(group_name="billing", retry_max_times=3))
+    clock.advance(seconds=5)
+    groups.delete("billing")
+    assert groups.get("billing") is None
+    assert Groups(tmp_path, clock).get("billing") is None

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aerobee.broker.state.offsets import Offsets
+from aerobee.clock import ManualClock
+from aerobee.errors import StoreError
+from aerobee.store.metadata import JsonFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def offsets(tmp_path: Path) -> Offsets:
+    return Offsets(tmp_path, ManualClock())
+
+
+@pytest.mark.seed("S004-85")
+def test_offsets_are_kept_per_group_topic_and_queue(offsets: Offsets) -> None:
+    offsets.set("billing", "orders", 0, 12)
+    offsets.set("shipping", "orders", 0, 3)
+    offsets.set("billing", "orders", 1, 7)
+    assert offsets.get("billing", "orders", 0) == 12
+    assert offsets.get("shipping", "orders", 0) == 3
+    assert offsets.get("billing", "orders", 2) == -1
+    assert offsets.table("billing", "orders") == {0: 12, 1: 7}
+    assert offsets.topics_of("billing") == {"orders"}
+    assert offsets.groups_of("orders") == {"billing", "shipping"}
+
+
+@pytest.mark.seed("S004-3", "S004-55", "S004-56")
+def test_offsets_survive_a_restart_and_a_torn_file(tmp_path: Path, offsets: Offsets) -> None:
+    offsets.set("billing", "orders", 0, 12)
+    offsets.save()
+    offsets.set("billing", "orders", 0, 13)
+    offsets.save()
+    file = tmp_path / "consumerOffset.json"
+    assert b'"orders@billing":{0:13}' in file.read_bytes()
+    assert Offsets(tmp_path, ManualClock()).get("billing", "orders", 0) == 13
+    file.write_bytes(file.read_bytes()[:-30])
+    assert Offsets(tmp_path, ManualClock()).get("billing", "orders", 0) == 12
+
+
+def test_file_of_a_java_broker_is_read(tmp_path: Path) -> None:
+    (tmp_path / "consumerOffset.json").write_text(
+        '{\n\t"dataVersion":{"counter":5,"stateVersion":0,"timestamp":1},\n'
+        '\t"groupTopicMap":{"g":["t"]},\n\t"offsetTable":{"t@g":{0:12,1:7\n},"u@g":{"3":4}}\n}'
+    )
+    offsets = Offsets(tmp_path, ManualClock())
+    assert offsets.table("g", "t") == {0: 12, 1: 7}
+    assert offsets.table("g", "u") == {3: 4}
+    assert offsets.data_version.counter == 5
+
+
+def test_file_is_written_only_after_changes(offsets: Offsets) -> None:
+    assert offsets.unsaved() is None
+    offsets.set("g", "t", 0, 1)
+    assert offsets.unsaved() is not None
+    assert offsets.unsaved() is None
+
+
+def test_failed_write_is_tried_again(offsets: Offsets, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: JsonFile, data: bytes) -> None:
+        raise StoreError("no space")
+
+    offsets.set("g", "t", 0, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(JsonFile, "save", fail)
+        with pytest.raises(StoreError):
+            offsets.save()
+    assert offsets.unsaved() is not None
+
+
+def test_reset_is_told_once_and_committed_at_once(offsets: Offsets) -> None:
+    offsets.set("g", "t", 0, 100)
+    offsets.set_reset("g", "t", 0, 40)
+    assert offsets.get("g", "t", 0) == 40
+    assert offsets.has_reset("g", "t", 0)
+    assert not offsets.has_reset("g", "t", 1)
+    assert offsets.take_reset("g", "t", 0) == 40
+    assert offsets.take_reset("g", "t", 0) is None
+
+
+def test_removed_topics_and_groups_leave_nothing(offsets: Offsets) -> None:
+    for group in ("g1", "g2"):
+        for topic in ("t1", "t2"):
+            offsets.set(group, topic, 0, 5)
+    offsets.pulled("g1", "t1", 0, 9)
+    offsets.remove_topic("t1")
+    assert offsets.topics_of("g1") == {"t2"}
+    assert offsets.pull_offset("g1", "t1", 0) == -1
+    offsets.remove_group("g1")
+    assert offsets.groups() == {"g2"}
+    assert offsets.groups_of("t2") == {"g2"}
+
+
+def test_clone_gives_the_other_group_the_same_offsets(offsets: Offsets) -> None:
+    offsets.set("g1", "t", 0, 5)
+    offsets.set("g1", "t", 3, 6)
+    offsets.clone("g1", "g2", "t")
+    assert offsets.table("g2", "t") == {0: 5, 3: 6}
+    offsets.clone("none", "g2", "t")
+    assert offsets.table("g2", "t") == {0: 5, 3: 6}

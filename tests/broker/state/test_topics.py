@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aerobee.broker.state.topics import Topics
+from aerobee.clock import ManualClock
+from aerobee.errors import TopicNotFound
+from aerobee.protocol.bodies import TopicConfig
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def topics(tmp_path: Path, clock: ManualClock) -> Topics:
+    return Topics(tmp_path, clock)
+
+
+def test_topic_created_by_a_send_takes_the_model_of_the_default_topic(topics: Topics) -> None:
+    topics.ensure("TBW102", 8, 7)
+    created = topics.create_for_send("orders", "TBW102", 4, "group")
+    assert (created.read_queue_nums, created.write_queue_nums, created.perm) == (4, 4, 6)
+    assert topics.create_for_send("more", "TBW102", 40, "group").write_queue_nums == 8
+
+
+def test_topic_is_not_created_when_the_model_is_missing_or_does_not_allow_it(topics: Topics) -> None:
+    with pytest.raises(TopicNotFound, match="orders"):
+        topics.create_for_send("orders", "TBW102", 4, "group")
+    topics.ensure("TBW102", 8, 6)
+    with pytest.raises(TopicNotFound):
+        topics.create_for_send("orders", "TBW102", 4, "group")
+
+
+@pytest.mark.seed("S004-53")
+def test_retry_topic_has_one_queue_and_may_be_read_and_written(topics: Topics) -> None:
+    retry = topics.create_for_send("%RETRY%group", "none", 4, "group")
+    assert (retry.read_queue_nums, retry.write_queue_nums, retry.perm) == (1, 1, 6)
+    assert (retry.topic_filter_type, retry.order, retry.topic_sys_flag) == ("SINGLE_TAG", False, 0)
+
+
+@pytest.mark.seed("S004-3", "S004-56")
+def test_topics_are_there_again_after_a_restart_even_when_the_file_is_broken(
+    tmp_path: Path, clock: ManualClock, topics: Topics
+) -> None:
+    topics.ensure("first", 2)
+    clock.advance(seconds=2)
+    topics.ensure("second", 3)
+    assert sorted(Topics(tmp_path, clock).all()) == ["first", "second"]
+    (tmp_path / "topics.json").write_text('{"topicConfigTable": {"fi')
+    assert sorted(Topics(tmp_path, clock).all()) == ["first"]  # the backup is one save older
+
+
+def test_file_has_the_shape_of_rocketmq(tmp_path: Path, topics: Topics) -> None:
+    topics.ensure("orders", 2)
+    stored = json.loads((tmp_path / "topics.json").read_text())
+    assert stored["topicConfigTable"]["orders"] == {
+        "attributes": {},
+        "order": False,
+        "perm": 6,
+        "readQueueNums": 2,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": "orders",
+        "topicSysFlag": 0,
+        "writeQueueNums": 2,
+    }
+    assert stored["dataVersion"]["counter"] == 1
+
+
+def test_burst_of_changes_is_saved_together(tmp_path: Path, clock: ManualClock, topics: Topics) -> None:
+    for number in range(20):
+        topics.ensure(f"topic-{number}")
+    assert len(Topics(tmp_path, clock).all()) == 1
+    topics.tick(clock.now() + 999)
+    assert len(Topics(tmp_path, clock).all()) == 1
+    topics.tick(clock.now() + 1000)
+    assert len(Topics(tmp_path, clock).all()) == 20
+
+
+def test_listeners_hear_of_changes_and_only_of_changes(topics: Topics) -> None:
+    heard: list[int] = []
+    topics.listeners.append(lambda: heard.append(topics.data_version.counter))
+    topics.ensure("orders")
+    topics.ensure("orders")
+    topics.put(TopicConfig(topic_name="orders", perm=4))
+    topics.delete("orders")
+    topics.delete("orders")
+    assert heard == [1, 2, 3]
+
+
+def test_reserved_and_retry_topics_are_not_plain(topics: Topics) -> None:
+    for name in ("orders", "SCHEDULE_TOPIC_XXXX", "%RETRY%group"):
+        topics.ensure(name)
+    assert topics.plain("orders") is not None
+    assert topics.plain("SCHEDULE_TOPIC_XXXX") is None
+    assert topics.plain("%RETRY%group") is None
+    topics.delete("orders")
+    assert topics.plain("orders") is None

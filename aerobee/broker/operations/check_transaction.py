@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ask producers what became of their half messages (code 39), some times, then give up.
 
-Before each question the half message is appended again with its count of checks raised, so that the count survives
-a restart and the half topic's progress moves on. A message asked about often enough goes to
+Before each question the half message is appended again with its count of checks raised, so that the count
+survives a restart and the half topic's progress moves on. A message asked about often enough goes to
 TRANS_CHECK_MAX_TIME_TOPIC, from where an operator can bring it back (code 323).
 """
 
@@ -20,9 +20,9 @@ from aerobee.protocol import command, names
 from aerobee.protocol import message as wire
 from aerobee.protocol import properties as props
 from aerobee.protocol.headers.transaction import CheckTransaction
-from aerobee.protocol.message import Record
 
 if TYPE_CHECKING:
+    from aerobee.protocol.message import Record
     from aerobee.broker.broker import Broker
     from aerobee.broker.state.half_messages import Half
 

@@ -2,9 +2,9 @@
 """A producer's word on its half message: commit appends it to its real topic, rollback only closes it.
 
 A half message is stored by `operations/send.py` (see `destination.to_half`); nothing else has to be told, the
-half topic is read from here. The order of the two appends of a commit matters: message first, op record second.
-A crash between them leaves the message without its op record; `_committed_before` finds that out at the restart, so
-that it is neither lost nor committed twice.
+half topic is read from here. The order of the two appends of a commit matters: message first, op record
+second. A crash between them leaves the message without its op record; `_committed_before` finds that out at
+the restart, so that it is neither lost nor committed twice.
 """
 
 from __future__ import annotations
@@ -160,7 +160,8 @@ def write_op(origin: int, offset: int, outcome: Outcome, broker: Broker) -> int:
     return record.physical_offset + record.size
 
 
-# -- reading the half topic -----------------------------------------------------------------------------------
+# -- reading the half topic
+# -----------------------------------------------------------------------------------
 
 
 def catch_up(broker: Broker) -> None:

@@ -205,6 +205,8 @@ class Server:
         return listener
 
     async def _register(self, broker: Broker) -> None:
+        if self._name_server is None and not self._config.namesrv:
+            return  # nobody to register with: a broker that is only talked to directly
         from aerobee.broker.background.registration import Registration
 
         config = self._config

@@ -7,6 +7,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from aerobee.broker.operations.heartbeat import notice
 from aerobee.broker.state.clients import Clients
 from aerobee.broker.state.groups import Groups
 from aerobee.broker.state.half_messages import HalfMessages
@@ -57,17 +58,20 @@ def assemble(config: BrokerConfig, store_config: StoreConfig, data_dir: Path, cl
         if config.long_polling:
             store.listeners.append(parked.arrived)
         offsets = Offsets(directory, clock)
+        groups = Groups(directory, clock, auto_create=config.auto_create_groups)
+        clients = Clients(config.channel_expiry_ms)
+        clients.on_change = notice(groups)
         return Broker(
             config=config,
             clock=clock,
             store=store,
             topics=topics,
-            groups=Groups(directory, clock, auto_create=config.auto_create_groups),
+            groups=groups,
             offsets=offsets,
-            clients=Clients(config.channel_expiry_ms),
+            clients=clients,
             parked=parked,
             locks=QueueLocks(config.lock_expiry_ms),
-            pops=Pops(),
+            pops=Pops(config, clock, store, offsets, directory),
             transactions=HalfMessages(),
             stats=Stats(clock.now()),
         )

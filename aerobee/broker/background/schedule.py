@@ -20,8 +20,6 @@ from aerobee.protocol.bodies import DataVersion, DelayOffsets, decode, encode
 from aerobee.store.metadata import JsonFile
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from aerobee.store.message_store import MessageStore
 
 log = logging.getLogger("aerobee.schedule")
@@ -31,10 +29,10 @@ PER_TICK = 256  # deliveries of one level before others have their turn
 
 
 class Schedule:
-    def __init__(self, directory: Path, store: MessageStore) -> None:
+    def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._delays = store.delays  # ms of level 1, 2, ...
-        self._file = JsonFile(directory / "delayOffset.json", _decode)
+        self._file = JsonFile(store.root / "config" / "delayOffset.json", _decode)
         self._changed = False
         self._version = DataVersion()
         self._offsets = dict.fromkeys(range(1, len(self._delays) + 1), 0)

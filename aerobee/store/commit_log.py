@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commit log: every message of every topic, one record after another, in files of fixed size.
+
+    commitlog/00000000000000000000   record record ... record BLANK
+    commitlog/00000000001073741824   record record ...           <- end
+
+A record never spans two files. When size + 8 bytes do not fit any more, the rest of the file is declared
+blank (space left 4, BLANK magic 4) and the record starts the next file. The hot path (appender.py) writes
+into `map` itself and moves `end`; everything that happens once a file or once an extent is here.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import struct
+from typing import TYPE_CHECKING
+
+from aerobee.errors import MessageIllegal
+from aerobee.protocol.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from aerobee.store.segment import Segment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+log = logging.getLogger("aerobee.store")
+
+BLANK_SIZE = 8
+BLANK = struct.Struct(">ii")
+_MAX_MAPPED = 64
+_FORGET_EVERY = 64 << 20
+_STORE_TIME_V4 = struct.Struct(">q")
+_SYS_FLAG = struct.Struct(">i")
+
+
+def file_name(offset: int) -> str:
+    return f"{offset:020d}"
+
+
+def sync_directory(path: Path) -> None:
+    """A new or removed name survives power loss only after its directory was synced."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+class CommitLog:
+    """`end` is where the next record goes; `limit` how far `map` may be filled without asking `room`."""
+
+    def __init__(self, directory: Path, segment_bytes: int) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self.segment_bytes = segment_bytes
+        self.segments: list[Segment] = []
+        self.end = 0
+        self.limit = 0
+        self.base = 0
+        self.map: mmap.mmap | None = None
+        self._mapped: list[Segment] = []
+        self._forgotten = 0
+        self._load()
+
+    def _load(self) -> None:
+        paths = sorted(
+            path for path in self.directory.iterdir() if path.name.isdigit() and len(path.name) == 20
+        )
+        sizes = [path.stat().st_size for path in paths]
+        if len(paths) > 1 or (sizes and sizes[0] > self.segment_bytes):
+            # Files say best what size they have: another would put every later record at a wrong place.
+            actual = int(paths[1].name) - int(paths[0].name) if len(paths) > 1 else sizes[0]
+            if actual != self.segment_bytes:
+                log.warning(
+                    "commit log files have %d bytes, not the configured %d", actual, self.segment_bytes
+                )
+                self.segment_bytes = actual
+        for path in paths:
+            if self.segments and int(path.name) != self.segments[-1].base + self.segment_bytes:
+                log.error(
+                    "commit log file=%s does not follow %s; it is left aside", path, self.segments[-1].path
+                )
+                continue
+            self.segments.append(Segment(path, self.segment_bytes))
+
+    @property
+    def min_offset(self) -> int:
+        return self.segments[0].base if self.segments else self.end
+
+    # -- writing ---------------------------------------------------------------------------------------
+
+    def start_at(self, end: int) -> None:
+        """Where recovery found the end. Later files go, later bytes become zeros."""
+        while self.segments and self.segments[-1].base > end:
+            self.segments.pop().delete()
+        self.end = self.base = self.limit = end
+        self._forgotten = end
+        if self.segments and end < self.segments[-1].base + self.segment_bytes:
+            segment = self.segments[-1]
+            segment.reserved = (end - segment.base) // mmap.PAGESIZE * mmap.PAGESIZE
+            self._use(segment)
+
+    def _use(self, segment: Segment) -> None:
+        self._remember(segment)
+        self.map = segment.map
+        self.base = segment.base
+        self.limit = self.end  # the first append asks for room
+
+    def room(self, size: int) -> int:
+        """Make `size` bytes fit in one file at `end`, which is returned; or raise DiskFull and change
+        nothing."""
+        if size + BLANK_SIZE > self.segment_bytes:
+            raise MessageIllegal(
+                f"{size} bytes do not fit one commit-log file of {self.segment_bytes}; send less at once"
+            )
+        if self.map is None or self.end + size + BLANK_SIZE > self.base + self.segment_bytes:
+            self._roll(size)
+        segment = self.segments[-1]
+        segment.reserve(self.end - self.base + size + BLANK_SIZE)
+        self.limit = self.base + min(segment.reserved, self.segment_bytes) - BLANK_SIZE
+        if self.end - self._forgotten > _FORGET_EVERY:
+            segment.forget_pages(self.end - self.base)
+            self._forgotten = self.end
+        return self.end
+
+    def _roll(self, size: int) -> None:
+        base = self.base + self.segment_bytes if self.map is not None else self.end
+        following = Segment(self.directory / file_name(base), self.segment_bytes)
+        try:
+            following.reserve(size + BLANK_SIZE)
+        except BaseException:
+            following.delete()
+            raise
+        if self.map is not None:
+            # Room for these 8 bytes was part of every reservation in this file.
+            self.segments[-1].reserve(self.end - self.base + BLANK_SIZE)
+            BLANK.pack_into(self.map, self.end - self.base, base - self.end, MAGIC_BLANK)
+            self.segments[-1].forget_pages(self.segment_bytes)
+        sync_directory(self.directory)
+        self.segments.append(following)
+        self.end = base
+        self._forgotten = base
+        self._use(following)
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def segment_at(self, offset: int) -> Segment | None:
+        if not self.segments or offset < self.segments[0].base or offset >= self.end:
+            return None
+        segment = self.segments[(offset - self.segments[0].base) // self.segment_bytes]
+        self._remember(segment)
+        return segment
+
+    def _remember(self, segment: Segment) -> None:
+        """Keep the number of mapped files bounded; the current one is never dropped."""
+        if segment.is_mapped:
+            return
+        self._mapped.append(segment)
+        if len(self._mapped) > _MAX_MAPPED:
+            oldest = self._mapped.pop(0)
+            if oldest is self.segments[-1]:
+                self._mapped.append(oldest)
+            else:
+                oldest.close()
+
+    def slice(self, offset: int, size: int) -> bytes | None:
+        """The bytes at `offset`, or None when they are not (all) in one file of the log."""
+        segment = self.segment_at(offset)
+        if segment is None or size <= 0:
+            return None
+        at = offset - segment.base
+        data = segment.map[at : at + size]
+        return data if len(data) == size else None
+
+    def header(self, offset: int) -> tuple[int, int]:
+        """Size and magic at `offset`; (0, 0) outside the log."""
+        segment = self.segment_at(offset)
+        if segment is None or offset - segment.base + BLANK_SIZE > segment.size:
+            return 0, 0
+        size, magic = BLANK.unpack_from(segment.map, offset - segment.base)
+        return size, magic
+
+    def store_time(self, offset: int) -> int:
+        """The store time of the record at `offset`, unverified; -1 when there is no record."""
+        segment = self.segment_at(offset)
+        if segment is None or offset - segment.base + 91 > segment.size:
+            return -1
+        at = offset - segment.base
+        _, magic = BLANK.unpack_from(segment.map, at)
+        if magic not in (MAGIC_V1, MAGIC_V2):
+            return -1
+        (sys_flag,) = _SYS_FLAG.unpack_from(segment.map, at + 36)
+        time: int = _STORE_TIME_V4.unpack_from(segment.map, at + (68 if sys_flag & 0x10 else 56))[0]
+        return time
+
+    # -- retention, end --------------------------------------------------------------------------------
+
+    def delete_first(self) -> Segment:
+        """Remove the oldest file; the caller keeps the last one out of this."""
+        segment = self.segments.pop(0)
+        if segment in self._mapped:
+            self._mapped.remove(segment)
+        segment.delete()
+        return segment
+
+    def close(self) -> None:
+        self.map = None
+        for segment in self.segments:
+            segment.close()

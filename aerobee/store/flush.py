@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Getting bytes to the platter, in a thread, for many at once.
+
+One job runs at a time. A job covers all that was in the log when it started; who comes while it runs waits
+for the next. So under load one `fdatasync` answers for every send that arrived during the one before (group
+commit), and without load a send waits for one only. A job for a checkpoint also syncs the queue files and
+index files written since the last, and then records the position they are complete to.
+
+A failed sync cannot be repeated (the kernel may have dropped the pages), so the store stops taking writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import logging
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from aerobee.errors import StoreError
+from aerobee.store import checkpoint as checkpoints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from aerobee.store.checkpoint import Checkpoint
+    from aerobee.store.commit_log import CommitLog
+    from aerobee.store.key_index import KeyIndex
+    from aerobee.store.queues import ConsumeQueues
+
+log = logging.getLogger("aerobee.store")
+
+_SYNC_ONE_BY_ONE = 64  # more queue files than this: one sync of the whole file system is cheaper
+
+
+class Flush:
+    """`synced` is the log position that survives power loss."""
+
+    def __init__(self, root: Path, commit_log: CommitLog, queues: ConsumeQueues, index: KeyIndex) -> None:
+        self._root = root
+        self._log = commit_log
+        self._queues = queues
+        self._index = index
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="aerobee-flush")
+        self._job: Future[None] | None = None
+        self._job_end = 0
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self.synced = commit_log.end
+        self.failure: StoreError | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        self._collect()
+        return self._job is not None
+
+    async def durable(self, end: int) -> None:
+        """Return when the log is on disk up to `end`."""
+        if end <= self.synced:
+            return
+        if self.failure is not None:
+            raise self.failure
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append((end, waiter))
+        if not self.is_busy:
+            self.start(None)
+        await waiter
+
+    def start(self, checkpoint: Checkpoint | None) -> None:
+        """Begin a job; the caller has seen that none runs."""
+        work = self._work(checkpoint)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # driven by hand: the next look finds the job done
+            loop = None
+        self._job = self._executor.submit(work)
+        if loop is not None:
+            self._job.add_done_callback(lambda _: _call_soon(loop, self._collect))
+
+    def now(self, checkpoint: Checkpoint | None) -> None:
+        """The same in this thread; raises StoreError."""
+        self.wait()
+        work = self._work(checkpoint)
+        job: Future[None] = Future()
+        self._job = job
+        try:
+            job.set_result(work())
+        except Exception as error:
+            job.set_exception(error)
+        self._collect()
+        if self.failure is not None:
+            raise self.failure
+
+    def wait(self) -> None:
+        """Until the job under way, if any, is over."""
+        while self._job is not None:
+            self._job.exception()
+            self._collect()
+
+    def _work(self, checkpoint: Checkpoint | None) -> Callable[[], None]:
+        """What a job does, with descriptors of its own: the loop may delete or close files meanwhile."""
+        self._job_end = self._log.end
+        # The position `synced` itself may be the end of a file that still needs its blank synced.
+        fds = [
+            os.dup(s.fd)
+            for s in self._log.segments
+            if s.base + s.size >= self.synced and s.base < self._log.end
+        ]
+        if checkpoint is None:
+            return lambda: _sync_all(fds)
+        index_fds = self._index.descriptors_to_sync()
+        paths, self._queues.written_paths = self._queues.written_paths, set()
+        root = self._root
+
+        def work() -> None:
+            _sync_all(fds)
+            _sync_all(index_fds)
+            _sync_paths(root, paths)
+            checkpoints.save(root / "checkpoint", checkpoint)
+
+        return work
+
+    def _collect(self) -> None:
+        """Take the result of a finished job, wake who waited for it, start the next when more wait."""
+        job = self._job
+        if job is None or not job.done():
+            return
+        self._job = None
+        error = job.exception()
+        if error is None:
+            self.synced = max(self.synced, self._job_end)
+        else:
+            log.critical(
+                "sync of %s failed: %s; the store takes no more writes, check the disk", self._root, error
+            )
+            self.failure = StoreError(f"sync of {self._root} failed: {error}; check the disk and restart")
+        waiting = []
+        for end, waiter in self._waiters:
+            if waiter.done():
+                continue
+            if self.failure is not None:
+                waiter.set_exception(self.failure)
+            elif end <= self.synced:
+                waiter.set_result(None)
+            else:
+                waiting.append((end, waiter))
+        self._waiters = waiting
+        if waiting:
+            self.start(None)
+
+    def close(self) -> None:
+        self.wait()
+        self._executor.shutdown()
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop ended first; `close` collects
+        loop.call_soon_threadsafe(callback)
+
+
+def _sync_all(fds: list[int]) -> None:
+    try:
+        for fd in fds:
+            os.fdatasync(fd)
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+def _sync_paths(root: Path, paths: set[str]) -> None:
+    if len(paths) > _SYNC_ONE_BY_ONE:
+        _sync_file_system(root)
+        return
+    for path in paths:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # deleted with its topic, or trimmed
+        _sync_all([fd])
+
+
+def _sync_file_system(root: Path) -> None:
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if hasattr(libc, "syncfs"):
+            if libc.syncfs(fd) != 0:
+                raise OSError(ctypes.get_errno(), "syncfs")
+        else:
+            os.sync()
+    finally:
+        os.close(fd)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages by key: `topic#key` for the unique key and every word of KEYS, over a row of index files."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from aerobee.store.index_file import IndexFile
+from aerobee.store.key_hash import KeyHash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from aerobee.config import StoreConfig
+
+log = logging.getLogger("aerobee.store")
+
+
+def name_for(now: int, taken: set[str]) -> str:
+    """yyyyMMddHHmmssSSS of `now` in local time, moved on while a file of that name exists."""
+    while True:
+        moment = datetime.datetime.fromtimestamp(now / 1000)
+        name = f"{moment:%Y%m%d%H%M%S}{now % 1000:03d}"
+        if name not in taken:
+            return name
+        now += 1
+
+
+class KeyIndex:
+    """`left` keys fit without asking `room`. Only the newest file is written; older ones open when asked."""
+
+    def __init__(self, directory: Path, config: StoreConfig) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self._slots = config.index_slots
+        self._entries = config.index_entries
+        self.hash = KeyHash()
+        self.files: list[IndexFile] = []
+        self.left = 0
+        self._full: list[IndexFile] = []  # finished since the last sync
+        for path in sorted(directory.iterdir()):
+            if path.name.isdigit() and path.stat().st_size:
+                file = IndexFile(path, self._slots, self._entries)
+                if path.stat().st_size != file.size:
+                    log.warning("index file=%s has a size of other settings; it is left aside", path)
+                    continue
+                file.load_header()
+                self.files.append(file)
+
+    # -- writing ---------------------------------------------------------------------------------------
+
+    def room(self, keys: int, now: int) -> None:
+        """Make space for `keys` more entries, or raise DiskFull and change nothing."""
+        if keys >= self._entries:
+            return  # more keys than a file holds: those that fit are indexed
+        current = self.files[-1] if self.files else None
+        if current is None or current.count + keys > current.entries:
+            current = self._next_file(now)
+        if current.count + keys > current.room:
+            current.reserve(current.count + keys)
+        self.left = min(current.room, current.entries) - current.count
+
+    def _next_file(self, now: int) -> IndexFile:
+        path = self._directory / name_for(now, {file.path.name for file in self.files})
+        file = IndexFile.create(path, self._slots, self._entries)
+        if self.files:
+            self.files[-1].write_header()
+            self._full.append(self.files[-1])
+        self.files.append(file)
+        return file
+
+    def put(self, key_hash: int, offset: int, store_time: int) -> None:
+        """The caller has asked for room."""
+        if self.left > 0:
+            self.left -= 1
+            self.files[-1].put(key_hash, offset, store_time)
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def find(self, topic: str, key: str, begin: int, end: int) -> Iterator[int]:
+        """Commit-log offsets that may hold the key (hashes meet by chance too), newest first."""
+        key_hash = self.hash(topic, key)
+        for file in reversed(self.files):
+            if file.count > 1 and file.begin_time <= end and file.end_time >= begin:
+                try:
+                    yield from file.find(key_hash, begin, end)
+                finally:
+                    if file is not self.files[-1] and file not in self._full:
+                        file.close()
+
+    @property
+    def last_update(self) -> tuple[int, int]:
+        return (self.files[-1].end_time, self.files[-1].end_offset) if self.files else (0, 0)
+
+    # -- keeping ---------------------------------------------------------------------------------------
+
+    def cut(self, log_end: int, store_time: Callable[[int], int]) -> None:
+        """Drop entries at or past `log_end`; used after a crash, when headers and slots may be half written."""
+        while self.files:
+            last = self.files[-1]
+            last.cut(log_end, store_time)
+            if last.count > 1:
+                break
+            self.files.pop().delete()
+        self.left = 0
+
+    def trim(self, log_min: int) -> int:
+        """Delete files all of whose messages are gone; the newest stays."""
+        removed = 0
+        while len(self.files) > 1 and self.files[0].end_offset < log_min:
+            self.files.pop(0).delete()
+            removed += 1
+        return removed
+
+    def descriptors_to_sync(self) -> list[int]:
+        """Headers written, duplicates of the descriptors a checkpoint has to sync; the caller closes them."""
+        if self.files and self.files[-1].count > 1:
+            self.files[-1].write_header()
+        finished, self._full = self._full, []
+        fds = [os.dup(file.fd) for file in (*finished, *self.files[-1:])]
+        for file in finished:
+            file.close()
+        return fds
+
+    def close(self) -> None:
+        for file in self.files:
+            file.close()

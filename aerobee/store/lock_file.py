@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process per store: RocketMQ's `lock` file, and its `abort` file, which exists while a broker runs."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from typing import TYPE_CHECKING
+
+from aerobee.errors import StoreInUse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# struct flock: type, whence, start, length, pid
+_FLOCK = struct.Struct("hhqqi4x")
+
+
+class StoreLock:
+    """Held from construction to `release`. Java locks the same byte, so it is kept out too."""
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self._abort = root / "abort"
+        self._fd = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            _lock_first_byte(self._fd)
+        except OSError:
+            os.close(self._fd)
+            holder = self._pid()
+            raise StoreInUse(
+                f"store {root} is in use by process {holder or 'unknown'}; stop it or choose another --data"
+            ) from None
+        os.pwrite(self._fd, b"lock", 0)
+        self.was_clean = not self._abort.exists()
+
+    def _pid(self) -> str:
+        try:
+            return self._abort.read_text().strip()
+        except OSError:
+            return ""
+
+    def mark_running(self) -> None:
+        """From here on a stop that does not call `mark_clean` is a crash to whoever opens the store next."""
+        self._abort.write_text(str(os.getpid()))
+        fd = os.open(self._abort.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def mark_clean(self) -> None:
+        self._abort.unlink(missing_ok=True)
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _lock_first_byte(fd: int) -> None:
+    """A lock of the open file, not of the process: a second store in this process is refused as well."""
+    if hasattr(fcntl, "F_OFD_SETLK"):
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+    else:  # not Linux: keeps other Aerobee processes out
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

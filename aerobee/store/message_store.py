@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store's door: append, read, offsets, keys, and the tick that keeps it all in order.
+
+    append -> appender.py -> commit_log.py, consume_queue.py, key_index.py -> listeners
+    read   -> reader.py   -> consume_queue.py (where) -> commit_log.py (what)
+    tick   -> queue tails to files, flush.py (sync, checkpoint.py), retention.py
+
+Everything runs on the caller's thread but `fsync`. The files are RocketMQ's (docs/store-format.md).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from aerobee.clock import perf_counter_ns
+from aerobee.errors import DiskFull, StoreError
+from aerobee.protocol import message
+from aerobee.protocol.delay import parse_levels
+from aerobee.store import checkpoint as checkpoints
+from aerobee.store.appender import Appender
+from aerobee.store.checkpoint import Checkpoint
+from aerobee.store.commit_log import CommitLog
+from aerobee.store.dispatch import TagCodes, index_keys, tag_unique_keys
+from aerobee.store.flush import Flush
+from aerobee.store.key_index import KeyIndex
+from aerobee.store.lock_file import StoreLock
+from aerobee.store.queues import ConsumeQueues
+from aerobee.store.reader import Reader
+from aerobee.store.record_parts import text_parts
+from aerobee.store.recovery import Recovery
+from aerobee.store.results import Boundary, Found, ReadLimit, ReadStatus, RecoveryReport, Unit
+from aerobee.store.retention import Disk, Retention, disk_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from aerobee.clock import Clock
+    from aerobee.config import StoreConfig
+    from aerobee.protocol.message import Record
+    from aerobee.store.results import Accept
+
+log = logging.getLogger("aerobee.store")
+
+__all__ = ["Boundary", "Disk", "Found", "MessageStore", "ReadLimit", "ReadStatus", "RecoveryReport", "Unit"]
+
+_LOCALHOST = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
+_QUEUES_A_TICK = 256
+_BUSY_TICK_MS = 50
+_CHECKPOINT_MS = 5_000
+_RETENTION_MS = 1_000
+_MAX_WAITING_QUEUES = 200_000
+_IN_MEMORY_RATIO = 0.4  # RocketMQ's accessMessageInMemoryMaxRatio
+
+
+class MessageStore:
+    def __init__(
+        self, root: Path, config: StoreConfig, clock: Clock, disk: Callable[[], Disk] | None
+    ) -> None:
+        self._root = root
+        self._config = config
+        self._clock = clock
+        self._lock = StoreLock(root)
+        try:
+            self._log = CommitLog(root / "commitlog", config.commit_log_segment_bytes)
+            self._queues = ConsumeQueues(root / "consumequeue", config)
+            self._index = KeyIndex(root / "index", config)
+            self._delays = parse_levels(config.delay_levels)
+            codes = TagCodes(self._delays)
+            self._appender = Appender(config, clock, self._log, self._queues, self._index, codes)
+            recovery = self._recover(codes)
+        except BaseException:
+            self._lock.release()
+            raise
+        self.recovery: RecoveryReport = recovery.report
+        self._may_checkpoint = recovery.index_is_complete
+        self._appender.last_store_time = recovery.last_store_time
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._reader = Reader(self._log, int(memory * _IN_MEMORY_RATIO))
+        self._flush = Flush(root, self._log, self._queues, self._index)
+        self._retention = Retention(
+            config, self._log, self._queues, self._index, disk or (lambda: disk_of(root))
+        )
+        self._next_flush = self._next_checkpoint = self._next_retention = 0
+        self._checked_from = self._log.end
+        self._is_open = True
+        self.readable = True
+
+    @classmethod
+    def open(
+        cls,
+        root: Path,
+        config: StoreConfig,
+        clock: Clock,
+        *,
+        store_host: bytes = _LOCALHOST,
+        disk: Callable[[], Disk] | None = None,
+    ) -> MessageStore:
+        """Take the directory (StoreInUse when another has it), recover, be ready."""
+        store = cls(root, config, clock, disk)
+        store.store_host = store_host
+        store._retention.tick(clock.now())
+        return store
+
+    def _recover(self, codes: TagCodes) -> Recovery:
+        began = perf_counter_ns()
+        clean = self._lock.was_clean
+        recovery = Recovery(self._log, self._queues, self._index, codes)
+        self._lock.mark_running()
+        recovery.run(checkpoints.load(self._root / "checkpoint"), clean=clean)
+        report = recovery.report
+        report.took_ms = (perf_counter_ns() - began) // 1_000_000
+        log.info(
+            "store open root=%s clean=%s checked=%d dispatched=%d torn_bytes=%d corrupt=%d took_ms=%d",
+            self._root, clean, report.messages, report.dispatched,
+            report.truncated_bytes, report.corrupt, report.took_ms,
+        )  # fmt: skip
+        return recovery
+
+    @property
+    def root(self) -> Path:
+        return self._root
+
+    @property
+    def config(self) -> StoreConfig:
+        return self._config
+
+    @property
+    def delays(self) -> tuple[int, ...]:
+        """Milliseconds of delay level 1, 2, ..."""
+        return self._delays
+
+    # -- writing ---------------------------------------------------------------------------------------
+
+    @property
+    def store_host(self) -> bytes:
+        return self._appender.store_host
+
+    @store_host.setter
+    def store_host(self, host: bytes) -> None:
+        self._appender.store_host = host
+
+    @property
+    def listeners(self) -> list[Callable[[Record, int], None]]:
+        return self._appender.listeners
+
+    def append(self, record: Record) -> None:
+        """Store one message and dispatch it; the record is stamped with its place. DiskFull, StoreError."""
+        if self._retention.refusal or self._flush.failure:
+            self._refuse()
+        self._appender.append(record)
+
+    def append_batch(self, records: list[Record]) -> None:
+        """Store messages of one topic and queue, all in one file with consecutive offsets, or none."""
+        if self._retention.refusal or self._flush.failure:
+            self._refuse()
+        self._appender.append_batch(records)
+
+    def _refuse(self) -> None:
+        if self._flush.failure:
+            raise self._flush.failure
+        raise DiskFull(f"store {self._root}: {self._retention.refusal}; free space or lower retention_hours")
+
+    @property
+    def writable(self) -> bool:
+        return not (self._retention.refusal or self._flush.failure)
+
+    @property
+    def needs_sync(self) -> bool:
+        return self._config.flush == "sync"
+
+    async def durable(self, physical_end: int) -> None:
+        """Sync flush: until the log is on disk up to there. Async flush: at once."""
+        if self._config.flush == "sync":
+            await self._flush.durable(physical_end)
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def read(
+        self, topic: str, queue_id: int, offset: int, limit: ReadLimit, accept: Accept | None = None
+    ) -> Found:
+        if not self.readable:
+            raise StoreError(f"store {self._root} is not readable now")
+        queue = self._queues.loaded.get((topic, queue_id)) or self._queues.find(topic, queue_id)
+        if queue is None:
+            return Found(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+        high = queue.max_offset
+        low = queue.min_offset(self._log.min_offset)
+        if high == 0:
+            return Found(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
+        if offset < low:
+            return Found(ReadStatus.OFFSET_TOO_SMALL, low, low, high)
+        if offset == high:
+            return Found(ReadStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
+        if offset > high:
+            return Found(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+        return self._reader.read(queue, offset, limit, accept)
+
+    def raw_at(self, physical_offset: int) -> bytes | None:
+        return self._reader.raw_at(physical_offset)
+
+    def record_at(self, physical_offset: int) -> Record | None:
+        raw = self._reader.raw_at(physical_offset)
+        return None if raw is None else message.decode(raw)
+
+    def record_of(self, topic: str, queue_id: int, offset: int) -> Record | None:
+        """Exactly the message at that queue offset, or None."""
+        unit = self.unit(topic, queue_id, offset)
+        record = self.record_at(unit.physical_offset) if unit else None
+        return record if record and record.queue_offset == offset and record.topic == topic else None
+
+    @property
+    def corrupt_records(self) -> int:
+        """Damaged records met since the store was opened."""
+        return self._reader.corrupt + self.recovery.corrupt
+
+    # -- offsets ---------------------------------------------------------------------------------------
+
+    def unit(self, topic: str, queue_id: int, offset: int) -> Unit | None:
+        queue = self._queues.find(topic, queue_id)
+        return queue.unit(offset) if queue else None
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        queue = self._queues.find(topic, queue_id)
+        return queue.min_offset(self._log.min_offset) if queue else 0
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """The offset the next message gets."""
+        queue = self._queues.find(topic, queue_id)
+        return queue.max_offset if queue else 0
+
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp: int, boundary: Boundary = Boundary.LOWER
+    ) -> int:
+        """LOWER: the first message stored at or after the time, else the end. UPPER: the last stored at or
+        before
+        it, else the first."""
+        low, high = self.min_offset(topic, queue_id), self.max_offset(topic, queue_id)
+        first = low
+        upper = boundary is Boundary.UPPER
+        while low < high:
+            middle = (low + high) // 2
+            time = self._time_from(topic, queue_id, middle, high)
+            if time is not None and (time < timestamp or (upper and time == timestamp)):
+                low = middle + 1
+            else:
+                high = middle
+        return max(first, low - 1) if upper else low
+
+    def _time_from(self, topic: str, queue_id: int, offset: int, before: int) -> int | None:
+        """The store time of the message at `offset`, or of the next one that has a readable time."""
+        for at in range(offset, before):
+            time = self.store_time(topic, queue_id, at)
+            if time >= 0:
+                return time
+        return None
+
+    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
+        unit = self.unit(topic, queue_id, offset)
+        return self._log.store_time(unit.physical_offset) if unit else -1
+
+    # -- keys, topics ----------------------------------------------------------------------------------
+
+    def find_by_key(self, topic: str, key: str, max_messages: int, begin: int, end: int) -> list[bytes]:
+        """The newest messages with that key stored in [begin, end], oldest first."""
+        found: list[bytes] = []
+        for physical in self._index.find(topic, key, begin, end):
+            if len(found) >= max_messages:
+                break
+            raw = self._reader.raw_at(physical)
+            if raw is None or not begin <= self._log.store_time(physical) <= end:
+                continue
+            there, text = text_parts(raw)
+            _, unique, keys = tag_unique_keys(text)
+            if there == topic and key in index_keys(0, unique, keys):
+                found.append(raw)
+        return found[::-1]
+
+    @property
+    def index_last_update(self) -> tuple[int, int]:
+        """Store time and commit-log offset of the newest indexed message."""
+        return self._index.last_update
+
+    def queue_ids(self, topic: str) -> list[int]:
+        return self._queues.queue_ids(topic)
+
+    def topics(self) -> list[str]:
+        return self._queues.topics()
+
+    def delete_topic(self, topic: str) -> None:
+        """Its queues go and begin again at 0. A checkpoint first, so that no recovery tells its messages
+        again."""
+        self._queues.delete_topic(topic)
+        self.flush()
+
+    # -- figures ---------------------------------------------------------------------------------------
+
+    @property
+    def log_min(self) -> int:
+        return self._log.min_offset
+
+    @property
+    def log_max(self) -> int:
+        return self._log.end
+
+    def disk_ratio(self) -> float:
+        return self._retention.disk().ratio
+
+    # -- time ------------------------------------------------------------------------------------------
+
+    def tick(self, now: int) -> int:
+        """Whatever is due: units to files, sync, checkpoint, retention. The ms until it wants to be called
+        again."""
+        busy = self._write_queues()
+        if now >= self._next_retention:
+            busy = self._retention.tick(now) or busy
+            self._next_retention = now + _RETENTION_MS
+        if not self._flush.is_busy and not self._flush.failure:
+            if now >= self._next_checkpoint:
+                self._flush.start(self._checkpoint())
+                self._next_checkpoint = now + _CHECKPOINT_MS
+                self._next_flush = now + self._config.flush_interval_ms
+            elif now >= self._next_flush and self._flush.synced < self._log.end:
+                self._flush.start(None)
+                self._next_flush = now + self._config.flush_interval_ms
+        wait = min(self._next_flush, self._next_checkpoint, self._next_retention) - now
+        return _BUSY_TICK_MS if busy else max(_BUSY_TICK_MS, wait)
+
+    def _write_queues(self) -> bool:
+        try:
+            self._queues.write_oldest(_QUEUES_A_TICK)
+        except OSError as error:
+            log.error("queue units wait in memory: %s", error)
+            return False
+        return bool(self._queues.dirty)
+
+    def _checkpoint(self) -> Checkpoint | None:
+        if not self._may_checkpoint:
+            return None
+        position = self._queues.dispatched_to(self._log.end)
+        time = self._log.store_time(position) if position < self._log.end else self._appender.last_store_time
+        checked_from, self._checked_from = self._checked_from, position
+        return Checkpoint(time, time, time, position, min(checked_from, position))
+
+    def flush(self) -> None:
+        """Everything to disk, now: queues, index, log, checkpoint."""
+        self._queues.write_oldest(len(self._queues.dirty))
+        self._flush.now(self._checkpoint())
+
+    def close(self) -> None:
+        """Flush all, say that the stop was clean, let the directory go. When the disk refuses, the next start
+        recovers as after a crash."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        try:
+            self.flush()
+            if self._may_checkpoint:
+                self._lock.mark_clean()
+        except (OSError, StoreError) as error:
+            log.error("store %s closed without a checkpoint: %s", self._root, error)
+        finally:
+            self._flush.close()
+            self._queues.close()
+            self._index.close()
+            self._log.close()
+            self._lock.release()

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All consume queues: which exist, which are loaded, which have units no file has yet.
+
+A directory with 80,000 queues costs one listing of topic names at start; a topic's queue ids are listed when
+the topic is first asked for, a queue's files when the queue is.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from aerobee.protocol.message import MAGIC_V1, MAGIC_V2
+from aerobee.store.consume_queue import UNIT, ConsumeQueue
+from aerobee.store.open_files import OpenFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from aerobee.config import StoreConfig
+
+log = logging.getLogger("aerobee.store")
+
+
+class ConsumeQueues:
+    def __init__(self, directory: Path, config: StoreConfig) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = str(directory)
+        self._file_units = config.consume_queue_units
+        self.files = OpenFiles(config.open_files)
+        self.loaded: dict[tuple[str, int], ConsumeQueue] = {}
+        # Queues with a tail, the one whose first waiting unit is oldest first.
+        self.dirty: dict[ConsumeQueue, None] = {}
+        self.log_end = 0  # units at or past it, found when a queue is loaded, are not believed
+        with os.scandir(directory) as entries:
+            self._ids: dict[str, set[int] | None] = {entry.name: None for entry in entries if entry.is_dir()}
+        self.written_paths: set[str] = set()
+
+    # -- finding ---------------------------------------------------------------------------------------
+
+    def topics(self) -> list[str]:
+        return sorted(self._ids)
+
+    def queue_ids(self, topic: str) -> list[int]:
+        return sorted(self._ids_of(topic) or ())
+
+    def _ids_of(self, topic: str) -> set[int] | None:
+        if topic not in self._ids:
+            return None
+        ids = self._ids[topic]
+        if ids is None:
+            ids = self._ids[topic] = {
+                int(name) for name in os.listdir(self._topic_path(topic)) if name.isdigit()
+            }
+        return ids
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, loaded if need be; None when it never had a message."""
+        queue = self.loaded.get((topic, queue_id))
+        if queue is None and queue_id in (self._ids_of(topic) or ()):
+            queue = self._new(topic, queue_id)
+            queue.load(self.log_end)
+        return queue
+
+    def obtain(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, new when it does not exist. Nothing touches the disk for a new one until units are
+        written."""
+        queue = self.find(topic, queue_id)
+        if queue is None:
+            queue = self._new(topic, queue_id)
+            ids = self._ids_of(topic)
+            if ids is None:
+                self._ids[topic] = {queue_id}
+            else:
+                ids.add(queue_id)
+        return queue
+
+    def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
+        directory = f"{self._topic_path(topic)}/{queue_id}"
+        queue = ConsumeQueue(topic, queue_id, directory, self._file_units, self.files)
+        name = topic.encode()
+        short = len(name) <= 127
+        queue.magic = MAGIC_V1 if short else MAGIC_V2
+        queue.topic_field = len(name).to_bytes(1 if short else 2, "big") + name
+        self.loaded[topic, queue_id] = queue
+        return queue
+
+    def _topic_path(self, topic: str) -> str:
+        return f"{self._directory}/{topic}"
+
+    def everything(self) -> Iterator[ConsumeQueue]:
+        """Every queue there is; those it has to load are forgotten again, so the walk needs no memory."""
+        for topic in self.topics():
+            for queue_id in self.queue_ids(topic):
+                known = (topic, queue_id) in self.loaded
+                queue = self.find(topic, queue_id)
+                if queue is not None:
+                    yield queue
+                    if not known and not queue.tail:
+                        self.loaded.pop((topic, queue_id), None)
+
+    # -- writing ---------------------------------------------------------------------------------------
+
+    def put(self, queue: ConsumeQueue, offset: int, unit: bytes) -> None:
+        queue.put(offset, unit)
+        self.dirty.setdefault(queue)
+
+    def write_oldest(self, count: int) -> None:
+        """Write the tails of the `count` queues that wait longest. OSError leaves the rest for the next
+        time."""
+        for queue in list(islice(self.dirty, count)):
+            self.written_paths.update(queue.write_tail())
+            del self.dirty[queue]
+
+    def dispatched_to(self, log_end: int) -> int:
+        """Every record before this position has its unit in a file."""
+        for queue in self.dirty:
+            oldest: int = UNIT.unpack_from(queue.tail)[0]
+            return min(oldest, log_end)
+        return log_end
+
+    def cut(self, log_end: int) -> int:
+        """Remove units at or past `log_end` from every queue on disk; how many queues were looked at."""
+        self.log_end = log_end
+        looked_at = 0
+        for topic in self.topics():
+            for queue_id in self.queue_ids(topic):
+                queue = ConsumeQueue(
+                    topic, queue_id, f"{self._topic_path(topic)}/{queue_id}", self._file_units, self.files
+                )
+                queue.cut(log_end)
+                looked_at += 1
+        return looked_at
+
+    # -- removing --------------------------------------------------------------------------------------
+
+    def delete_topic(self, topic: str) -> None:
+        for queue_id in self.queue_ids(topic):
+            queue = self.find(topic, queue_id)
+            if queue is not None:
+                queue.remove_files()
+                self.dirty.pop(queue, None)
+                del self.loaded[topic, queue_id]
+        self._ids.pop(topic, None)
+        shutil.rmtree(self._topic_path(topic), ignore_errors=True)
+
+    def close(self) -> None:
+        self.files.close()

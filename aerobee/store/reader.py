@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hot path of a pull: units of a queue, filtered, and their records out of the log, each checked.
+
+A record is served only when it is the one its unit means (size, magic, queue offset, physical offset) and its
+check holds: RocketMQ's record check over all its bytes where it has one, else the CRC of its body. One that
+fails is reported once, counted and stepped over.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+from aerobee.errors import CorruptRecord
+from aerobee.protocol import message
+from aerobee.protocol import properties as props
+from aerobee.protocol.message import MAGIC_V1, MAGIC_V2, MIN_RECORD
+from aerobee.store.consume_queue import FILLER_SIZE, UNIT
+from aerobee.store.record_parts import text_parts
+from aerobee.store.results import Found, ReadStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aerobee.store.commit_log import CommitLog
+    from aerobee.store.consume_queue import ConsumeQueue
+    from aerobee.store.results import Accept, ReadLimit
+
+log = logging.getLogger("aerobee.store")
+
+_PLACE = struct.Struct(">ii12xqq")  # size, magic, queue offset, physical offset
+_place = _PLACE.unpack_from
+_crc32 = zlib.crc32
+_CHECK_START = b"__CRC32#\x01"
+_MAX_REPORTED = 10_000
+_MAGICS = (MAGIC_V1, MAGIC_V2)
+
+
+class Reader:
+    """`corrupt` counts records found damaged; each is logged once."""
+
+    def __init__(self, commit_log: CommitLog, memory_bytes: int) -> None:
+        self._log = commit_log
+        self._memory_bytes = (
+            memory_bytes  # a message this far behind the end has probably left the page cache
+        )
+        self._reported: set[int] = set()
+        self.corrupt = 0
+
+    def read(self, queue: ConsumeQueue, offset: int, limit: ReadLimit, accept: Accept | None) -> Found:
+        """From `offset`, which the queue has, on."""
+        found = Found(
+            ReadStatus.FOUND, offset, queue.min_offset(self._log.min_offset), queue.max_offset, [], []
+        )
+        units = queue.read(offset, max(limit.max_scan, limit.max_messages))
+        if not units:
+            found.status = ReadStatus.OFFSET_FOUND_NULL
+            found.next_offset = queue.next_file(offset)
+            return found
+        if accept is None or not (accept.codes or accept.properties):
+            self._collect(found, units, limit, None, None)
+        else:
+            self._collect(found, units, limit, accept.codes or None, accept.properties)
+        if found.messages:
+            found.status = ReadStatus.FOUND
+        return found
+
+    def _collect(
+        self,
+        found: Found,
+        units: bytes,
+        limit: ReadLimit,
+        codes: frozenset[int] | None,
+        holds: Callable[[dict[str, str]], bool] | None,
+    ) -> None:
+        messages, offsets, offset, total = found.messages, found.offsets, found.next_offset, 0
+        status = ReadStatus.NO_MATCHED_MESSAGE
+        max_messages, max_bytes = self._limits(units, limit)
+        base = end = position = 0
+        for physical, size, code in UNIT.iter_unpack(units):
+            if messages and (len(messages) >= max_messages or total + size > max_bytes):
+                break
+            offset += 1
+            if physical < position or (codes is not None and signed32(code) not in codes):
+                continue
+            if not base <= physical < end:
+                segment = self._log.segment_at(physical)
+                if segment is None:
+                    if size == FILLER_SIZE:
+                        continue
+                    # The file is gone: so are all records up to the next one.
+                    status = ReadStatus.MESSAGE_WAS_REMOVING
+                    position = physical - physical % self._log.segment_bytes + self._log.segment_bytes
+                    continue
+                base, end, data = segment.base, segment.base + segment.size, segment.map
+            start = physical - base
+            raw = data[start : start + size]
+            if not self._is_whole(raw, size, physical, offset - 1):
+                continue
+            if holds is not None and not holds(props.parse(text_parts(raw)[1])):
+                continue
+            messages.append(raw)
+            offsets.append(offset - 1)
+            total += size
+            found.behind_bytes = self._log.end - physical - size
+        found.status, found.next_offset, found.size_bytes = status, offset, total
+
+    def _limits(self, units: bytes, limit: ReadLimit) -> tuple[int, int]:
+        (physical,) = struct.unpack_from(">q", units)
+        if self._log.end - physical > self._memory_bytes:
+            return limit.cold_messages or limit.max_messages, limit.cold_bytes or limit.max_bytes
+        return limit.max_messages, limit.max_bytes
+
+    def _is_whole(self, raw: bytes, size: int, physical: int, offset: int) -> bool:
+        if size == FILLER_SIZE:
+            return False
+        if len(raw) == size and size >= MIN_RECORD:
+            found_size, magic, found_offset, found_physical = _place(raw)
+            if (
+                found_size == size
+                and found_offset == offset
+                and found_physical == physical
+                and magic in _MAGICS
+            ):
+                if raw[-20:-11] == _CHECK_START:
+                    crc = _crc32(raw[:-20]) & 0x7FFFFFFF
+                    if raw[-2:-12:-1] == b"%010d" % crc and raw[-1] == 2:
+                        return True
+                else:
+                    try:
+                        message.verify(raw)
+                        return True
+                    except CorruptRecord:
+                        pass
+        self.report(physical, f"queue offset {offset}")
+        return False
+
+    def report(self, physical: int, where: str) -> None:
+        """Shout once per record."""
+        if physical in self._reported:
+            return
+        if len(self._reported) >= _MAX_REPORTED:
+            self._reported.clear()
+        self._reported.add(physical)
+        self.corrupt += 1
+        log.error("corrupt record physical_offset=%d %s; it is not served", physical, where)
+
+    def raw_at(self, physical: int) -> bytes | None:
+        """The whole record at a commit-log offset, or None when there is none that holds."""
+        size, magic = self._log.header(physical)
+        if magic not in (MAGIC_V1, MAGIC_V2) or size < MIN_RECORD:
+            return None
+        raw = self._log.slice(physical, size)
+        if raw is None or physical + size > self._log.end:
+            return None
+        if _place(raw)[3] != physical:
+            return None  # an offset that is not where a record starts, asked for by hand
+        try:
+            message.verify(raw)
+        except CorruptRecord as error:
+            self.report(physical, str(error))
+            return None
+        return raw
+
+
+def signed32(code: int) -> int:
+    """Java compares (int) tagsCode; the time of a delayed message has more bits."""
+    return code if -0x8000_0000 <= code <= 0x7FFF_FFFF else ((code + 0x8000_0000) & 0xFFFF_FFFF) - 0x8000_0000

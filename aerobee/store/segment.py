@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One mapped file of fixed size, named by the offset of its first byte.
+
+The file has its full size from the start (RocketMQ refuses others) but is sparse. Storing into a hole of a
+mapping on a full disk kills the process with SIGBUS, so space is reserved with `posix_fallocate` before it is
+written: there a full disk is an error like any other.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from typing import TYPE_CHECKING
+
+from aerobee.errors import DiskFull, StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FIRST_EXTENT = 1 << 20
+_MAX_EXTENT = 1 << 24
+_PAGE = mmap.PAGESIZE
+
+
+def reserve_range(fd: int, start: int, length: int, what: str) -> None:
+    """Make `length` bytes from `start` safe to store into, or raise DiskFull."""
+    try:
+        os.posix_fallocate(fd, start, length)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise DiskFull(
+                f"{what}: no space for {length} bytes ({error.strerror}); free space or lower retention_hours"
+            ) from None
+        raise StoreError(f"{what}: cannot reserve {length} bytes: {error}") from error
+
+
+class Segment:
+    """Bytes [base, base + size) of a log. `map` is opened on first use and may be dropped again."""
+
+    __slots__ = ("_fd", "_map", "base", "path", "reserved", "size")
+
+    def __init__(self, path: Path, size: int) -> None:
+        self.path = path
+        self.base = int(path.name)
+        self.size = size
+        self.reserved = 0  # bytes from the start known to have space
+        self._fd = -1
+        self._map: mmap.mmap | None = None
+
+    @property
+    def map(self) -> mmap.mmap:
+        if self._map is None:
+            self._map = mmap.mmap(self.fd, self.size)
+        return self._map
+
+    @property
+    def fd(self) -> int:
+        if self._fd < 0:
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if os.fstat(self._fd).st_size != self.size:
+                os.ftruncate(self._fd, self.size)
+        return self._fd
+
+    @property
+    def is_mapped(self) -> bool:
+        return self._map is not None
+
+    def reserve(self, end: int) -> None:
+        """Space for bytes up to `end` (within the segment), taken in growing extents."""
+        if end <= self.reserved:
+            return
+        extent = min(_MAX_EXTENT, max(_FIRST_EXTENT, self.reserved))
+        wanted = min(self.size, max(end, self.reserved + extent))
+        try:
+            reserve_range(self.fd, self.reserved, wanted - self.reserved, str(self.path))
+        except DiskFull:
+            # The last extent may not fit where the record still does.
+            wanted = min(self.size, -(-end // _PAGE) * _PAGE)
+            reserve_range(self.fd, self.reserved, wanted - self.reserved, str(self.path))
+        self.reserved = wanted
+
+    def data_end(self) -> int:
+        """Where the file's last written bytes end; what follows is a hole and reads as zeros."""
+        end, at = 0, 0
+        try:
+            while at < self.size:
+                at = os.lseek(self.fd, at, os.SEEK_DATA)
+                at = end = os.lseek(self.fd, at, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # ENXIO: no data after `at`
+                return self.size
+        return end
+
+    def cut(self, end: int) -> None:
+        """Everything from `end` on reads as zeros again, so old bytes can never follow new ones."""
+        self.unmap()
+        os.ftruncate(self.fd, end)
+        os.ftruncate(self.fd, self.size)
+        self.reserved = min(self.reserved, end)
+
+    def forget_pages(self, end: int) -> None:
+        """Give the mapped pages before `end` back; they stay in the page cache, only our count shrinks."""
+        if self._map is not None and (length := end // _PAGE * _PAGE):
+            self._map.madvise(mmap.MADV_DONTNEED, 0, length)
+
+    def unmap(self) -> None:
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+
+    def close(self) -> None:
+        self.unmap()
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def delete(self) -> None:
+        self.close()
+        self.path.unlink(missing_ok=True)

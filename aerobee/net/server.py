@@ -101,7 +101,7 @@ class Listener:
             except OSError as error:
                 if error.errno in _OUT_OF_FILES:
                     log.error("cannot accept address=%s: %s", self.address, error.strerror)
-                    await self._clock.sleep(1000)
+                    await asyncio.sleep(1)
                 continue  # else the peer left between its SYN and our accept
             if len(self._alive) + len(self._admitting) >= self._limits.max_connections:
                 self._refuse_one()
@@ -182,31 +182,27 @@ class Listener:
         """Stop accepting and reading, wait for held requests to be answered (the caller wakes them), then
         close. What is neither answered nor read by its peer within `grace_ms` is cut."""
         await self._stop_accepting()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
         for connection in self._alive:
             connection.stop_reading()
-        grace = asyncio.get_running_loop().create_task(self._clock.sleep(grace_ms))
-        try:
-            await self._until_answered(grace)
-            self._emptied = asyncio.get_running_loop().create_future()
-            for connection in list(self._alive):
-                connection.close()
-            if self._alive:
-                await asyncio.wait({grace, self._emptied}, return_when=asyncio.FIRST_COMPLETED)
-            for connection in list(self._alive):
-                connection.abort()
-            if self._alive:
-                await self._emptied
-        finally:
-            grace.cancel()
-            if self._sweep_timer is not None:
-                self._sweep_timer.cancel()
+        self._emptied = asyncio.get_running_loop().create_future()
+        # The loop's time, not the clock's: a clock moved by hand must not keep a process from ending.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_ms / 1000):
+                await self._until_answered()
+                for connection in list(self._alive):
+                    connection.close()
+                if self._alive:
+                    await asyncio.shield(self._emptied)
+        for connection in list(self._alive):
+            connection.abort()
+        if self._alive:
+            await self._emptied
 
-    async def _until_answered(self, grace: asyncio.Task[None]) -> None:
-        while not grace.done():
-            held = {task for connection in self._alive for task in connection.held}
-            if not held:
-                return
-            await asyncio.wait({grace, *held}, return_when=asyncio.FIRST_COMPLETED)
+    async def _until_answered(self) -> None:
+        while held := {task for connection in self._alive for task in connection.held}:
+            await asyncio.wait(held, return_when=asyncio.FIRST_COMPLETED)
 
     async def _stop_accepting(self) -> None:
         if self._server is not None:

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two ends of real sockets on 127.0.0.1, and frames by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ipaddress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from aerobee.clock import ManualClock
+from aerobee.net.pool import Pool
+from aerobee.net.server import Listener
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from aerobee.net.connection import Connection
+
+
+class Ends:
+    """Starts listeners and pools and ends them after the test."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.listeners: list[Listener] = []
+        self.pools: list[Pool] = []
+        self.writers: list[asyncio.StreamWriter] = []
+
+    async def listen(self, handler: Any, **options: Any) -> Listener:
+        listener = Listener(handler, self.clock, **options)
+        await listener.start("127.0.0.1", 0)
+        self.listeners.append(listener)
+        return listener
+
+    def pool(self, *args: Any, **options: Any) -> Pool:
+        pool = Pool(*args, **options)
+        self.pools.append(pool)
+        return pool
+
+    async def dial(self, listener: Listener, *args: Any, **options: Any) -> Connection:
+        return await self.pool(*args, **options).get(listener.address)
+
+    async def raw(self, listener: Listener) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(listener.host, listener.port)
+        self.writers.append(writer)
+        return reader, writer
+
+    async def end(self) -> None:
+        for writer in self.writers:
+            writer.transport.abort()
+        for pool in self.pools:
+            await pool.close()
+        for listener in self.listeners:
+            await listener.close(grace_ms=0)
+        await settle()
+
+
+async def settle(turns: int = 20) -> None:
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def ends(clock: ManualClock) -> AsyncIterator[Ends]:
+    ends = Ends(clock)
+    yield ends
+    await ends.end()
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], object]], Awaitable[None]]:
+    """Let the loop turn until a condition holds: no guessing how many turns a socket takes."""
+
+    async def until(holds: Callable[[], object]) -> None:
+        async with asyncio.timeout(10):
+            while not holds():  # noqa: ASYNC110 -- any condition, no event to wait for
+                await asyncio.sleep(0.001)
+
+    return until
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A self-signed certificate for 127.0.0.1 and its key, as PEM files."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "aerobee test")])
+    start = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+    built = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(start + datetime.timedelta(days=36500))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
+        )
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    folder = tmp_path_factory.mktemp("tls")
+    cert_file, key_file = folder / "cert.pem", folder / "key.pem"
+    cert_file.write_bytes(built.public_bytes(serialization.Encoding.PEM))
+    key_file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    return cert_file, key_file

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A listening port: admission, idle peers, garbage, TLS beside plain, and a graceful end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import ssl
+import struct
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aerobee.errors import NetworkError
+from aerobee.net.connection import Answer, Connection, Reply
+from aerobee.net.server import Listener, ListenLimits
+from aerobee.net.tls import TlsMode, client_tls, server_tls
+from aerobee.protocol import command as wire
+from aerobee.protocol.command import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from aerobee.clock import ManualClock
+
+    Until = Callable[[Callable[[], object]], Awaitable[None]]
+
+
+def echo(connection: Connection, command: Command) -> Answer:
+    return Reply(body=command.body)
+
+
+class Visitors:
+    def __init__(self) -> None:
+        self.now: list[Connection] = []
+        self.gone = 0
+
+    def opened(self, connection: Connection) -> None:
+        self.now.append(connection)
+
+    def closed(self, connection: Connection) -> None:
+        self.now.remove(connection)
+        self.gone += 1
+
+
+async def test_a_port_in_use_is_refused_by_name(ends: Any, clock: ManualClock) -> None:
+    first = await ends.listen(echo)
+    with pytest.raises(NetworkError, match=f"cannot listen on {first.address}"):
+        await Listener(echo, clock).start(first.host, first.port)
+
+
+async def test_it_listens_on_ipv6_too(clock: ManualClock, ends: Any) -> None:
+    listener = Listener(echo, clock)
+    try:
+        await listener.start("::1", 0)
+    except NetworkError:
+        pytest.skip("no IPv6 on this machine")
+    ends.listeners.append(listener)
+    assert listener.address == f"[::1]:{listener.port}"
+    link = await ends.dial(listener)
+    assert (await link.call(Command(1, body=b"six"))).body == b"six"
+    assert link.remote_text == listener.address
+
+
+async def test_connections_above_the_limit_are_closed_and_logged_once(
+    ends: Any, until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
+    visitors = Visitors()
+    listener = await ends.listen(echo, observer=visitors, limits=ListenLimits(max_connections=2))
+    inside = [await ends.dial(listener) for _ in range(2)]
+    await until(lambda: len(visitors.now) == 2)
+    for _ in range(3):
+        reader, _ = await ends.raw(listener)
+        with contextlib.suppress(ConnectionError):  # a reset says the same
+            assert await reader.read() == b""
+    assert caplog.text.count("max_connections=2") == 1
+    assert [(await link.call(Command(1, body=b"in"))).body for link in inside] == [b"in", b"in"]
+    inside[0].close()
+    await until(lambda: len(visitors.now) == 1)
+    assert (await (await ends.dial(listener)).call(Command(1, body=b"freed"))).body == b"freed"
+
+
+async def test_an_idle_connection_is_closed_and_a_busy_one_is_not(
+    ends: Any, clock: ManualClock, until: Until
+) -> None:
+    visitors = Visitors()
+    listener = await ends.listen(echo, observer=visitors, limits=ListenLimits(idle_close_ms=120_000))
+    idle, busy = await ends.dial(listener), await ends.dial(listener)
+    await until(lambda: len(visitors.now) == 2)
+    for _ in range(5):
+        await busy.call(Command(1))
+        clock.advance(seconds=29)
+    assert len(visitors.now) == 2 or visitors.gone == 1
+    await until(lambda: visitors.gone == 1)
+    assert (await busy.call(Command(1, body=b"here"))).body == b"here"
+    await until(lambda: not idle.is_open)
+
+
+async def test_a_peer_that_drips_bytes_counts_as_idle(ends: Any, clock: ManualClock, until: Until) -> None:
+    visitors = Visitors()
+    listener = await ends.listen(echo, observer=visitors, limits=ListenLimits(idle_close_ms=120_000))
+    _reader, writer = await ends.raw(listener)
+    await until(lambda: visitors.now)
+    frame = wire.encode(Command(1, body=bytes(100)))
+    for byte in frame[:20]:
+        pending = visitors.now[0]._frames.pending_bytes if visitors.now else 0
+        writer.write(bytes([byte]))
+        await until(
+            lambda pending=pending: not visitors.now or visitors.now[0]._frames.pending_bytes > pending
+        )
+        clock.advance(seconds=10)
+        if not visitors.now:
+            break
+    await until(lambda: not visitors.now)
+
+
+async def test_a_large_frame_that_keeps_coming_is_not_idle(
+    ends: Any, clock: ManualClock, until: Until
+) -> None:
+    listener = await ends.listen(echo, limits=ListenLimits(idle_close_ms=120_000))
+    reader, writer = await ends.raw(listener)
+    await until(lambda: listener.connections)
+    frame = wire.encode(Command(1, body=bytes(100_000)))
+    for at in range(0, len(frame), 10_000):
+        writer.write(frame[at : at + 10_000])
+        if at + 10_000 < len(frame):
+            await until(lambda at=at: listener.connections[0]._frames.pending_bytes == at + 10_000)
+            clock.advance(seconds=60)
+    (size,) = struct.unpack(">I", await reader.readexactly(4))
+    assert len(wire.decode(await reader.readexactly(size)).body) == 100_000
+
+
+async def test_half_closed_peers_are_answered_and_let_go(ends: Any, until: Until) -> None:
+    listener = await ends.listen(echo)
+    reader, writer = await ends.raw(listener)
+    writer.write(wire.encode(Command(1, body=b"last words")))
+    writer.write_eof()
+    answered = await reader.read()
+    assert wire.decode(answered[4:]).body == b"last words"
+    await until(lambda: not listener.connections)
+
+
+# -- the end ---------------------------------------------------------------------------------------------
+
+
+async def test_closing_answers_held_requests_first(ends: Any, until: Until) -> None:
+    wake = asyncio.Event()
+
+    async def held() -> Answer:
+        await wake.wait()
+        return Reply(body=b"answered at the end")
+
+    listener = await ends.listen(lambda connection, command: held())
+    link = await ends.dial(listener)
+    call = link.start_call(Command(1))
+    await until(lambda: listener.connections and listener.connections[0].held)
+    closing = asyncio.ensure_future(listener.close())
+    await asyncio.sleep(0)
+    with pytest.raises(NetworkError):
+        await ends.pool().get(listener.address)
+    wake.set()
+    assert (await call).body == b"answered at the end"
+    await closing
+    await until(lambda: not link.is_open)
+
+
+async def test_closing_cuts_what_is_not_answered_in_time(ends: Any, until: Until) -> None:
+    async def forever() -> Answer:
+        await asyncio.Event().wait()
+        return None
+
+    listener = await ends.listen(lambda connection, command: forever())
+    link = await ends.dial(listener)
+    call = link.start_call(Command(1))
+    await until(lambda: listener.connections and listener.connections[0].held)
+    await listener.close(grace_ms=5)
+    with pytest.raises(NetworkError):
+        await call
+
+
+async def test_closing_does_not_wait_for_a_peer_that_never_reads(ends: Any, until: Until) -> None:
+    listener = await ends.listen(lambda connection, command: Reply(body=bytes(10_000_000)))
+    _, writer = await ends.raw(listener)
+    writer.transport.pause_reading()
+    writer.write(wire.encode(Command(1)))
+    await until(lambda: listener.connections and listener.connections[0]._paused)
+    await listener.close(grace_ms=5)
+    assert not listener.connections
+
+
+async def test_closing_twice_or_before_any_connection_is_fine(ends: Any) -> None:
+    listener = await ends.listen(echo)
+    await listener.close()
+    await listener.close()
+
+
+# -- TLS -------------------------------------------------------------------------------------------------
+
+
+async def test_tls_and_plain_share_one_port(ends: Any, certificate: tuple[Path, Path]) -> None:
+    cert, key = certificate
+    listener = await ends.listen(echo, tls=server_tls(str(cert), str(key)))
+    secret = await ends.dial(listener, tls=client_tls(str(cert)))
+    trusting = await ends.dial(listener, tls=client_tls())
+    plain = await ends.dial(listener)
+    body = bytes(3_000_000)
+    for link in (secret, trusting, plain):
+        assert (await link.call(Command(1, body=body))).body == body
+    assert isinstance(secret._transport.get_extra_info("ssl_object"), (ssl.SSLObject, ssl.SSLSocket))
+    assert plain._transport.get_extra_info("ssl_object") is None
+
+
+async def test_plain_is_refused_where_tls_is_required(ends: Any, certificate: tuple[Path, Path]) -> None:
+    cert, key = certificate
+    tls = server_tls(str(cert), str(key), TlsMode.REQUIRED)
+    listener = await ends.listen(echo, tls=tls)
+    assert (await (await ends.dial(listener, tls=client_tls())).call(Command(1, body=b"s"))).body == b"s"
+    plain = await ends.dial(listener)
+    with pytest.raises(NetworkError):
+        await plain.call(Command(1))
+
+
+async def test_a_tls_hello_on_a_plain_port_is_closed(ends: Any, caplog: pytest.LogCaptureFixture) -> None:
+    listener = await ends.listen(echo)
+    with pytest.raises(NetworkError, match="cannot connect"):
+        await ends.dial(listener, tls=client_tls())
+    assert "frame of" in caplog.text
+
+
+async def test_a_tls_hello_that_is_garbage_or_never_comes_is_closed(
+    ends: Any, certificate: tuple[Path, Path], until: Until
+) -> None:
+    cert, key = certificate
+    limits = ListenLimits(tls_handshake_ms=20)
+    listener = await ends.listen(echo, tls=server_tls(str(cert), str(key)), limits=limits)
+    for first in (b"\x16garbage that is no handshake at all", b""):
+        reader, writer = await ends.raw(listener)
+        writer.write(first)
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+    assert (await (await ends.dial(listener)).call(Command(1, body=b"well"))).body == b"well"
+    await until(lambda: not listener._admitting)
+
+
+async def test_the_connection_limit_holds_for_tls_too(
+    ends: Any, certificate: tuple[Path, Path], until: Until
+) -> None:
+    cert, key = certificate
+    tls = server_tls(str(cert), str(key))
+    listener = await ends.listen(echo, tls=tls, limits=ListenLimits(max_connections=1))
+    link = await ends.dial(listener, tls=client_tls())
+    await until(lambda: listener.connections)
+    with pytest.raises(NetworkError):
+        await ends.dial(listener, tls=client_tls())
+    assert (await link.call(Command(1, body=b"in"))).body == b"in"
+
+
+def test_tls_settings_that_cannot_work_are_refused_by_name(tmp_path: Path) -> None:
+    assert server_tls("", "") is None
+    assert server_tls("cert.pem", "", TlsMode.OFF) is None
+    with pytest.raises(ValueError, match=r"nowhere\.pem"):
+        server_tls(str(tmp_path / "nowhere.pem"), "")
+
+
+# -- garbage ---------------------------------------------------------------------------------------------
+
+
+def nonsense(chance: random.Random) -> bytes:
+    good = wire.encode(Command(1, body=chance.randbytes(20)))
+    match chance.randrange(7):
+        case 0:
+            return chance.randbytes(chance.randrange(200))
+        case 1:
+            return b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+        case 2:
+            return good[: chance.randrange(len(good))]
+        case 3:
+            at = chance.randrange(len(good))
+            return good[:at] + chance.randbytes(1) + good[at + 1 :]
+        case 4:
+            return struct.pack(">I", chance.randrange(1 << 32)) + chance.randbytes(8)
+        case 5:
+            return b""
+        case _:
+            return struct.pack(">II", 40, chance.randrange(1 << 32)) + chance.randbytes(36)
+
+
+@pytest.mark.slow
+async def test_a_thousand_garbage_connections_do_no_harm(ends: Any, until: Until, clock: ManualClock) -> None:
+    logging.getLogger("aerobee.net").setLevel(logging.ERROR)
+    try:
+        chance = random.Random(7)
+        listener = await ends.listen(echo, limits=ListenLimits(idle_close_ms=120_000))
+        healthy = await ends.dial(listener)
+        for n in range(1000):
+            _, writer = await asyncio.open_connection(listener.host, listener.port)
+            writer.write(nonsense(chance))
+            if n % 3 == 0:
+                writer.transport.abort()
+            elif n % 3 == 1:
+                writer.close()
+            else:
+                ends.writers.append(writer)
+            if n % 50 == 0:
+                assert (await healthy.call(Command(1, body=b"%d" % n))).body == b"%d" % n
+        for _ in range(10):
+            clock.advance(seconds=29)
+            await healthy.call(Command(1))
+        await until(lambda: len(listener.connections) == 1)
+        assert (await healthy.call(Command(1, body=b"fine"))).body == b"fine"
+    finally:
+        logging.getLogger("aerobee.net").setLevel(logging.NOTSET)

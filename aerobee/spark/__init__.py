@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """RocketMQ topics as Spark DataFrames: a data source without jars, and pipelines over it.
 
-    from aerobee.spark import session, read
+from aerobee.spark import session, read
 
-    spark = session()
-    read(spark, "orders", namesrv="127.0.0.1:9876", json=True).groupBy("status").count().show()
+spark = session()
+read(spark, "orders", namesrv="127.0.0.1:9876", json=True).groupBy("status").count().show()
 """
 
 from __future__ import annotations

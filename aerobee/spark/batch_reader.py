@@ -49,7 +49,11 @@ class BatchReader(DataSourceReader):
         options = self._options
         most = options.max_partitions or max(2, os.cpu_count() or 2) * 2
         groups = plan.pack(
-            parts, at_least=options.min_partitions, at_most=most, max_records=options.max_records, target=TASK_ROWS
+            parts,
+            at_least=options.min_partitions,
+            at_most=most,
+            max_records=options.max_records,
+            target=TASK_ROWS,
         )
         addresses: dict[str, str] = {}
         if options.store_path and not options.ordered:

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from aerobee.errors import ProtocolError
 from aerobee.protocol import message
 from aerobee.protocol.compression import decompress
-from aerobee.spark.schema import COLUMNS, arrow_schema
+from aerobee.spark.schema import COLUMNS, MAX_MILLIS, arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +98,8 @@ class _Rows:
         self._drop(~np.isin(self.head["magic"], (message.MAGIC_V1, message.MAGIC_V2)), "no record magic")
         sizes = self.head["size"].astype(np.int64)
         self._drop(
-            (sizes < message.MIN_RECORD) | (self.position + sizes > len(self.bytes)), "size passes the end of the data"
+            (sizes < message.MIN_RECORD) | (self.position + sizes > len(self.bytes)),
+            "size passes the end of the data",
         )
         self.needs_plain_road = bool(
             ((self.head["sys_flag"] & _V6) != 0).any()
@@ -119,7 +120,9 @@ class _Rows:
     def _heads(self, positions: Ints) -> npt.NDArray[Any]:
         if not len(positions):
             return np.empty(0, _HEAD)
-        view = np.ndarray((len(self.bytes) - _HEAD_SIZE + 1,), f"V{_HEAD_SIZE}", buffer=self.bytes, strides=(1,))
+        view = np.ndarray(
+            (len(self.bytes) - _HEAD_SIZE + 1,), f"V{_HEAD_SIZE}", buffer=self.bytes, strides=(1,)
+        )
         return view[positions].view(_HEAD)
 
     def _drop(self, wrong: npt.NDArray[np.bool_], reason: str) -> None:
@@ -186,7 +189,9 @@ def _valid_text(raw: pa.Array) -> pa.Array:
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([None if v is None else v.decode("utf-8", "replace") for v in raw.to_pylist()], pa.string())
+        return pa.array(
+            [None if v is None else v.decode("utf-8", "replace") for v in raw.to_pylist()], pa.string()
+        )
 
 
 class _Pairs:
@@ -221,7 +226,7 @@ class _Pairs:
         for i, byte in enumerate(name):
             same &= self.data[at + i] == byte
         hit[np.flatnonzero(hit)[~same]] = False
-        return hit
+        return np.asarray(hit, np.bool_)
 
     def lookup(self, name: bytes) -> pa.Array:
         """The value of one property for every row, null where absent; the last of a repeated one wins."""
@@ -275,7 +280,8 @@ def _fixed(field: str, kind: pa.DataType) -> Callable[[_Rows, str], pa.Array]:
 
 def _time(field: str) -> Callable[[_Rows, str], pa.Array]:
     def build(rows: _Rows, _: str) -> pa.Array:
-        return pa.array(rows.head[field].astype(np.int64) * 1000).cast(COLUMNS["storeTimestamp"].arrow)
+        millis = np.clip(rows.head[field].astype(np.int64), -MAX_MILLIS, MAX_MILLIS)
+        return pa.array(millis * 1000).cast(COLUMNS["storeTimestamp"].arrow)
 
     return build
 
@@ -312,7 +318,9 @@ def _message_id(rows: _Rows, _: str) -> pa.Array:
     missing = np.asarray(pc.is_null(found))
     ids = [
         message.offset_message_id(bytes(host), int(at))
-        for host, at in zip(rows.head["store_host"][missing].tolist(), rows.head["physical"][missing], strict=True)
+        for host, at in zip(
+            rows.head["store_host"][missing].tolist(), rows.head["physical"][missing], strict=True
+        )
     ]
     return pc.replace_with_mask(found, pa.array(missing), pa.array(ids, pa.string()))
 
@@ -382,7 +390,9 @@ def _decode_mixed(rows: _Rows, columns: tuple[str, ...], broker_name: str) -> De
     edges = np.flatnonzero(np.diff(special.astype(np.int8))) + 1
     parts, bad = [], list(rows.bad)
     for run, is_special in zip(
-        np.split(rows.position, edges), special[np.concatenate(([0], edges))] if len(special) else (), strict=True
+        np.split(rows.position, edges),
+        special[np.concatenate(([0], edges))] if len(special) else (),
+        strict=True,
     ):
         road = decode_plain if is_special else decode
         decoded = road(rows.buffer, run, columns, broker_name)

@@ -9,7 +9,7 @@ the concatenated batch and is cut at row boundaries without copying.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +41,9 @@ def check_columns(types: dict[str, str], options: Write) -> None:
     for name, kind in types.items():
         allowed = SINK_COLUMNS.get(name)
         if allowed is None:
-            raise OptionError(f"column {name!r} has no meaning for the sink; known: {', '.join(SINK_COLUMNS)}")
+            raise OptionError(
+                f"column {name!r} has no meaning for the sink; known: {', '.join(SINK_COLUMNS)}"
+            )
         if kind not in allowed:
             raise OptionError(f"column {name!r} is {kind}, expected {' or '.join(allowed)}")
     if "body" not in types and "value" not in types:
@@ -51,11 +53,11 @@ def check_columns(types: dict[str, str], options: Write) -> None:
 
 
 class Chunk(NamedTuple):
-    """Some rows as one batch body; `rows` are their indexes in the Arrow batch."""
+    """Some consecutive rows of an Arrow batch as one batch body."""
 
     body: memoryview
     first: int
-    count: int
+    rows: int
 
 
 def properties_text(batch: pa.RecordBatch, unique_ids: list[str]) -> pa.Array:
@@ -120,18 +122,24 @@ def entries(batch: pa.RecordBatch, text: pa.Array) -> pa.Array:
     head = np.zeros((len(body_size), 5), ">i4")
     head[:, 0] = 20 + body_size + 2 + text_size
     head[:, 4] = body_size
-    heads = pa.FixedSizeBinaryArray.from_buffers(pa.binary(20), len(head), [None, pa.py_buffer(head.tobytes())])
+    heads = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(20), len(head), [None, pa.py_buffer(head.tobytes())]
+    )
     sizes = pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(2), len(head), [None, pa.py_buffer(text_size.astype(">u2").tobytes())]
     )
     return pc.binary_join_element_wise(heads.cast(pa.binary()), body, sizes.cast(pa.binary()), text, b"")
 
 
-def _check_sizes(body: np.ndarray, text: np.ndarray) -> None:  # type: ignore[type-arg]
+def _check_sizes(body: Any, text: Any) -> None:
     if len(body) and body.min() == 0:
-        raise ValueError(f"row {int(np.argmin(body))} of the batch has no body; brokers refuse empty messages")
+        raise ValueError(
+            f"row {int(np.argmin(body))} of the batch has no body; brokers refuse empty messages"
+        )
     if len(body) and body.max() > MAX_BODY:
-        raise ValueError(f"row {int(np.argmax(body))} of the batch has a body of {body.max()} bytes, limit {MAX_BODY}")
+        raise ValueError(
+            f"row {int(np.argmax(body))} of the batch has a body of {body.max()} bytes, limit {MAX_BODY}"
+        )
     if len(text) and text.max() > MAX_PROPERTIES - 100:
         raise ValueError(f"row {int(np.argmax(text))} of the batch has {text.max()} bytes of properties")
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -12,7 +12,12 @@ DEFAULT_NAMESRV = "127.0.0.1:9876"
 
 
 def read(
-    spark: SparkSession, topics: str | list[str], *, json: bool | str = False, text: bool = False, **options: Any
+    spark: SparkSession,
+    topics: str | list[str],
+    *,
+    json: bool | str = False,
+    text: bool = False,
+    **options: Any,
 ) -> DataFrame:
     """The messages of one or more topics.
 
@@ -43,14 +48,16 @@ def write(frame: DataFrame, topic: str, **options: Any) -> None:
     writer.mode("append").save()
 
 
-def with_json(frame: DataFrame, schema: bool | str) -> DataFrame:
+def with_json(frame: DataFrame, schema: str | Literal[True]) -> DataFrame:
     """Column `data` parsed from JSON bodies; null where a body is no JSON."""
     from pyspark.sql import functions as f
 
     body = f.col("body").cast("string")
     if isinstance(schema, str):
         return frame.withColumn("data", f.from_json(body, schema))
-    inferred = frame.sparkSession.read.json(frame.select(body.alias("value")).rdd.map(lambda row: row.value or ""))
+    inferred = frame.sparkSession.read.json(
+        frame.select(body.alias("value")).rdd.map(lambda row: row.value or "")
+    )
     names = [name for name in inferred.columns if name != "_corrupt_record"]
     if not names:
         return frame.withColumn("data", f.lit(None).cast("string"))
@@ -66,7 +73,9 @@ def _source(reader: Any, topics: str | list[str], options: dict[str, Any]) -> An
 
 
 def _named(options: dict[str, Any]) -> dict[str, str]:
-    given = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+    given = {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()
+    }
     if "namesrv" not in given and "storePath" not in given:
         given["namesrv"] = DEFAULT_NAMESRV
     return given

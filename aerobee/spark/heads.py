@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from aerobee.errors import AerobeeError, NetworkError, NoRoute, QueryNotFound, TopicNotFound
 from aerobee.protocol import bodies
-from aerobee.protocol.headers.offsets import OffsetResult, QueryConsumerOffset, SearchOffset, UpdateConsumerOffset
+from aerobee.protocol.headers.offsets import (
+    OffsetResult,
+    QueryConsumerOffset,
+    SearchOffset,
+    UpdateConsumerOffset,
+)
 from aerobee.protocol.headers.route import AllTopics, GetRoute
 from aerobee.protocol.headers.topics import TopicStatsQuery
 from aerobee.protocol.names import is_dead_letter, is_retry, is_system_topic, pop_retry_topic, retry_topic
@@ -89,7 +94,9 @@ class BrokerHeads:
                 self._brokers[data.broker_name] = address
                 found[data.broker_name] = (address, data.read_queue_nums)
         if not found:
-            raise NoRoute(f"topic {topic!r} has no readable broker; the name server is {self._options.namesrv}")
+            raise NoRoute(
+                f"topic {topic!r} has no readable broker; the name server is {self._options.namesrv}"
+            )
         return found
 
     def offset_at(self, topic: str, broker: str, queue: int, timestamp: int) -> int:

@@ -35,7 +35,9 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 class Link:
-    def __init__(self, address: str, timeout_ms: int = 10_000, credentials: Credentials | None = None) -> None:
+    def __init__(
+        self, address: str, timeout_ms: int = 10_000, credentials: Credentials | None = None
+    ) -> None:
         self.address = address
         self._timeout = timeout_ms / 1000
         self._credentials = credentials or Credentials()

@@ -23,15 +23,51 @@ if TYPE_CHECKING:
 DEFAULT_GROUP = "CID_RMQ_SYS_SPARK"  # this prefix is creatable on every broker, Apache's too
 
 READ_ONLY = frozenset(
-    """subscribe subscribePattern assign startingOffsets endingOffsets startingTimestamp endingTimestamp
-    startingOffsetsByTimestamp endingOffsetsByTimestamp startingOffsetsByTimestampStrategy maxOffsetsPerTrigger
-    minOffsetsPerTrigger maxTriggerDelay maxBytesPerTrigger minPartitions maxPartitions maxRecordsPerPartition
-    failOnDataLoss tags sqlFilter columns includeProperties includeRetries storePath batchRows batchBytes
-    discoveryIntervalMs orderedByQueue""".split()
+    [
+        "subscribe",
+        "subscribePattern",
+        "assign",
+        "startingOffsets",
+        "endingOffsets",
+        "startingTimestamp",
+        "endingTimestamp",
+        "startingOffsetsByTimestamp",
+        "endingOffsetsByTimestamp",
+        "startingOffsetsByTimestampStrategy",
+        "maxOffsetsPerTrigger",
+        "minOffsetsPerTrigger",
+        "maxTriggerDelay",
+        "maxBytesPerTrigger",
+        "minPartitions",
+        "maxPartitions",
+        "maxRecordsPerPartition",
+        "failOnDataLoss",
+        "tags",
+        "sqlFilter",
+        "columns",
+        "includeProperties",
+        "includeRetries",
+        "storePath",
+        "batchRows",
+        "batchBytes",
+        "discoveryIntervalMs",
+        "orderedByQueue",
+    ]
 )
 WRITE_ONLY = frozenset(["window", "maxBatchBytes"])
 BOTH = frozenset(
-    "namesrv topic group numRetries retryIntervalMs requestTimeoutMs accessKey secretKey tls path".split()
+    [
+        "namesrv",
+        "topic",
+        "group",
+        "numRetries",
+        "retryIntervalMs",
+        "requestTimeoutMs",
+        "accessKey",
+        "secretKey",
+        "tls",
+        "path",
+    ]
 )
 KNOWN = READ_ONLY | WRITE_ONLY | BOTH
 
@@ -155,7 +191,10 @@ class _Given:
         match = re.fullmatch(r"(\d+)\s*(ms|s|m|h|d)?", raw.strip())
         if not match:
             raise OptionError(f"option {name!r} is {raw!r}, expected a duration such as 15m or 500ms")
-        return int(match[1]) * {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}[match[2] or "ms"]
+        return (
+            int(match[1])
+            * {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}[match[2] or "ms"]
+        )
 
 
 def for_batch(options: Mapping[str, str], user_columns: tuple[str, ...] | None = None) -> Read:
@@ -172,7 +211,9 @@ def for_stream(options: Mapping[str, str], user_columns: tuple[str, ...] | None 
     given = _Given(options, READ_ONLY | BOTH, "a stream")
     for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
         if name in given:
-            raise OptionError(f"option {name!r} is for batch reads; a stream has no end (use trigger(availableNow=True))")
+            raise OptionError(
+                f"option {name!r} is for batch reads; a stream has no end (use trigger(availableNow=True))"
+            )
     start = _position(given, "starting", "latest", ("earliest", "latest", "group"))
     read = _read(given, start, Position(word="latest"), user_columns)
     if read.min_offsets and read.max_offsets and read.min_offsets > read.max_offsets:
@@ -207,7 +248,9 @@ def for_write(options: Mapping[str, str]) -> Write:
 def _read(given: _Given, start: Position, end: Position, user_columns: tuple[str, ...] | None) -> Read:
     topics, pattern, assign = _selection(given)
     if ("namesrv" in given) == ("storePath" in given):
-        raise OptionError("give either 'namesrv' (read from brokers) or 'storePath' (read store files), not both or neither")
+        raise OptionError(
+            "give either 'namesrv' (read from brokers) or 'storePath' (read store files), not both or neither"
+        )
     if "storePath" in given:
         for name in ("group", "includeRetries", "sqlFilter"):
             if name in given and name != "sqlFilter":
@@ -219,7 +262,9 @@ def _read(given: _Given, start: Position, end: Position, user_columns: tuple[str
     _checked_filters(given)
     strategy = given.text("startingOffsetsByTimestampStrategy", "error").lower()
     if strategy not in ("error", "latest"):
-        raise OptionError(f"option 'startingOffsetsByTimestampStrategy' is {strategy!r}, expected error or latest")
+        raise OptionError(
+            f"option 'startingOffsetsByTimestampStrategy' is {strategy!r}, expected error or latest"
+        )
     return Read(
         namesrv=_namesrv(given) if "namesrv" in given else "",
         store_path=given.text("storePath"),
@@ -291,9 +336,7 @@ def _assignment(value: Any) -> dict[str, dict[str, list[int]]]:
     try:
         return msgspec.convert(value, dict[str, dict[str, list[int]]])
     except msgspec.ValidationError:
-        raise OptionError(
-            'option \'assign\' is wrong, expected {"topic": {"broker-a": [0, 1]}}'
-        ) from None
+        raise OptionError('option \'assign\' is wrong, expected {"topic": {"broker-a": [0, 1]}}') from None
 
 
 def _checked(option: str, topic: str) -> None:
@@ -325,7 +368,9 @@ def _columns(given: _Given, user_columns: tuple[str, ...] | None) -> tuple[str, 
         return schema.check(user_columns)
     if "columns" in given:
         try:
-            names = schema.check(tuple(name.strip() for name in given.text("columns").split(",") if name.strip()))
+            names = schema.check(
+                tuple(name.strip() for name in given.text("columns").split(",") if name.strip())
+            )
         except ValueError as error:
             raise OptionError(f"option 'columns': {error}") from None
         if not names:
@@ -356,7 +401,9 @@ def _position(given: _Given, side: str, default: str, words: tuple[str, ...]) ->
     try:
         offsets = msgspec.convert(given.json(name), Offsets)
     except msgspec.ValidationError:
-        raise OptionError(f'option {name!r} is wrong, expected {{"topic": {{"broker-a": {{"0": 123}}}}}}') from None
+        raise OptionError(
+            f'option {name!r} is wrong, expected {{"topic": {{"broker-a": {{"0": 123}}}}}}'
+        ) from None
     _check_special(name, side, offsets)
     return Position(offsets=offsets)
 
@@ -369,7 +416,9 @@ def _check_special(name: str, side: str, offsets: Offsets) -> None:
                 if not queue.isdigit():
                     raise OptionError(f"option {name!r}: queue {queue!r} of {topic}/{broker} is no number")
                 if offset < EARLIEST or (side == "ending" and offset == wrong):
-                    raise OptionError(f"option {name!r}: offset {offset} of {topic}/{broker}/{queue} is not possible")
+                    raise OptionError(
+                        f"option {name!r}: offset {offset} of {topic}/{broker}/{queue} is not possible"
+                    )
 
 
 def _times(name: str, value: Any) -> dict[str, int]:

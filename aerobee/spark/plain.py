@@ -6,18 +6,17 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pyarrow as pa
 
 from aerobee.errors import ProtocolError
 from aerobee.protocol import message
-from aerobee.protocol.batch import decode_batch
+from aerobee.protocol.batch import unwrap
 from aerobee.protocol.compression import decompress
 from aerobee.spark.columns import BadRecord, Decoded
-from aerobee.spark.schema import arrow_schema
+from aerobee.spark.schema import MAX_MILLIS, arrow_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from aerobee.protocol.message import Record
 
@@ -32,28 +31,23 @@ def decode_plain(
     bad: list[BadRecord] = []
     for position in positions:
         try:
-            record = message.decode(view, int(position))
+            parts = _parts(message.decode(view, int(position)))
         except ProtocolError as error:
             bad.append(BadRecord(int(position), str(error)))
             continue
-        rows += [_row(part, columns, broker_name) for part in _unwrapped(record)]
+        rows += [_row(part, columns, broker_name) for part in parts]
     return Decoded(pa.RecordBatch.from_pylist(rows, schema=arrow_schema(columns)), bad)
 
 
-def _unwrapped(record: Record) -> Iterator[Record]:
+def _parts(record: Record) -> list[Record]:
+    """The record, or the messages of an inner batch, each with a CRC of its own."""
     if record.sys_flag & _INNER_BATCH != _INNER_BATCH:
-        yield record
-        return
-    for i, (flag, body, text) in enumerate(decode_batch(_body(record))):
-        yield msgspec.structs.replace(
-            record,
-            body=body,
-            flag=flag,
-            properties_text=text,
-            queue_offset=record.queue_offset + i,
-            body_crc=zlib.crc32(body) & 0x7FFFFFFF,
-            sys_flag=record.sys_flag & ~(_INNER_BATCH | 1),
-        )
+        return [record]
+    record.body, record.sys_flag = _body(record), record.sys_flag & ~1
+    parts = unwrap(record)
+    for part in parts:
+        part.body_crc = zlib.crc32(part.body) & 0x7FFFFFFF
+    return parts
 
 
 def _body(record: Record) -> bytes:
@@ -67,7 +61,7 @@ def _body(record: Record) -> bytes:
 
 def _row(record: Record, columns: tuple[str, ...], broker_name: str) -> dict[str, Any]:
     properties = record.properties
-    values = {
+    values: dict[str, Callable[[], Any]] = {
         "topic": lambda: record.topic,
         "brokerName": lambda: broker_name,
         "queueId": lambda: record.queue_id,
@@ -76,8 +70,8 @@ def _row(record: Record, columns: tuple[str, ...], broker_name: str) -> dict[str
         "tags": lambda: properties.get("TAGS"),
         "keys": lambda: properties.get("KEYS"),
         "body": lambda: _body(record),
-        "bornTimestamp": lambda: record.born_timestamp * 1000,
-        "storeTimestamp": lambda: record.store_timestamp * 1000,
+        "bornTimestamp": lambda: micros(record.born_timestamp),
+        "storeTimestamp": lambda: micros(record.store_timestamp),
         "reconsumeTimes": lambda: record.reconsume_times,
         "properties": lambda: list(properties.items()),
         "flag": lambda: record.flag,
@@ -91,3 +85,7 @@ def _row(record: Record, columns: tuple[str, ...], broker_name: str) -> dict[str
         "preparedTransactionOffset": lambda: record.prepared_offset,
     }
     return {name: values[name]() for name in columns}
+
+
+def micros(milliseconds: int) -> int:
+    return max(-MAX_MILLIS, min(milliseconds, MAX_MILLIS)) * 1000

@@ -7,6 +7,7 @@ offsets as JSON text, and another key order would be another offset.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING
 
@@ -66,7 +67,8 @@ def edge(bounds: Bounds, index: int) -> Offsets:
     return tidy(
         {
             topic: {
-                broker: {queue: pair[index] for queue, pair in queues.items()} for broker, queues in brokers.items()
+                broker: {queue: pair[index] for queue, pair in queues.items()}
+                for broker, queues in brokers.items()
             }
             for topic, brokers in bounds.items()
         }
@@ -122,13 +124,13 @@ def split(parts: Iterable[Range], most: int) -> list[Range]:
     for part in parts:
         pieces = max(1, math.ceil(len(part) / most))
         edges = [part.start + len(part) * i // pieces for i in range(pieces + 1)]
-        cut += [
-            msgspec.structs.replace(part, start=a, end=b) for a, b in zip(edges, edges[1:], strict=False) if a < b
-        ]
+        cut += [msgspec.structs.replace(part, start=a, end=b) for a, b in itertools.pairwise(edges) if a < b]
     return cut
 
 
-def pack(parts: list[Range], *, at_least: int, at_most: int, max_records: int, target: int) -> list[list[Range]]:
+def pack(
+    parts: list[Range], *, at_least: int, at_most: int, max_records: int, target: int
+) -> list[list[Range]]:
     """Ranges into tasks: as few as useful, at least/at most as asked, no task above `max_records`.
 
     `target` messages make one task worth starting. A task's cost in Spark (about 20 ms) is that of thousands of

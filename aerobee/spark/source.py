@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`format("rocketmq")`: what Spark asks of a data source, answered by the pure parts around it.
 
-    spark.read.format("rocketmq").option("namesrv", "127.0.0.1:9876").option("subscribe", "orders").load()
-    spark.readStream.format("rocketmq").option("storePath", "./aerobee-data").option("subscribe", "orders").load()
-    df.write.format("rocketmq").option("namesrv", "127.0.0.1:9876").option("topic", "out").mode("append").save()
+spark.read.format("rocketmq").option("namesrv", "127.0.0.1:9876").option("subscribe", "orders").load()
+spark.readStream.format("rocketmq").option("storePath", "./aerobee-data").option("subscribe", "orders").load()
+df.write.format("rocketmq").option("namesrv", "127.0.0.1:9876").option("topic", "out").mode("append").save()
 """
 
 from __future__ import annotations
@@ -16,8 +16,12 @@ from pyspark.sql.datasource import DataSource
 from aerobee.spark import options, schema
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader, DataSourceStreamArrowWriter
-    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSourceArrowWriter,
+        DataSourceReader,
+        DataSourceStreamArrowWriter,
+        DataSourceStreamReader,
+    )
     from pyspark.sql.types import StructType
 
 

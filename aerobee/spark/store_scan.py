@@ -9,6 +9,7 @@ A live broker's newest messages are visible once their queue units reached the d
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 from pathlib import Path
@@ -19,14 +20,16 @@ import numpy as np
 import pyarrow as pa
 
 from aerobee.errors import TopicNotFound
+from aerobee.protocol.filters import compile_filter
 from aerobee.spark import columns
+from aerobee.spark.plan import DataLoss, Range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
-    from aerobee.spark.plan import Range
+    from aerobee.spark.options import Read
 
 UNIT = np.dtype([("position", ">i8"), ("size", ">i4"), ("tag", ">i8")])
 _FILLER = 0x7FFFFFFF
@@ -90,7 +93,9 @@ class StoreHeads:
     def queues(self, topic: str) -> dict[str, dict[str, tuple[int, int]]]:
         folder = self.root / "consumequeue" / topic
         if not folder.is_dir():
-            raise TopicNotFound(f"{self.root} holds no topic {topic!r}; it holds: {', '.join(self.topics()[:20])}")
+            raise TopicNotFound(
+                f"{self.root} holds no topic {topic!r}; it holds: {', '.join(self.topics()[:20])}"
+            )
         found = {p.name: Queue(p) for p in folder.iterdir() if p.name.isdigit()}
         wanted = {str(q) for qs in (self._assign or {}).get(topic, {}).values() for q in qs}
         return {BROKER: {n: (q.low, q.high) for n, q in found.items() if not wanted or n in wanted}}
@@ -151,33 +156,39 @@ class Log:
         return self._last[1], 0
 
 
-def scan(
-    root: Path, parts: list[Range], names: tuple[str, ...], *, rows: int, size: int, tags: frozenset[int] | None
-) -> Iterator[columns.Decoded]:
-    """Record batches of the ranges, in commit-log order, of at most `rows` rows and about `size` bytes."""
-    units = _gather_units(root, parts, tags)
+def scan(root: Path, parts: list[Range], names: tuple[str, ...], options: Read) -> Iterator[columns.Decoded]:
+    """Record batches of the ranges, in commit-log order, of the options' batch size."""
+    codes = compile_filter("TAG", options.tags).codes if options.tags != "*" else None
+    units = _gather_units(root, parts, codes)
     log = Log(root)
     file_of = np.searchsorted(log.starts, units["position"], side="right") - 1
-    gone = file_of < 0  # older than the oldest file: retention took them after planning
+    gone = file_of < 0  # older than the oldest file: retention took them
+    if gone.any() and options.fail_on_data_loss:
+        named = ", ".join(f"{part.topic}/{part.queue} {part.start}..{part.end}" for part in parts[:3])
+        raise DataLoss(
+            f"{int(gone.sum())} messages of {named} lie before the oldest commit-log file ({int(log.starts[0])})."
+            " Set failOnDataLoss=false to go on with what is there"
+        )
     units, file_of = units[~gone], file_of[~gone]
     for index in np.unique(file_of):
         inside = units[file_of == index]
         local = inside["position"].astype(np.int64) - log.starts[index]
         ends = local + inside["size"]
-        for a, b in _cuts(inside["size"].astype(np.int64), rows, size):
+        for a, b in _cuts(inside["size"].astype(np.int64), options.batch_rows, options.batch_bytes):
             buffer, base = log.bytes(int(index), int(local[a]), int(ends[b - 1]))
             yield columns.decode(buffer, local[a:b] - base, names, BROKER)
 
 
 def _gather_units(root: Path, parts: list[Range], tags: frozenset[int] | None) -> npt.NDArray[Any]:
     found = [
-        Queue(root / "consumequeue" / part.topic / str(part.queue)).units(part.start, part.end) for part in parts
+        Queue(root / "consumequeue" / part.topic / str(part.queue)).units(part.start, part.end)
+        for part in parts
     ]
     units = np.concatenate(found) if found else np.empty(0, UNIT)
     units = units[(units["size"] > 0) & (units["size"] != _FILLER)]
     if tags is not None:
         units = units[np.isin(units["tag"].astype(np.int64), np.array(sorted(tags), np.int64))]
-    return units[np.argsort(units["position"], kind="stable")]
+    return np.asarray(units[np.argsort(units["position"], kind="stable")])
 
 
 def _cuts(sizes: npt.NDArray[np.int64], rows: int, size: int) -> Iterator[tuple[int, int]]:
@@ -198,7 +209,9 @@ def physical_split(root: Path, parts: list[Range], tasks: int) -> list[list[Rang
     if tasks <= 1 or not parts:
         return [parts] if parts else []
     queues = {part: Queue(root / "consumequeue" / part.topic / str(part.queue)) for part in parts}
-    positions = {part: queues[part].units(part.start, part.end)["position"].astype(np.int64) for part in parts}
+    positions = {
+        part: queues[part].units(part.start, part.end)["position"].astype(np.int64) for part in parts
+    }
     everything = np.sort(np.concatenate(list(positions.values())))
     if not len(everything):
         return []
@@ -206,7 +219,7 @@ def physical_split(root: Path, parts: list[Range], tasks: int) -> list[list[Rang
     bins: list[list[Range]] = [[] for _ in range(tasks)]
     for part, held in positions.items():
         cuts = [0, *np.searchsorted(held, edges).tolist(), len(held)]
-        for i, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False)):
+        for i, (a, b) in enumerate(itertools.pairwise(cuts)):
             if a < b:
                 bins[i].append(msgspec.structs.replace(part, start=part.start + a, end=part.start + b))
     return [b for b in bins if b]

@@ -13,17 +13,24 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 
 from aerobee.clock import SystemClock
 from aerobee.errors import AerobeeError
 from aerobee.spark import plan, resolve, tasks
 from aerobee.spark.batch_reader import Part
 from aerobee.spark.heads import BrokerHeads, chosen_topics, heads_for
-from aerobee.spark.options import Offsets, Read
+
+if TYPE_CHECKING:
+    from aerobee.spark.options import Offsets, Read
 
 log = logging.getLogger("aerobee.spark")
 

@@ -84,14 +84,9 @@ def _matching(options: Read, batch: pa.RecordBatch) -> pa.RecordBatch:
 def _scanned(task: Task, asked: tuple[str, ...]) -> Iterator[columns.Decoded]:
     from aerobee.spark.store_scan import scan, store_root
 
-    options = task.options
-    codes = compile_filter("TAG", options.tags).codes if options.tags != "*" else None
-    parts = task.parts
-    groups = [[part] for part in parts] if options.ordered else [parts]
-    for group in groups:
-        yield from scan(
-            store_root(options.store_path), group, asked, rows=options.batch_rows, size=options.batch_bytes, tags=codes
-        )
+    root = store_root(task.options.store_path)
+    for group in [[part] for part in task.parts] if task.options.ordered else [task.parts]:
+        yield from scan(root, group, asked, task.options)
 
 
 def _pulled(task: Task, asked: tuple[str, ...]) -> Iterator[columns.Decoded]:
@@ -124,7 +119,9 @@ def _joined(parts: list[columns.Decoded]) -> columns.Decoded:
         return parts[0]
     table = pa.Table.from_batches([part.batch for part in parts]).combine_chunks()
     batches = table.to_batches()
-    return columns.Decoded(batches[0] if batches else parts[0].batch, [bad for part in parts for bad in part.bad])
+    return columns.Decoded(
+        batches[0] if batches else parts[0].batch, [bad for part in parts for bad in part.bad]
+    )
 
 
 def _bodies(link: Link, part: Range, options: Read) -> Iterator[tuple[bytes, Ints]]:

@@ -70,7 +70,7 @@ class Sender:
         self._routes: dict[str, list[Queue]] = {}
         self._turn = itertools.count(os.getpid())
         self._clock = SystemClock()
-        self._ids = UniqueIds(self._clock)
+        self._ids = UniqueIds(bytes((127, 0, 0, 1)), os.getpid(), self._clock)
         self._window: deque[tuple[int, _Request]] = deque()
         self.rows = 0
 
@@ -86,7 +86,9 @@ class Sender:
         column = pc.fill_null(batch.column("topic"), self._options.topic)
         for value in pc.unique(column).to_pylist():
             if not value:
-                raise WriteFailed("a row has neither a value in column 'topic' nor an option 'topic' to fall back on")
+                raise WriteFailed(
+                    "a row has neither a value in column 'topic' nor an option 'topic' to fall back on"
+                )
             yield value, batch.filter(pc.equal(column, value))
 
     def _write_topic(self, topic: str, batch: pa.RecordBatch) -> None:
@@ -102,7 +104,12 @@ class Sender:
             self._send_sharded(topic, batch, text)
         elif batch.num_rows:
             for chunk in encode.chunks(encode.entries(batch, text), self._options.max_batch_bytes):
-                self._send_batch(topic, self._next_queue(topic), bytes(chunk.body), f"{chunk.first}..{chunk.first + chunk.count - 1}")
+                self._send_batch(
+                    topic,
+                    self._next_queue(topic),
+                    bytes(chunk.body),
+                    f"{chunk.first}..{chunk.first + chunk.rows - 1}",
+                )
 
     @staticmethod
     def _needs_own_send(batch: pa.RecordBatch, names: set[str]) -> list[int] | None:
@@ -115,7 +122,9 @@ class Sender:
         return None if delayed is None else [i for i, v in enumerate(delayed.to_pylist()) if v]
 
     def _send_single(self, topic: str, row: pa.RecordBatch, text: str) -> None:
-        body = row.column("body" if "body" in row.schema.names else "value").cast(pa.binary())[0].as_py() or b""
+        body = (
+            row.column("body" if "body" in row.schema.names else "value").cast(pa.binary())[0].as_py() or b""
+        )
         key = row.column("shardingKey")[0].as_py() if "shardingKey" in row.schema.names else None
         queue = self._queue_for(topic, key) if key else self._next_queue(topic)
         header = SendMessageV2(**self._common(topic, queue), properties=text, batch=False)
@@ -132,10 +141,21 @@ class Sender:
         entries = encode.entries(batch, text)
         for at, rows in sorted(by_queue.items()):
             for chunk in encode.chunks(entries.take(pa.array(rows)), self._options.max_batch_bytes):
-                self._send_batch(topic, queues[at], bytes(chunk.body), f"{chunk.count} rows of queue {queues[at].queue_id}")
+                self._send_batch(
+                    topic, queues[at], bytes(chunk.body), f"{chunk.rows} rows of queue {queues[at].queue_id}"
+                )
 
     def _send_batch(self, topic: str, queue: Queue, body: bytes, rows: str) -> None:
-        self._submit(_Request(topic, queue, SendBatch(**self._common(topic, queue), properties="", batch=True), body, rows, 0))
+        self._submit(
+            _Request(
+                topic,
+                queue,
+                SendBatch(**self._common(topic, queue), properties="", batch=True),
+                body,
+                rows,
+                0,
+            )
+        )
 
     def _common(self, topic: str, queue: Queue) -> dict[str, Any]:
         return {
@@ -206,14 +226,18 @@ class Sender:
             try:
                 self._routes[topic] = self._route(topic, 1 << 30)
             except TopicNotFound:
-                self._routes[topic] = self._route(DEFAULT_TOPIC, 4)  # the broker creates it from this template
+                self._routes[topic] = self._route(
+                    DEFAULT_TOPIC, 4
+                )  # the broker creates it from this template
         return self._routes[topic]
 
     def _route(self, topic: str, most: int) -> list[Queue]:
         last: AerobeeError | None = None
-        for address in self._options.namesrv.split(";"):
+        for namesrv in self._options.namesrv.split(";"):
             try:
-                link = self._links.setdefault(address, Link(address, self._options.timeout_ms, self._credentials))
+                link = self._links.setdefault(
+                    namesrv, Link(namesrv, self._options.timeout_ms, self._credentials)
+                )
                 route = bodies.decode(link.call(GetRoute(topic=topic)).body, bodies.TopicRoute)
             except NetworkError as error:
                 last = error
@@ -231,7 +255,9 @@ class Sender:
         raise NetworkError(f"no name server answers ({self._options.namesrv}): {last}")
 
     def _link(self, queue: Queue) -> Link:
-        return self._links.setdefault(queue.address, Link(queue.address, self._options.timeout_ms, self._credentials))
+        return self._links.setdefault(
+            queue.address, Link(queue.address, self._options.timeout_ms, self._credentials)
+        )
 
 
 def _write(options: Write, batches: Iterator[pa.RecordBatch]) -> Sent:

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The vectorised decoder equals the plain one on every message, and no bytes make it raise."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aerobee.protocol import message, properties
+from aerobee.protocol.compression import Compression, compress, compressed_flag
+from aerobee.protocol.message import Record
+from aerobee.spark import columns, schema
+from aerobee.spark.plain import decode_plain
+
+ALL = tuple(schema.COLUMNS)
+V4 = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
+V6 = bytes(15) + b"\x01\x00\x00\x2a\x9f"
+
+names = st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02"), min_size=1, max_size=12)
+texts = st.dictionaries(
+    st.one_of(st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "XTAGS", "__CRC32#"]), names), names, max_size=5
+)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> Record:
+    body = draw(st.binary(max_size=200))
+    sys_flag = 0
+    if draw(st.integers(0, 4)) == 0 and body:
+        kind = draw(st.sampled_from(Compression))
+        body, sys_flag = compress(body, kind), compressed_flag(0, kind)
+    text = properties.render(draw(texts))
+    if text and draw(st.booleans()):
+        text = text[:-1]  # some producers leave the last separator out
+    return Record(
+        topic=draw(st.sampled_from(["orders", "t" * 130, "主题"])),
+        body=body,
+        properties_text=text,
+        queue_id=draw(st.integers(0, 7)),
+        queue_offset=draw(st.integers(0, 2**40)),
+        physical_offset=draw(st.integers(0, 2**40)),
+        flag=draw(st.integers(-5, 5)),
+        sys_flag=sys_flag,
+        born_timestamp=draw(st.integers(0, 2**41)),
+        born_host=draw(st.sampled_from([V4, V4, V4, V6])),
+        store_timestamp=draw(st.integers(0, 2**41)),
+        store_host=draw(st.sampled_from([V4, V4, V4, V6])),
+        reconsume_times=draw(st.integers(0, 16)),
+        prepared_offset=draw(st.integers(0, 2**40)),
+    )
+
+
+def both(
+    data: bytes, positions: np.ndarray, names: tuple[str, ...] = ALL
+) -> tuple[columns.Decoded, columns.Decoded]:
+    return columns.decode(data, positions, names, "broker-a"), decode_plain(
+        data, positions, names, "broker-a"
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(records(), max_size=20))
+def test_vectorised_equals_plain(messages: list[Record]) -> None:
+    data = b"".join(message.encode(record) for record in messages)
+    fast, plain = both(data, columns.positions_of(data))
+    assert fast.batch.schema == plain.batch.schema == schema.arrow_schema(ALL)
+    assert fast.batch.to_pylist() == plain.batch.to_pylist()
+    assert fast.bad == [] == plain.bad
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(records(), min_size=1, max_size=6), st.data())
+def test_damaged_bytes_are_reported_and_never_raise(messages: list[Record], data: st.DataObject) -> None:
+    raw = bytearray(b"".join(message.encode(record) for record in messages))
+    positions = columns.positions_of(bytes(raw))
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(raw[: data.draw(st.integers(0, len(raw)))])
+    for names in (ALL, ("body",), ("msgId", "tags")):
+        found = columns.decode(cut, positions, names, "b")
+        assert found.batch.num_rows + len(found.bad) >= len(positions)
+        found.batch.validate(full=True)
+
+
+def test_only_asked_columns_are_made() -> None:
+    data = message.encode(Record("t", b"x", queue_offset=7))
+    found = columns.decode(data, columns.positions_of(data), ("queueOffset", "body"), "b")
+    assert found.batch.to_pydict() == {"queueOffset": [7], "body": [b"x"]}
+
+
+def test_a_body_that_fails_its_crc_is_told_apart() -> None:
+    good, bad = message.encode(Record("t", b"good")), bytearray(message.encode(Record("t", b"evil")))
+    bad[88] ^= 1
+    data = good + bytes(bad)
+    found = columns.decode(data, columns.positions_of(data), ("bodyCrcOk",), "b")
+    assert found.batch.column("bodyCrcOk").to_pylist() == [True, False]
+
+
+def test_the_record_check_is_no_property_of_the_user() -> None:
+    text = "A\x01b\x02"
+    record = message.encode(Record("t", b"x", text + "__CRC32#\x010123456789\x02"))
+    found = columns.decode(record, columns.positions_of(record), ("properties",), "b")
+    assert found.batch.column("properties").to_pylist() == [[("A", "b")]]
+
+
+def test_an_inner_batch_becomes_its_messages() -> None:
+    def entry(body: bytes, text: bytes) -> bytes:
+        return (
+            struct.pack(">iiiii", 22 + len(body) + len(text), 0, 0, 0, len(body))
+            + body
+            + struct.pack(">H", len(text))
+            + text
+        )
+
+    inner = entry(b"one", b"TAGS\x01A\x02") + entry(b"two", b"TAGS\x01B\x02")
+    data = message.encode(Record("t", b"before", queue_offset=4)) + message.encode(
+        Record("t", inner, queue_offset=5, sys_flag=0xC0)
+    )
+    found = columns.decode(
+        data, columns.positions_of(data), ("queueOffset", "body", "tags", "bodyCrcOk"), "b"
+    )
+    assert found.batch.to_pydict() == {
+        "queueOffset": [4, 5, 6],
+        "body": [b"before", b"one", b"two"],
+        "tags": [None, "A", "B"],
+        "bodyCrcOk": [True, True, True],
+    }
+
+
+def test_empty_and_large_bodies_pass() -> None:
+    bodies = [b"", bytes(range(256)) * 16384, b"x"]
+    data = b"".join(message.encode(Record("t", body)) for body in bodies)
+    found = columns.decode(data, columns.positions_of(data), ("body", "bodyCrc"), "b")
+    assert found.batch.column("body").to_pylist() == bodies
+    assert found.batch.column("bodyCrc").to_pylist() == [zlib.crc32(body) & 0x7FFFFFFF for body in bodies]
+
+
+def test_a_mapped_buffer_beyond_two_gibibytes_is_gathered() -> None:
+    # The ranges of one batch may lie further apart than 32-bit offsets reach; a sparse buffer stands for the log.
+    import mmap
+
+    size = (1 << 31) + 4096
+    big = mmap.mmap(-1, size)
+    record = message.encode(Record("t", b"far"))
+    places = [100, (1 << 31) + 100]
+    for place in places:
+        big[place : place + len(record)] = record
+    buffer = pa.py_buffer(big)
+    found = columns.decode(buffer, np.array(places, np.int64), ("body", "topic"), "b")
+    assert found.batch.column("body").to_pylist() == [b"far", b"far"]
+    del found, buffer
+
+
+@pytest.mark.parametrize("wrong", ["bodyy", "Topicc"])
+def test_an_unknown_column_names_the_nearest(wrong: str) -> None:
+    with pytest.raises(ValueError, match="did you mean"):
+        schema.check((wrong,))

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Offset algebra: nothing lost, nothing twice, limits kept."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aerobee.spark import plan
+from aerobee.spark.plan import Range
+
+queues = st.dictionaries(st.integers(0, 12).map(str), st.integers(0, 1000), max_size=8)
+offsets = st.dictionaries(
+    st.sampled_from(["a", "b"]), st.dictionaries(st.sampled_from(["x", "y"]), queues, max_size=2), max_size=2
+)
+parts = st.lists(
+    st.builds(
+        lambda t, q, start, n: Range(t, "b", q, start, start + n),
+        st.sampled_from("ab"), st.integers(0, 5), st.integers(0, 100), st.integers(1, 500),
+    ),
+    max_size=6,
+    unique_by=lambda r: (r.topic, r.queue),
+)  # fmt: skip
+
+
+def covered(groups: list[list[Range]]) -> dict[tuple[str, int], list[int]]:
+    found: dict[tuple[str, int], list[int]] = {}
+    for group in groups:
+        for part in group:
+            found.setdefault((part.topic, part.queue), []).extend(range(part.start, part.end))
+    return {key: sorted(value) for key, value in found.items()}
+
+
+@given(parts, st.integers(0, 9), st.integers(0, 9), st.integers(0, 300), st.integers(1, 400))
+def test_packing_covers_every_offset_once(
+    ranges: list[Range], at_least: int, at_most: int, max_records: int, target: int
+) -> None:
+    groups = plan.pack(ranges, at_least=at_least, at_most=at_most, max_records=max_records, target=target)
+    assert covered(groups) == {(r.topic, r.queue): list(range(r.start, r.end)) for r in ranges}
+    if max_records:
+        assert all(sum(map(len, group)) <= max_records for group in groups)
+    if ranges and at_least <= sum(map(len, ranges)):
+        assert len(groups) >= min(at_least, 1)
+
+
+@given(parts, st.integers(1, 6))
+def test_min_partitions_splits_a_queue_over_several_tasks(ranges: list[Range], wanted: int) -> None:
+    total = sum(map(len, ranges))
+    groups = plan.pack(ranges, at_least=wanted, at_most=0, max_records=0, target=10_000)
+    if total >= wanted * wanted:
+        assert len(groups) == (wanted if total else 0)
+
+
+@given(offsets, offsets, st.integers(1, 500))
+def test_clipping_keeps_the_limit_and_starves_no_queue(
+    start: plan.Offsets, end: plan.Offsets, limit: int
+) -> None:
+    for topic, broker, queue, offset in plan.flat(start):
+        plan.put(end, topic, broker, queue, max(offset, plan.get(end, topic, broker, queue, 0)))
+    clipped = plan.clip(start, end, limit)
+    behind = [q for q in plan.flat(end) if q[3] > plan.get(start, *q[:3], 0)]
+    assert plan.backlog(start, clipped) <= limit + len(behind)
+    for topic, broker, queue, offset in behind:
+        at = plan.get(start, topic, broker, queue, 0)
+        assert at < plan.get(clipped, topic, broker, queue, 0) <= offset
+
+
+@given(offsets)
+def test_equal_offsets_are_equal_text(value: plan.Offsets) -> None:
+    turned = {
+        t: {b: dict(reversed(q.items())) for b, q in reversed(bs.items())}
+        for t, bs in reversed(value.items())
+    }
+    assert json.dumps(plan.tidy(value)) == json.dumps(plan.tidy(turned))
+
+
+def bounds(low: int, high: int) -> plan.Bounds:
+    return {"t": {"b": {"0": (low, high)}}}
+
+
+def test_a_queue_without_a_start_begins_at_its_earliest() -> None:
+    assert plan.ranges({}, {"t": {"b": {"0": 9}}}, bounds(4, 9), fail_on_data_loss=True) == [
+        Range("t", "b", 0, 4, 9)
+    ]
+
+
+def test_an_empty_range_is_not_read() -> None:
+    same = {"t": {"b": {"0": 9}}}
+    assert plan.ranges(same, same, bounds(0, 9), fail_on_data_loss=True) == []
+
+
+@pytest.mark.parametrize(("start", "end", "low", "high"), [(1, 9, 4, 9), (1, 9, 0, 7)])
+def test_lost_offsets_fail_by_default_and_name_the_queue(start: int, end: int, low: int, high: int) -> None:
+    begin, stop = {"t": {"b": {"0": start}}}, {"t": {"b": {"0": end}}}
+    with pytest.raises(plan.DataLoss, match=r"t/b/0: .* failOnDataLoss=false"):
+        plan.ranges(begin, stop, bounds(low, high), fail_on_data_loss=True)
+    found = plan.ranges(begin, stop, bounds(low, high), fail_on_data_loss=False)
+    assert found == [Range("t", "b", 0, max(start, low), min(end, high))]

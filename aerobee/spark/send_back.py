@@ -18,7 +18,7 @@ from aerobee.spark.link import Credentials, Link
 from aerobee.spark.options import for_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame
 
@@ -36,8 +36,8 @@ def send_back(
 ) -> int:
     """Return every row of `frame` to `group` for another try; the number of rows sent back.
 
-    `delay_level` 0 lets the broker choose by the number of tries so far (10 s, 30 s, 1 min ...), -1 sends straight to the
-    dead letters. Rows keep their message, so only `topic`, `brokerName` and `physicalOffset` are needed.
+    `delay_level` 0 lets the broker choose by the number of tries so far (10 s, 30 s, 1 min ...), -1 sends straight to
+    the dead letters. Rows keep their message, so only `topic`, `brokerName` and `physicalOffset` are needed.
 
     >>> send_back(failed, "billing", namesrv="127.0.0.1:9876")      # doctest: +SKIP
     """
@@ -50,7 +50,7 @@ def send_back(
     given = {name: str(value) for name, value in options.items()}
     settings = for_batch({"namesrv": namesrv, "subscribe": "any", "group": group, **given})
 
-    def work(rows: Iterator[Any]) -> Iterator[tuple[int]]:
+    def work(rows: Iterable[Any]) -> Iterator[tuple[int]]:
         heads = BrokerHeads(settings)
         links: dict[str, Link] = {}
         count = 0
@@ -94,5 +94,4 @@ def _send_one(
             time.sleep(settings.retry_ms / 1000)
         except KeyError:
             raise AerobeeError(
-                f"broker {row.brokerName!r} of topic {row.topic!r} is not in the route any more"
-            ) from None
+                f"broker {row.brokerName!r} of topic {row.topic!r} has left the route") from None

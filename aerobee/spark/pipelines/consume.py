@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The consumption flow on Spark: topic -> the user's function on the executors -> offsets, retries, dead letters.
+
+A micro-batch is cut into as many tasks as the cluster has cores, whatever the number of queues. Each message goes through
+the user's function; rows whose function raised go back to the group's retry topic with their delay level (in the end the
+dead letters) before the batch is committed, and only then does the group's offset move. So a crash repeats the batch:
+at least once, as RocketMQ's own consumers.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from aerobee.spark import schema
+from aerobee.spark.send_back import send_back
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+log = logging.getLogger("aerobee.spark.consume")
+
+COLUMNS = (*schema.DEFAULT, "properties", "physicalOffset")
+RESULT = "topic STRING, brokerName STRING, physicalOffset BIGINT, msgId STRING, ok BOOLEAN, result STRING, error STRING"
+
+
+
+def consume(
+    spark: SparkSession,
+    topics: str,
+    group: str,
+    handler: Callable[[Any], Any],
+    *,
+    namesrv: str,
+    checkpoint: str,
+    per: str = "message",
+    tasks: int | None = None,
+    once: bool = False,
+    sink: Callable[[DataFrame, int], None] | None = None,
+    options: dict[str, str] | None = None,
+) -> StreamingQuery:
+    """Run `handler` on every message of `topics` for `group`; the running (or, with `once`, finished) query.
+
+    `per` says what the handler gets: "message" (a row; its return value, if any, becomes the result), "batch" (a list of
+    rows; returns a list of results, or raises for all), or "arrow" (a record batch; returns one). `sink(frame, batch_id)`
+    receives a frame of results (topic, msgId, ok, result, error).
+
+    >>> consume(spark, "orders", "billing", charge, namesrv="127.0.0.1:9876",
+    ...         checkpoint="/tmp/billing", once=True).awaitTermination()      # doctest: +SKIP
+    """
+    if per not in _ROADS:
+        raise ValueError(f"per is {per!r}, expected one of {', '.join(_ROADS)}")
+    width = tasks or spark.sparkContext.defaultParallelism
+    road = _ROADS[per](handler)
+
+    def one_batch(frame: DataFrame, batch_id: int) -> None:
+        done = frame.mapInArrow(road, RESULT).persist()
+        try:
+            failed = done.where("NOT ok")
+            returned = send_back(failed, group, namesrv=namesrv)
+            if returned:
+                log.warning("group=%s batch=%d: %d messages failed and were sent back", group, batch_id, returned)
+            if sink is not None:
+                sink(done.drop("brokerName", "physicalOffset"), batch_id)
+        finally:
+            done.unpersist()
+
+    reader = spark.readStream.format("rocketmq").option("namesrv", namesrv).option("subscribe", topics)
+    reader = reader.option("group", group).option("includeRetries", "true").option("columns", ",".join(COLUMNS))
+    reader = reader.option("startingOffsets", "group").option("minPartitions", str(width))
+    for name, value in (options or {}).items():
+        reader = reader.option(name, value)
+    writer = reader.load().writeStream.foreachBatch(one_batch).option("checkpointLocation", checkpoint)
+    query = writer.queryName(f"consume-{group}").trigger(**({"availableNow": True} if once else {"processingTime": "0 seconds"})).start()
+    if once:
+        query.awaitTermination()
+        _final_commit(query, group, namesrv)
+    return query
+
+
+def _per_message(handler: Callable[[Any], Any]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def road(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark.sql import Row
+
+        for batch in batches:
+            outcomes = []
+            for values in batch.to_pylist():
+                try:
+                    outcomes.append((_text(handler(Row(**values))), None))
+                except Exception:
+                    outcomes.append((None, traceback.format_exc(limit=-3)))
+            yield _results(batch, outcomes)
+
+    return road
+
+
+def _per_batch(handler: Callable[[Any], Any]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def road(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark.sql import Row
+
+        for batch in batches:
+            try:
+                found = handler([Row(**values) for values in batch.to_pylist()])
+                results = list(found) if found is not None else [None] * batch.num_rows
+                outcomes: list[tuple[Any, Any]] = [(_text(value), None) for value in results]
+            except Exception:
+                outcomes = [(None, traceback.format_exc(limit=-3))] * batch.num_rows
+            yield _results(batch, outcomes)
+
+    return road
+
+
+def _per_arrow(handler: Callable[[Any], Any]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def road(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            try:
+                handler(batch)
+                outcomes: list[tuple[Any, Any]] = [(None, None)] * batch.num_rows
+            except Exception:
+                outcomes = [(None, traceback.format_exc(limit=-3))] * batch.num_rows
+            yield _results(batch, outcomes)
+
+    return road
+
+
+_ROADS: dict[str, Callable[[Any], Any]] = {"message": _per_message, "batch": _per_batch, "arrow": _per_arrow}
+
+
+def _text(value: Any) -> str | None:
+    import json
+
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, default=str, ensure_ascii=False)
+
+
+def _results(batch: pa.RecordBatch, outcomes: list[tuple[str | None, str | None]]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays(
+        [
+            batch.column("topic"),
+            batch.column("brokerName"),
+            batch.column("physicalOffset"),
+            batch.column("msgId"),
+            pa.array([error is None for _, error in outcomes], pa.bool_()),
+            pa.array([result for result, _ in outcomes], pa.string()),
+            pa.array([error for _, error in outcomes], pa.string()),
+        ],
+        names=["topic", "brokerName", "physicalOffset", "msgId", "ok", "result", "error"],
+    )
+
+
+def _final_commit(query: StreamingQuery, group: str, namesrv: str) -> None:
+    """Mirror the last batch's end: a stream only tells its progress when the next batch is planned."""
+    import json
+
+    from aerobee.spark.heads import BrokerHeads
+    from aerobee.spark.options import for_batch
+    from aerobee.spark.plan import flat
+
+    progress = query.lastProgress
+    if not progress or not progress["sources"][0]["endOffset"]:
+        return
+    end = progress["sources"][0]["endOffset"]
+    offsets = (json.loads(end) if isinstance(end, str) else end)["o"]
+    heads = BrokerHeads(for_batch({"namesrv": namesrv, "subscribe": "any", "group": group}))
+    for topic, broker, queue, offset in flat(offsets):
+        heads.commit(topic, broker, int(queue), offset)

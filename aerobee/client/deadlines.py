@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One timer for thousands of requests that all wait equally long, instead of one each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from aerobee.errors import RequestTimeout
+
+if TYPE_CHECKING:
+    from aerobee.clock import Clock, Timer
+
+TICK_MS = 100
+
+
+class Deadlines:
+    """Futures in the order of their deadlines, which holds when every wait has the same length."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waiting: deque[tuple[int, asyncio.Future[Any]]] = deque()
+        self._timer: Timer | None = None
+
+    def watch(self, call: asyncio.Future[Any], deadline: int) -> None:
+        self._waiting.append((deadline, call))
+        if self._timer is None:
+            self._timer = self._clock.call_at(self._clock.now() + TICK_MS, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.expire(self._clock.now())
+        if self._waiting:
+            self._timer = self._clock.call_at(self._clock.now() + TICK_MS, self._tick)
+
+    def expire(self, now: int) -> None:
+        waiting = self._waiting
+        while waiting and (waiting[0][1].done() or waiting[0][0] <= now):
+            _, call = waiting.popleft()
+            if not call.done():
+                call.set_exception(RequestTimeout("no answer in time"))
+                call.exception()  # its waiter may be gone: no "never retrieved" warning
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A popped message is done: one at a time, or many in one request.
+
+Idempotent: a receipt that is expired, was used before or was never given is answered like any other, since
+the message is then somebody else's business. Only what cannot be a message of this broker is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aerobee.broker.state.order_info import NO_PROGRESS, OTHER_POP
+from aerobee.errors import MessageIllegal, NoMessage, ProtocolError, SystemFailure
+from aerobee.protocol import names
+from aerobee.protocol.receipt import ORDERLY_QUEUE, Receipt, parse_bits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aerobee.broker.broker import Broker
+    from aerobee.broker.state.in_flight import LaneKey
+    from aerobee.protocol.bodies import BatchAckEntry
+
+_FEWEST_FIELDS = 6
+
+
+class Ack(msgspec.Struct, frozen=True):
+    group: str
+    topic: str  # the real one: the retry topic for a message that came from there
+    queue_id: int
+    offset: int
+    receipt: Receipt
+
+
+def read_receipt(text: str, queue_id: int, offset: int) -> Receipt:
+    """What an ack needs of a handle, of which older clients send fewer fields. Raises SystemFailure."""
+    parts = text.split(" ")
+    if len(parts) < _FEWEST_FIELDS:
+        raise SystemFailure(
+            f"receipt handle {text[:200]!r} has {len(parts)} fields, not {_FEWEST_FIELDS} or more"
+        )
+    try:
+        start, pop_time, invisible, revive = map(int, parts[:4])
+    except ValueError:
+        raise SystemFailure(f"receipt handle {text[:200]!r}: the first four fields are numbers") from None
+    return Receipt(start, pop_time, invisible, revive, parts[4], parts[5], queue_id, offset)
+
+
+def ack(request: Ack, broker: Broker) -> None:
+    check_queue(request.topic, request.queue_id, broker)
+    low = broker.store.min_offset(request.topic, request.queue_id)
+    high = broker.store.max_offset(request.topic, request.queue_id)
+    if not low <= request.offset <= high:
+        raise NoMessage(
+            f"topic '{request.topic}' queue {request.queue_id} holds offsets {low} to {high}, not {request.offset}"
+        )
+    place = (request.topic, request.group, request.queue_id)
+    if request.receipt.is_orderly:
+        ack_ordered(place, request.receipt.pop_time, request.offset, broker)
+    else:
+        _ack_leased(place, request.receipt, (request.offset,), broker)
+
+
+def check_queue(topic: str, queue_id: int, broker: Broker) -> None:
+    config = broker.topics.require(topic)
+    if not 0 <= queue_id < config.read_queue_nums:
+        raise MessageIllegal(
+            f"topic '{topic}' has {config.read_queue_nums} queues to read; asked for {queue_id}"
+        )
+
+
+def _ack_leased(place: LaneKey, receipt: Receipt, offsets: Sequence[int], broker: Broker) -> None:
+    known = broker.pops.leases.ack(place, receipt, offsets, broker.clock.now())
+    if known:
+        broker.stats.acked(place[1], place[0], known)
+
+
+def ack_ordered(place: LaneKey, pop_time: int, offset: int, broker: Broker) -> None:
+    """Progress moves to the first un-acked message; a queue that is free now wakes a reader."""
+    topic, group, queue_id = place
+    if offset < broker.offsets.get(group, topic, queue_id):
+        return
+    now = broker.clock.now()
+    reached = broker.pops.orders.ack(place, offset, pop_time, now)
+    if reached == OTHER_POP:
+        return
+    if reached == NO_PROGRESS:
+        raise MessageIllegal(
+            f"topic '{topic}' queue {queue_id}: offset {offset} is not out to group '{group}'"
+        )
+    if not broker.offsets.has_reset(group, topic, queue_id):
+        broker.offsets.set(group, topic, queue_id, reached)
+    broker.stats.acked(group, topic, 1)
+    released(place, now, broker)
+
+
+def released(place: LaneKey, now: int, broker: Broker) -> None:
+    """After a change of an ordered batch: wake readers now that it is free, or exactly when it will be."""
+    info = broker.pops.orders.get(*place)
+    free_at = 0 if info is None else info.free_at()
+    if free_at > now:
+        broker.pops.release_at(place, free_at)
+    else:
+        broker.pops.wake(*place)
+
+
+# -- many at once -----------------------------------------------------------------------------------------
+
+
+def batch_ack(entries: Sequence[BatchAckEntry], broker: Broker) -> None:
+    """Entries and bits that fit no queue are skipped; one that cannot be read fails the request."""
+    if not entries:
+        raise NoMessage("a batch of acks without any ack")
+    read = [(entry, _offsets(entry)) for entry in entries]
+    for entry, offsets in read:
+        _ack_entry(entry, offsets, broker)
+
+
+def _offsets(entry: BatchAckEntry) -> list[int]:
+    if entry.retry not in ("0", "1", "2"):
+        raise SystemFailure(f"batch ack: retry flag {entry.retry!r} is none of 0, 1, 2")
+    if not entry.bits:
+        raise SystemFailure("batch ack: an entry without a bit set")
+    try:
+        return [entry.start_offset + bit for bit in parse_bits(entry.bits)]
+    except ProtocolError as error:
+        raise SystemFailure(f"batch ack: {error}") from None
+
+
+def _ack_entry(entry: BatchAckEntry, offsets: list[int], broker: Broker) -> None:
+    topic = names.real_topic(entry.topic, entry.consumer_group, entry.retry)
+    config = broker.topics.get(topic)
+    if config is None or not 0 <= entry.queue_id < config.read_queue_nums:
+        return
+    low = broker.store.min_offset(topic, entry.queue_id)
+    high = broker.store.max_offset(topic, entry.queue_id)
+    inside = [offset for offset in offsets if low <= offset <= high]
+    place = (topic, entry.consumer_group, entry.queue_id)
+    if entry.revive_queue_id == ORDERLY_QUEUE:
+        for offset in inside:
+            ack_ordered(place, entry.pop_time, offset, broker)
+    elif inside:
+        receipt = Receipt(
+            entry.start_offset,
+            entry.pop_time,
+            entry.invisible_time,
+            entry.revive_queue_id,
+            entry.retry,
+            "",
+            entry.queue_id,
+            inside[0],
+        )
+        _ack_leased(place, receipt, inside, broker)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exact figures of a group: pull, POP or both, connected or not (design 6.3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aerobee.broker.state.figures import GroupFigures, QueueFigures
+from aerobee.broker.state.in_flight import oldest_offset
+from aerobee.broker.state.pops import retry_topics
+from aerobee.errors import GroupNotFound
+from aerobee.protocol import names
+from aerobee.protocol import properties as props
+
+if TYPE_CHECKING:
+    from aerobee.broker.broker import Broker
+    from aerobee.store.message_store import MessageStore
+
+LOOKED_AT = 5_000  # delayed messages per level: each is read to see whose it is
+
+
+def group_figures(group: str, topic: str | None, broker: Broker) -> GroupFigures:
+    """All topics of the group, or one with its retry topics. Raises GroupNotFound."""
+    topics = {topic} if topic else topics_of(group, broker)
+    if broker.groups.get(group) is None and not topics_of(group, broker):
+        raise GroupNotFound(f"group '{group}' does not exist")
+    normal = sorted(name for name in topics if not names.is_retry(name))
+    retries = {name for one in normal for name in retry_topics(one, group)} | {names.retry_topic(group)}
+    retries |= {name for name in topics if names.is_retry(name)}
+    figures = GroupFigures(
+        group=group,
+        online=broker.clients.group(group) is not None,
+        modes={name: broker.pops.modes.get(name, group).mode.value for name in normal},
+        queues=[],
+    )
+    for name in [*normal, *sorted(retries)]:
+        queues = lag(broker, group, name)
+        figures.queues += queues
+        waiting = sum(queue.ready for queue in queues)
+        figures.retrying += waiting if name in retries else 0
+        figures.ready += 0 if name in retries else waiting
+        figures.in_flight += sum(queue.in_flight for queue in queues)
+    oldest = (max(queue.oldest_ready_ms, queue.oldest_in_flight_ms) for queue in figures.queues)
+    figures.oldest_ms = max(oldest, default=0)
+    figures.dead = _stored(names.dead_letter_topic(group), broker)
+    figures.delayed, figures.delayed_is_exact = _delayed(names.retry_topic(group), broker)
+    return figures
+
+
+def topics_of(group: str, broker: Broker) -> set[str]:
+    """Every topic the group has an offset, a subscription or a lease on."""
+    found: set[str] = set(broker.offsets.topics_of(group))
+    online = broker.clients.group(group)
+    if online is not None:
+        found |= set(online.subscriptions)
+    found |= {lane.topic for lane in broker.pops.leases.in_flight.lanes_of(group) if lane.in_flight}
+    return {name for name in found if broker.topics.get(name) is not None}
+
+
+def lag(broker: Broker, group: str, topic: str) -> list[QueueFigures]:
+    """Each queue of the topic for the group; empty when there is no such topic."""
+    config = broker.topics.get(topic)
+    queues = 0 if config is None else config.read_queue_nums
+    return [_queue(broker, group, topic, queue_id) for queue_id in range(queues)]
+
+
+def _queue(broker: Broker, group: str, topic: str, queue_id: int) -> QueueFigures:
+    store = broker.store
+    low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+    committed = broker.offsets.get(group, topic, queue_id)
+    if committed < 0:
+        committed = low  # never read: all of it is before the group
+    lane = broker.pops.leases.in_flight.lanes.get((topic, group, queue_id))
+    ordered = broker.pops.orders.in_flight(topic, group, queue_id, broker.clock.now())
+    position, leased, skipped = committed, ordered, 0
+    if lane is not None and not broker.offsets.has_reset(group, topic, queue_id):
+        position = lane.position(committed)
+        leased += lane.in_flight
+        skipped = sum(offset >= position for offset in lane.skip)
+    pulled = broker.offsets.pull_offset(group, topic, queue_id)
+    if broker.clients.group(group) is not None and committed < pulled <= high:
+        leased += pulled - max(position, committed)  # in the buffers of its consumers
+        position = max(position, pulled)
+    ready = max(0, high - max(position, low) - skipped - ordered)
+    figures = QueueFigures(
+        topic=topic,
+        broker_name=broker.config.name,
+        queue_id=queue_id,
+        min_offset=low,
+        max_offset=high,
+        committed=committed,
+        position=position,
+        ready=ready,
+        in_flight=max(0, leased),
+    )
+    if ready:
+        figures.oldest_ready_ms = _age(broker, topic, queue_id, max(position, low))
+    first = oldest_offset(lane) if lane is not None else None
+    if first is None and figures.in_flight:
+        first = committed
+    if first is not None:
+        figures.oldest_in_flight_ms = _age(broker, topic, queue_id, first)
+    return figures
+
+
+def _age(broker: Broker, topic: str, queue_id: int, offset: int) -> int:
+    stored = broker.store.store_time(topic, queue_id, offset)
+    return 0 if stored < 0 else max(0, broker.clock.now() - stored)
+
+
+def _stored(topic: str, broker: Broker) -> int:
+    config = broker.topics.get(topic)
+    queues = 0 if config is None else config.read_queue_nums
+    return sum(broker.store.max_offset(topic, q) - broker.store.min_offset(topic, q) for q in range(queues))
+
+
+# -- sent back and waiting --------------------------------------------------------------------------------
+
+
+def _delayed(retry_topic: str, broker: Broker) -> tuple[int, bool]:
+    """Messages of the delay levels that will go to the topic, and whether all of them were looked at."""
+    count, exact, now = 0, True, broker.clock.now()
+    if broker.topics.get(retry_topic) is None:
+        return 0, True
+    for queue_id in range(len(broker.store.delays)):
+        end = broker.store.max_offset(names.SCHEDULE_TOPIC, queue_id)
+        offset = _first_waiting(broker.store, queue_id, end, now)
+        exact &= end - offset <= LOOKED_AT
+        for place in range(offset, min(end, offset + LOOKED_AT)):
+            record = broker.store.record_of(names.SCHEDULE_TOPIC, queue_id, place)
+            if record is not None and props.get(record.properties_text, props.REAL_TOPIC) == retry_topic:
+                count += 1
+    return count, exact
+
+
+def _first_waiting(store: MessageStore, queue_id: int, end: int, now: int) -> int:
+    """A level's queue is in order of due time, its units' tag code: find the first that is not due."""
+    low, high = store.min_offset(names.SCHEDULE_TOPIC, queue_id), end
+    while low < high:
+        middle = (low + high) // 2
+        unit = store.unit(names.SCHEDULE_TOPIC, queue_id, middle)
+        if unit is None or unit.tags_code <= now:
+            low = middle + 1
+        else:
+            high = middle
+    return low

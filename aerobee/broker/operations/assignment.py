@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The broker balances: which queues a client consumes, and whether by pull or by pop."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from aerobee.errors import GroupNotFound, InvalidParameter, NoPermission, TopicNotFound
+from aerobee.protocol import names
+from aerobee.protocol.allocation import STRATEGIES
+from aerobee.protocol.bodies import AssignedQueue, MessageModel, MessageQueue, Mode, RequestMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aerobee.broker.broker import Broker
+    from aerobee.protocol.bodies import AssignmentQuery
+
+    Strategy = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
+
+log = logging.getLogger("aerobee.pop")
+
+ANY_QUEUE = -1
+
+
+def set_mode(mode: RequestMode, broker: Broker) -> None:
+    """Switch a group's consumption of a topic between PULL and POP; kept over restarts."""
+    if names.is_retry(mode.topic):
+        raise NoPermission(f"retry topic '{mode.topic}' is always pulled; set the mode of the topic itself")
+    if broker.topics.get(mode.topic) is None:
+        raise TopicNotFound(f"topic '{mode.topic}' does not exist; create it first")
+    if broker.groups.get(mode.consumer_group) is None:
+        raise GroupNotFound(f"group '{mode.consumer_group}' does not exist; create it first")
+    if mode.pop_share_queue_num < ANY_QUEUE:
+        raise InvalidParameter(
+            f"popShareQueueNum {mode.pop_share_queue_num}: 0 shares all queues, n shares each with n more consumers"
+        )
+    broker.pops.modes.put(mode)
+
+
+def query_assignment(query: AssignmentQuery, broker: Broker) -> list[AssignedQueue] | None:
+    """The client's queues. None: nothing is known, change nothing. Empty: drop all."""
+    mode = broker.pops.modes.get(query.topic, query.consumer_group)
+    queues = _assign(query, mode, broker)
+    if queues is None:
+        return None
+    return [AssignedQueue(message_queue=queue, mode=mode.mode) for queue in sorted(queues)]
+
+
+def _assign(query: AssignmentQuery, mode: RequestMode, broker: Broker) -> set[MessageQueue] | None:
+    queues = _queues(query.topic, broker)
+    if queues is None:
+        if query.message_model is MessageModel.BROADCASTING or not names.is_retry(query.topic):
+            log.warning("no assignment group=%s: topic=%s does not exist", query.consumer_group, query.topic)
+        return None
+    if query.message_model is MessageModel.BROADCASTING:
+        return set(queues)
+    group = broker.clients.group(query.consumer_group)
+    if group is None:
+        log.warning("no assignment group=%s topic=%s: no member is known", query.consumer_group, query.topic)
+        return None
+    strategy = STRATEGIES.get(query.strategy_name)
+    if strategy is None:
+        log.warning("no assignment group=%s: unknown strategy=%r", query.consumer_group, query.strategy_name)
+        return None
+    clients = sorted(group.members)
+    if mode.mode is Mode.POP:
+        return set(share(query.client_id, sorted(queues), clients, mode.pop_share_queue_num, strategy))
+    return set(strategy(query.client_id, sorted(queues), clients))
+
+
+def _queues(topic: str, broker: Broker) -> list[MessageQueue] | None:
+    """The topic's queues on every broker that the name servers know, else on this one."""
+    if names.is_light_queue(topic):
+        return [MessageQueue(topic=topic, broker_name=broker.config.name, queue_id=0)]
+    routed = broker.pops.route(topic) if broker.pops.route is not None else None
+    if routed is not None:
+        return list(routed)
+    config = broker.topics.get(topic)
+    if config is None:
+        return None
+    name = broker.config.name
+    return [MessageQueue(topic=topic, broker_name=name, queue_id=i) for i in range(config.read_queue_nums)]
+
+
+def share(
+    client_id: str, queues: list[MessageQueue], clients: list[str], extra: int, strategy: Strategy
+) -> list[MessageQueue]:
+    """POP lets several consumers share a queue; `extra` is with how many more.
+
+    No bound, or one that covers everybody: each pops every queue of a broker, queue id -1. Otherwise a
+    client has its own share and those of the `extra` clients after it. With more clients than queues nobody
+    is left idle.
+    """
+    if extra <= 0 or extra >= len(clients) - 1:
+        brokers = dict.fromkeys((queue.topic, queue.broker_name) for queue in queues)
+        return [MessageQueue(topic=topic, broker_name=name, queue_id=ANY_QUEUE) for topic, name in brokers]
+    if client_id not in clients:
+        return []
+    index = clients.index(client_id)
+    if len(clients) > len(queues):
+        return [queues[index % len(queues)]] if queues else []
+    ring = [clients[(index + i) % len(clients)] for i in range(extra + 1)]
+    return [queue for other in ring for queue in strategy(other, queues, clients)]

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages that were popped and not acked in time: to the group's retry topic, in the end to its dead letters."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from aerobee.broker.operations.deliver import without_check
+from aerobee.errors import CorruptRecord
+from aerobee.protocol import names
+from aerobee.protocol import properties as props
+from aerobee.protocol.message import Record
+
+if TYPE_CHECKING:
+    from aerobee.broker.broker import Broker
+    from aerobee.protocol.bodies import GroupConfig
+
+log = logging.getLogger("aerobee.revive")
+
+
+class Expired(NamedTuple):
+    """Leased messages whose time is over."""
+
+    topic: str  # the real one
+    group: str
+    queue_id: int
+    pop_time: int
+    offsets: list[int]
+    # Where the checkpoint is in the commit log. A message written after it was not popped by it: its topic was
+    # deleted and created again meanwhile (8479). None = the lease never left memory, so that cannot be.
+    logged_at: int | None = None
+
+
+def redeliver(expired: Expired, broker: Broker) -> int:
+    """Store the copies; returns how many. What no longer exists is left out. Raises StoreError when refused.
+
+    All copies are stored or none: they go to one queue and are appended together.
+    """
+    group = broker.groups.get(expired.group)
+    if group is None or broker.topics.get(expired.topic) is None:
+        return 0
+    copies: list[Record] = []
+    dead: list[Record] = []
+    for offset in expired.offsets:
+        original = _original(expired, offset, broker)
+        if original is None:
+            continue
+        if 0 <= group.retry_max_times <= original.reconsume_times:
+            dead.append(_dead_letter(original, group, broker))
+        else:
+            copies.append(_retry(original, expired, broker))
+    for batch in (copies, dead):
+        if len(batch) == 1:
+            broker.store.append(batch[0])
+        elif batch:
+            broker.store.append_batch(batch)
+    if dead:
+        log.warning(
+            "group=%s topic=%s queue=%d messages=%d: not acked after %d redeliveries, dead-lettered",
+            expired.group,
+            expired.topic,
+            expired.queue_id,
+            len(dead),
+            group.retry_max_times,
+        )
+    return len(copies) + len(dead)
+
+
+def _original(expired: Expired, offset: int, broker: Broker) -> Record | None:
+    """Exactly the message that was popped, or None: never the next one in its place (7724, 6652)."""
+    try:
+        record = broker.store.record_of(expired.topic, expired.queue_id, offset)
+    except CorruptRecord as error:
+        log.error("topic=%s queue=%d offset=%d: %s", expired.topic, expired.queue_id, offset, error)
+        return None
+    if record is None:
+        log.warning(
+            "topic=%s queue=%d offset=%d is gone, not redelivered", expired.topic, expired.queue_id, offset
+        )
+        return None
+    if expired.logged_at is not None and record.physical_offset >= expired.logged_at:
+        return None
+    return record
+
+
+def _retry(original: Record, expired: Expired, broker: Broker) -> Record:
+    """A message that is in a retry topic already goes back there; the offset of a new one starts at 0."""
+    topic = original.topic
+    if not names.is_retry(topic):
+        name = names.pop_retry_topic_v2 if broker.config.pop_retry_v2 else names.pop_retry_topic
+        topic = name(original.topic, expired.group)
+    if broker.topics.get(topic) is None:
+        broker.topics.ensure(topic)
+    if broker.offsets.get(expired.group, topic, 0) < 0:
+        broker.offsets.set(expired.group, topic, 0, broker.store.min_offset(topic, 0))
+    text = _without_receipt(original.properties_text)
+    if props.get(text, props.FIRST_POP_TIME) is None:
+        text += f"{props.FIRST_POP_TIME}\x01{expired.pop_time}\x02"
+    return _copy(original, topic, text)
+
+
+def _dead_letter(original: Record, group: GroupConfig, broker: Broker) -> Record:
+    topic = names.dead_letter_topic(group.group_name)
+    broker.topics.ensure(topic)
+    properties = original.properties
+    properties.pop(props.POP_CK, None)
+    origin = names.normal_topic(original.topic, group.group_name)
+    properties.setdefault(props.RETRY_TOPIC, origin)
+    properties.setdefault(props.ORIGIN_MESSAGE_ID, original.offset_id)
+    properties.setdefault(props.DLQ_ORIGIN_TOPIC, origin)
+    properties.setdefault(props.DLQ_ORIGIN_MESSAGE_ID, original.message_id)
+    return _copy(original, topic, props.render(properties))
+
+
+def _without_receipt(text: str) -> str:
+    text = without_check(text)
+    if f"{props.POP_CK}\x01" not in text:
+        return text if not text or text.endswith("\x02") else text + "\x02"
+    kept = props.parse(text)
+    kept.pop(props.POP_CK, None)
+    return props.render(kept)
+
+
+def _copy(original: Record, topic: str, text: str) -> Record:
+    return Record(
+        topic,
+        original.body,
+        text,
+        flag=original.flag,
+        sys_flag=original.sys_flag,
+        born_timestamp=original.born_timestamp,
+        born_host=original.born_host,
+        reconsume_times=original.reconsume_times + 1,
+        prepared_offset=original.prepared_offset,
+    )

@@ -1,0 +1,411 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Popped and not yet acked. Told `now`; owns no clock, no task, no file.
+
+Theory of operation. One checkpoint per (real topic, group, queue, pop), one bit per message.
+
+    leased ----all bits acked----> gone, nothing was written              (the common case)
+       |
+       |-- open for `memory_ms`, or the table is at its cap --> journaled: the driver writes it to the revive log
+       |-- due before that ---------------------------------> attended: its messages go to the retry topic
+
+A lane is one (real topic, group, queue). A *young* checkpoint is an object in its lane's table and in the
+lane's line (FIFO). The line's head settles when it is acked, journaled or redelivered; only then does the
+group's committed offset pass it, so whatever is in memory only is read again after a crash.
+
+A *journaled* checkpoint is one entry of a plain dict, packed key -> open bits: a million leases of one
+message take about 120 bytes each. All else of it stays in the log; the due bucket remembers where. The
+dicts are cut by blocks of offsets: none grows so large that its resize would be felt, and memory returns as
+blocks empty.
+
+A change of invisible time splits one message off a young checkpoint into a child; the parent stays in line
+until its children have settled too.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aerobee.broker.state.due_buckets import DueBuckets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+TIME_BITS = 42  # milliseconds since 1970 until the year 2109
+MAX_TIME = 1 << TIME_BITS
+BLOCK_SHIFT = 16
+MAX_BATCH = 32
+FULL = [(1 << n) - 1 for n in range(MAX_BATCH + 1)]  # shared, so an untouched entry owns no int of its own
+
+LaneKey = tuple[str, str, int]  # real topic, group, queue id
+
+
+class Matched(Enum):
+    """What an ack met."""
+
+    YOUNG = "in memory only: nothing is to be written"
+    JOURNALED = "in the revive log: the ack must be written there too"
+    UNKNOWN = "acked before, redelivered already, or never popped"
+
+
+class Checkpoint(msgspec.Struct, gc=False, eq=False):
+    lane: Lane
+    start: int
+    pop_time: int
+    due: int
+    revive_queue: int
+    count: int
+    open: int  # bits of messages not acked
+    diffs: tuple[int, ...] | None = None  # offset - start of each message; None = contiguous
+    next_offset: int = -1  # where the pop's read ended; -1 = a child, which is not in line
+    parent: Checkpoint | None = None
+    children: int = 0
+    journaled: bool = False
+
+    @property
+    def key(self) -> int:
+        return self.start << TIME_BITS | self.pop_time
+
+    @property
+    def settled(self) -> bool:
+        return (self.open == 0 or self.journaled) and self.children == 0
+
+    @property
+    def offsets(self) -> list[int]:
+        return offsets_of(self.start, self.count, self.diffs, FULL[self.count])
+
+    @property
+    def open_offsets(self) -> list[int]:
+        return offsets_of(self.start, self.count, self.diffs, self.open)
+
+
+class Sparse(msgspec.Struct, gc=False):
+    """A journaled checkpoint whose messages are not contiguous."""
+
+    open: int
+    diffs: tuple[int, ...]
+
+
+class Lane:
+    __slots__ = ("cold", "group", "in_flight", "line", "queue_id", "skip", "topic", "young")
+
+    def __init__(self, topic: str, group: str, queue_id: int) -> None:
+        self.topic = topic  # the real one: maybe a retry topic
+        self.group = group
+        self.queue_id = queue_id
+        self.young: dict[int, Checkpoint] = {}
+        self.line: deque[Checkpoint] = deque()
+        self.cold: dict[int, dict[int, int | Sparse]] = {}
+        self.in_flight = 0  # messages
+        self.skip: set[int] = set()  # restored from the log though the committed offset has not passed them
+
+    @property
+    def idle(self) -> bool:
+        return not (self.young or self.line or self.cold or self.skip)
+
+    def position(self, committed: int) -> int:
+        """The next offset to read: what is in line has been read, though it is not committed."""
+        return max(committed, self.line[-1].next_offset) if self.line else committed
+
+
+def offsets_of(start: int, count: int, diffs: Sequence[int] | None, bits: int) -> list[int]:
+    places = range(count) if diffs is None else diffs
+    return [start + place for i, place in enumerate(places) if bits >> i & 1]
+
+
+def bit_of(place: int, count: int, diffs: Sequence[int] | None) -> int:
+    """The bit of the message `place` offsets after the start; 0 when it is none of the checkpoint's."""
+    if diffs is None:
+        return 1 << place if 0 <= place < count else 0
+    return 1 << diffs.index(place) if place in diffs else 0
+
+
+def diffs_of(start: int, offsets: Sequence[int]) -> tuple[int, ...] | None:
+    """None when the offsets are start, start + 1, ..."""
+    if offsets[0] == start and offsets[-1] - start == len(offsets) - 1:
+        return None
+    return tuple([offset - start for offset in offsets])
+
+
+class InFlight:
+    def __init__(self, memory_ms: int, cap: int, commit: Callable[[Lane, int], None]) -> None:
+        self._memory_ms = memory_ms
+        self._cap = cap
+        self._commit = commit
+        self.lanes: dict[LaneKey, Lane] = {}
+        self.young = 0  # open checkpoints in memory only
+        self.due = DueBuckets()
+        self._by_age: deque[Checkpoint] = deque()  # those that live past `memory_ms`: in order of pop time
+        self._by_time: list[tuple[int, int, Checkpoint]] = []  # the others: a heap by when to attend to them
+        self._sequence = 0
+
+    def lane(self, topic: str, group: str, queue_id: int) -> Lane:
+        key = (topic, group, queue_id)
+        found = self.lanes.get(key)
+        if found is None:
+            found = self.lanes[key] = Lane(topic, group, queue_id)
+        return found
+
+    # -- leasing -----------------------------------------------------------------------------------------
+
+    @property
+    def full(self) -> bool:
+        return self.young >= self._cap
+
+    def lease(self, lane: Lane, checkpoint: Checkpoint) -> bool:
+        """Record a popped batch. False when it cannot be: then the messages must not be returned."""
+        if self.full or self.known(lane, checkpoint.start, checkpoint.pop_time):
+            return False
+        lane.line.append(checkpoint)
+        self._add(lane, checkpoint, checkpoint.pop_time)
+        return True
+
+    def split(self, parent: Checkpoint, child: Checkpoint) -> None:
+        """Lease one message of a young checkpoint anew; the caller then acks it in the old one."""
+        root = parent.parent or parent
+        child.parent = root
+        root.children += 1
+        self._add(parent.lane, child, root.pop_time)
+
+    def passed(self, lane: Lane, next_offset: int) -> None:
+        """A range without a match was read: let progress move over it."""
+        if lane.line:
+            tail = lane.line[-1]
+            tail.next_offset = max(tail.next_offset, next_offset)
+        else:
+            self._commit(lane, next_offset)
+
+    def known(self, lane: Lane, start: int, pop_time: int) -> bool:
+        key = start << TIME_BITS | pop_time
+        return key in lane.young or key in lane.cold.get(start >> BLOCK_SHIFT, ())
+
+    def _add(self, lane: Lane, checkpoint: Checkpoint, born: int) -> None:
+        lane.young[checkpoint.key] = checkpoint
+        lane.in_flight += checkpoint.count
+        self.young += 1
+        attend_at = born + self._memory_ms
+        if checkpoint.next_offset >= 0 and checkpoint.due >= attend_at:
+            self._by_age.append(checkpoint)
+        else:
+            self.postpone(checkpoint, min(checkpoint.due, attend_at))
+
+    def postpone(self, checkpoint: Checkpoint, attend_at: int) -> None:
+        self._sequence += 1
+        heapq.heappush(self._by_time, (attend_at, self._sequence, checkpoint))
+
+    # -- acking ------------------------------------------------------------------------------------------
+
+    def ack(self, lane: Lane, start: int, pop_time: int, offset: int) -> Matched:
+        if not (0 <= pop_time < MAX_TIME and start >= 0):
+            return Matched.UNKNOWN  # no pop of ours; its key would run into another's
+        key = start << TIME_BITS | pop_time
+        checkpoint = lane.young.get(key)
+        if checkpoint is not None:
+            bit = bit_of(offset - start, checkpoint.count, checkpoint.diffs)
+            return Matched.YOUNG if bit and self.close(checkpoint, bit) else Matched.UNKNOWN
+        block = lane.cold.get(start >> BLOCK_SHIFT)
+        entry = None if block is None else block.get(key)
+        if entry is None:
+            return Matched.UNKNOWN
+        diffs = entry.diffs if isinstance(entry, Sparse) else None
+        bit = bit_of(offset - start, MAX_BATCH, diffs)
+        return Matched.JOURNALED if bit and self.close_cold(lane, start, pop_time, bit) else Matched.UNKNOWN
+
+    def young_of(self, lane: Lane, start: int, pop_time: int) -> Checkpoint | None:
+        return lane.young.get(start << TIME_BITS | pop_time)
+
+    def close(self, checkpoint: Checkpoint, bits: int) -> bool:
+        """Take the messages of those bits out of a young checkpoint: acked, or redelivered."""
+        closed = checkpoint.open & bits
+        if not closed:
+            return False
+        checkpoint.open ^= closed
+        checkpoint.lane.in_flight -= closed.bit_count()
+        if not checkpoint.open:
+            self._left_memory(checkpoint)
+        return True
+
+    def _left_memory(self, checkpoint: Checkpoint) -> None:
+        lane = checkpoint.lane
+        if lane.young.get(checkpoint.key) is checkpoint:
+            del lane.young[checkpoint.key]
+            self.young -= 1
+        parent, checkpoint.parent = checkpoint.parent, None
+        if parent is not None:
+            parent.children -= 1
+        self._advance(lane)
+
+    def _advance(self, lane: Lane) -> None:
+        line, reached = lane.line, -1
+        while line and line[0].settled:
+            reached = line.popleft().next_offset
+        if reached >= 0:
+            self._commit(lane, reached)
+
+    # -- time --------------------------------------------------------------------------------------------
+
+    def attend(self, now: int, limit: int) -> list[Checkpoint]:
+        """Open checkpoints whose time in memory is over: due ones are to be redelivered, others journaled.
+
+        A pop time in the future means that the clock was set back: those are journaled too, since their age
+        is not known any more.
+        """
+        found: list[Checkpoint] = []
+        by_time, by_age = self._by_time, self._by_age
+        while by_time and by_time[0][0] <= now and len(found) < limit:
+            checkpoint = heapq.heappop(by_time)[2]
+            if checkpoint.open and not checkpoint.journaled:
+                found.append(checkpoint)
+        while by_age and len(found) < limit:
+            checkpoint = by_age[0]
+            if checkpoint.open and not checkpoint.journaled:
+                if 0 <= now - checkpoint.pop_time < self._memory_ms:
+                    break
+                found.append(checkpoint)
+            by_age.popleft()
+        if len(by_age) > 2 * self._cap:  # acked behind an open head: keep the open ones only
+            self._by_age = deque(c for c in by_age if c.open and not c.journaled)
+        return found
+
+    def oldest(self, count: int) -> list[Checkpoint]:
+        """The longest open ones, to make room."""
+        found: list[Checkpoint] = []
+        while self._by_age and len(found) < count:
+            checkpoint = self._by_age.popleft()
+            if checkpoint.open and not checkpoint.journaled:
+                found.append(checkpoint)
+        return found
+
+    def next_attention(self) -> int | None:
+        """When `attend` will have something to do."""
+        times = [self._by_age[0].pop_time + self._memory_ms] if self._by_age else []
+        if self._by_time:
+            times.append(self._by_time[0][0])
+        return min(times, default=None)
+
+    # -- journaled ---------------------------------------------------------------------------------------
+
+    def journaled(self, checkpoint: Checkpoint, position: int) -> None:
+        """It is in the revive log at `position`: forget all but its open bits."""
+        checkpoint.journaled = True
+        lane, diffs = checkpoint.lane, checkpoint.diffs
+        entry = checkpoint.open if diffs is None else Sparse(checkpoint.open, diffs)
+        self._add_cold(lane, checkpoint.start, checkpoint.pop_time, entry)
+        self.due.add(checkpoint.due, position)
+        self._left_memory(checkpoint)
+
+    def restore(self, lane: Lane, checkpoint: Checkpoint, position: int) -> None:
+        """A checkpoint read from the revive log: after a restart, or written by another broker."""
+        if self.known(lane, checkpoint.start, checkpoint.pop_time):
+            return
+        self.due.add(checkpoint.due, position)
+        if checkpoint.open:
+            diffs = checkpoint.diffs
+            entry = checkpoint.open if diffs is None else Sparse(checkpoint.open, diffs)
+            self._add_cold(lane, checkpoint.start, checkpoint.pop_time, entry)
+            lane.in_flight += checkpoint.open.bit_count()
+
+    def _add_cold(self, lane: Lane, start: int, pop_time: int, entry: int | Sparse) -> None:
+        block = lane.cold.get(start >> BLOCK_SHIFT)
+        if block is None:
+            block = lane.cold[start >> BLOCK_SHIFT] = {}
+        if isinstance(entry, int):
+            size = entry.bit_length()
+            if entry == FULL[size]:
+                entry = FULL[size]
+        block[start << TIME_BITS | pop_time] = entry
+
+    def open_cold(self, lane: Lane, start: int, pop_time: int) -> int:
+        """The open bits of a journaled checkpoint; 0 when it has none or is not known."""
+        block = lane.cold.get(start >> BLOCK_SHIFT)
+        entry = None if block is None else block.get(start << TIME_BITS | pop_time)
+        return 0 if entry is None else _bits(entry)
+
+    def open_offsets(self, lane: Lane, start: int, pop_time: int) -> list[int]:
+        """The un-acked messages of a journaled checkpoint."""
+        block = lane.cold.get(start >> BLOCK_SHIFT)
+        entry = None if block is None else block.get(start << TIME_BITS | pop_time)
+        if entry is None:
+            return []
+        diffs = entry.diffs if isinstance(entry, Sparse) else None
+        return offsets_of(start, MAX_BATCH, diffs, _bits(entry))
+
+    def close_cold(self, lane: Lane, start: int, pop_time: int, bits: int) -> int:
+        """Take messages out of a journaled checkpoint; returns the bits that were open."""
+        number, key = start >> BLOCK_SHIFT, start << TIME_BITS | pop_time
+        block = lane.cold.get(number, {})
+        entry = block.get(key, 0)
+        was_open = entry.open if isinstance(entry, Sparse) else entry
+        closed = was_open & bits
+        if not closed:
+            return 0
+        lane.in_flight -= closed.bit_count()
+        left = was_open ^ closed
+        if left:
+            block[key] = Sparse(left, entry.diffs) if isinstance(entry, Sparse) else left
+        else:
+            del block[key]
+            if not block:
+                del lane.cold[number]
+        return closed
+
+    # -- dropping ----------------------------------------------------------------------------------------
+
+    def drop_cold(self, lane: Lane, from_offset: int) -> None:
+        """Forget the journaled leases of messages at or past an offset: they will be read again."""
+        lane.skip.clear()
+        for number, block in list(lane.cold.items()):
+            if (number + 1 << BLOCK_SHIFT) + MAX_BATCH <= from_offset and not _has_sparse(block):
+                continue
+            for key, entry in list(block.items()):
+                diffs = entry.diffs if isinstance(entry, Sparse) else range(MAX_BATCH)
+                start, pop_time = key >> TIME_BITS, key & MAX_TIME - 1
+                gone = sum(1 << i for i, place in enumerate(diffs) if start + place >= from_offset)
+                self.close_cold(lane, start, pop_time, gone)
+
+    def forget(self, lanes: Iterable[Lane]) -> None:
+        """The topic or the group is gone, and with it all that was leased."""
+        for lane in list(lanes):
+            for checkpoint in lane.young.values():
+                checkpoint.open, checkpoint.parent = 0, None
+            self.young -= len(lane.young)
+            for part in (lane.young, lane.line, lane.cold, lane.skip):
+                part.clear()
+            lane.in_flight = 0
+            self.lanes.pop((lane.topic, lane.group, lane.queue_id), None)
+
+    def sweep(self) -> None:
+        """Forget lanes without any work in them; never one with some (issue 9318)."""
+        for key in [key for key, lane in self.lanes.items() if lane.idle]:
+            del self.lanes[key]
+
+    # -- figures -----------------------------------------------------------------------------------------
+
+    def lanes_of(self, group: str) -> Iterator[Lane]:
+        return (lane for lane in self.lanes.values() if lane.group == group)
+
+    @property
+    def messages(self) -> int:
+        return sum(lane.in_flight for lane in self.lanes.values())
+
+
+def oldest_offset(lane: Lane) -> int | None:
+    """The smallest offset that is leased and not acked."""
+    starts = [checkpoint.open_offsets[0] for checkpoint in lane.young.values() if checkpoint.open]
+    if lane.cold:
+        key, entry = min(lane.cold[min(lane.cold)].items())
+        diffs = entry.diffs if isinstance(entry, Sparse) else None
+        starts.append(offsets_of(key >> TIME_BITS, MAX_BATCH, diffs, _bits(entry))[0])
+    return min(starts, default=None)
+
+
+def _bits(entry: int | Sparse) -> int:
+    return entry.open if isinstance(entry, Sparse) else entry
+
+
+def _has_sparse(block: dict[int, int | Sparse]) -> bool:
+    return any(isinstance(entry, Sparse) for entry in block.values())

@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is popped and not acked, in memory (`InFlight`) and in the revive log, kept in step.
+
+The order of writes is what makes a crash harmless: a new checkpoint before the ack of the one it replaces, a
+redelivered copy before the ack of its original, the log before the group's offset passes.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from aerobee.broker.state.in_flight import (
+    FULL,
+    MAX_BATCH,
+    Checkpoint,
+    InFlight,
+    Lane,
+    Matched,
+    bit_of,
+    diffs_of,
+)
+from aerobee.broker.state.revive_log import Drop, Entry, ReviveLog
+from aerobee.errors import StoreError
+from aerobee.protocol.receipt import Ack, CheckPoint, Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from aerobee.broker.state.in_flight import LaneKey
+    from aerobee.broker.state.offsets import Offsets
+
+log = logging.getLogger("aerobee.pop")
+
+# RocketMQ's timer delivers an ack up to this much after the checkpoint's time.
+FOREIGN_ACK_MS = 3_000
+EARLY_ACKS = 10_000
+_SIGNED = 1 << 31  # RocketMQ's bit map is a signed 32-bit integer
+
+EarlyKey = tuple[str, str, int, int, int]  # lane, start offset, pop time
+
+
+class Leases:
+    def __init__(
+        self, in_flight_limits: tuple[int, int], revive_log: ReviveLog, offsets: Offsets, now: int
+    ) -> None:
+        memory_ms, cap = in_flight_limits
+        self.in_flight = InFlight(memory_ms, cap, self._commit)
+        self.log = revive_log
+        self._offsets = offsets
+        self._started = now
+        # Acks of checkpoints that RocketMQ's timer has not delivered yet; the oldest go when there are too many.
+        self._early: dict[EarlyKey, set[int]] = {}
+
+    def _commit(self, lane: Lane, offset: int) -> None:
+        group, topic, queue_id = lane.group, lane.topic, lane.queue_id
+        if offset <= self._offsets.get(group, topic, queue_id) or self._offsets.has_reset(
+            group, topic, queue_id
+        ):
+            return  # an operator moved the group meanwhile
+        self._offsets.set(group, topic, queue_id, offset)
+        if lane.skip:
+            lane.skip = {place for place in lane.skip if place >= offset}
+
+    # -- leasing -----------------------------------------------------------------------------------------
+
+    def position(self, lane: Lane) -> int:
+        """The next offset a pop will read; -1 when the group has none yet."""
+        return lane.position(self._offsets.get(lane.group, lane.topic, lane.queue_id))
+
+    def lease(self, lane: Lane, offsets: Sequence[int], next_offset: int, receipt: Receipt) -> bool:
+        """Record a popped batch. False: it could not be, and the messages must not be returned."""
+        start = receipt.start_offset
+        checkpoint = Checkpoint(
+            lane,
+            start,
+            receipt.pop_time,
+            receipt.visible_at,
+            receipt.revive_qid,
+            len(offsets),
+            FULL[len(offsets)],
+            diffs_of(start, offsets),
+            next_offset,
+        )
+        if self.in_flight.full:
+            self.make_room(receipt.pop_time)
+        return self.in_flight.lease(lane, checkpoint)
+
+    def make_room(self, now: int) -> None:
+        """The table is at its cap: write the oldest to the log, some at a time."""
+        for checkpoint in self.in_flight.oldest(256):
+            if not self.journal(checkpoint, now):
+                return
+
+    def journal(self, checkpoint: Checkpoint, now: int) -> bool:
+        """Write a young checkpoint to the revive log. False, and tried again later, when the disk refuses."""
+        try:
+            position = self.log.write_checkpoint(checkpoint.revive_queue, as_logged(checkpoint), now)
+        except StoreError as error:
+            log.warning("checkpoint kept in memory, the revive log refused it: %s", error)
+            self.in_flight.postpone(checkpoint, now + 1_000)
+            return False
+        self.log.pending(position)
+        self.in_flight.journaled(checkpoint, position)
+        return True
+
+    def journal_all(self, lane: Lane | None, now: int) -> None:
+        """Write every young checkpoint (of a lane): a stop, or an offset reset."""
+        lanes = list(self.in_flight.lanes.values()) if lane is None else [lane]
+        for one in lanes:
+            for checkpoint in list(one.young.values()):
+                self.journal(checkpoint, now)
+
+    # -- acking ------------------------------------------------------------------------------------------
+
+    def ack(self, place: LaneKey, receipt: Receipt, offsets: Iterable[int], now: int) -> int:
+        """Ack messages of one checkpoint; unknown ones are ignored. Returns how many were known."""
+        lane = self.in_flight.lanes.get(place)
+        known, journaled = 0, []
+        for offset in offsets:
+            matched = Matched.UNKNOWN
+            if lane is not None:
+                matched = self.in_flight.ack(lane, receipt.start_offset, receipt.pop_time, offset)
+            if matched is Matched.JOURNALED:
+                journaled.append(offset)
+            if matched is Matched.UNKNOWN:
+                self._maybe_early(place, receipt, offset, now)
+            else:
+                known += 1
+        if journaled:
+            self._write_ack(place, receipt, journaled, now)
+        return known
+
+    def _write_ack(self, place: LaneKey, receipt: Receipt, offsets: list[int], now: int) -> None:
+        topic, group, queue_id = place
+        ack = Ack(topic=topic, group=group, queue_id=queue_id)
+        ack.start_offset, ack.pop_time = receipt.start_offset, receipt.pop_time
+        if len(offsets) == 1:
+            ack.offset = offsets[0]
+        else:
+            ack.offsets = offsets
+        try:
+            self.log.write_ack(receipt.revive_qid, ack, now, receipt.visible_at)
+        except StoreError as error:  # acked in memory all the same; only a restart would deliver again
+            log.warning("ack not written group=%s topic=%s queue=%d: %s", group, topic, queue_id, error)
+
+    def _maybe_early(self, place: LaneKey, receipt: Receipt, offset: int, now: int) -> None:
+        """A receipt from before this process started may belong to a checkpoint still in RocketMQ's timer."""
+        if receipt.pop_time >= self._started or receipt.expired(now):
+            return
+        self._early.setdefault((*place, receipt.start_offset, receipt.pop_time), set()).add(offset)
+        if len(self._early) > EARLY_ACKS:
+            del self._early[next(iter(self._early))]
+
+    # -- changing the invisible time ---------------------------------------------------------------------
+
+    def change(self, place: LaneKey, receipt: Receipt, offset: int, invisible_ms: int, now: int) -> int:
+        """Lease one message anew. Returns the pop time of its new receipt, which starts at its own offset.
+
+        A receipt that is not known any more changes nothing: the message is acked or on its way back already.
+        Raises StoreError when the new lease cannot be recorded; the old one then stands.
+        """
+        lane = self.in_flight.lanes.get(place)
+        if lane is None:
+            return now
+        pop_time = now
+        while self.in_flight.known(
+            lane, offset, pop_time
+        ):  # popped or changed in this very millisecond (10276)
+            pop_time += 1
+        child = Checkpoint(lane, offset, pop_time, pop_time + invisible_ms, receipt.revive_qid, 1, 1)
+        start = receipt.start_offset
+        young = self.in_flight.young_of(lane, start, receipt.pop_time)
+        if young is not None:
+            bit = bit_of(offset - start, young.count, young.diffs)
+            if young.open & bit:
+                self.in_flight.split(young, child)
+                self.in_flight.close(young, bit)
+        elif self._is_open(lane, receipt, offset):
+            self._lease_journaled(lane, child, now)
+            self.ack(place, receipt, (offset,), now)
+        return pop_time
+
+    def _is_open(self, lane: Lane, receipt: Receipt, offset: int) -> bool:
+        return offset in self.in_flight.open_offsets(lane, receipt.start_offset, receipt.pop_time)
+
+    def _lease_journaled(self, lane: Lane, checkpoint: Checkpoint, now: int) -> None:
+        """The committed offset has passed the message: its new lease must be on disk before the old one ends."""
+        position = self.log.write_checkpoint(checkpoint.revive_queue, as_logged(checkpoint), now)
+        self.log.pending(position)
+        self.in_flight.restore(lane, checkpoint, position)
+
+    # -- redelivered -------------------------------------------------------------------------------------
+
+    def redelivered_young(self, checkpoint: Checkpoint, now: int) -> None:
+        """Its messages are in the retry topic. Logged, so that a restart does not read the originals again."""
+        checkpoint_as_done = as_logged(checkpoint)
+        checkpoint_as_done.bitmap = _signed(FULL[checkpoint.count])
+        try:
+            position = self.log.write_checkpoint(checkpoint.revive_queue, checkpoint_as_done, now)
+            self.log.pending(position)
+            self.in_flight.due.add(checkpoint.due, position)
+        except StoreError as error:
+            log.warning("redelivery not logged: %s", error)
+        self.in_flight.close(checkpoint, checkpoint.open)
+
+    def redelivered(self, lane: Lane, logged: CheckPoint, bits: int, revive_queue: int, now: int) -> None:
+        closed = self.in_flight.close_cold(lane, logged.start_offset, logged.pop_time, bits)
+        offsets = [offset for i, offset in enumerate(logged.offsets[:MAX_BATCH]) if closed >> i & 1]
+        receipt = receipt_of(logged, revive_queue)
+        if offsets:
+            self._write_ack((lane.topic, lane.group, lane.queue_id), receipt, offsets, now)
+
+    def keeps(self, lane: Lane | None, logged: CheckPoint) -> bool:
+        """Whether a finished checkpoint must stay readable in the log: the group's offset has not passed it.
+
+        Otherwise a crash right now would deliver again what was acked or redelivered.
+        """
+        if lane is None or not (lane.line or lane.skip):
+            return False
+        committed = self._offsets.get(lane.group, lane.topic, lane.queue_id)
+        return any(offset >= committed for offset in logged.offsets)
+
+    # -- the log's side ----------------------------------------------------------------------------------
+
+    def absorb(self, limit: int) -> int:
+        """Read on in the revive log: all of it after a start, and later what RocketMQ's timer delivers."""
+        count = 0
+        for entry in self.log.unread(limit):
+            count += 1
+            if isinstance(entry.value, CheckPoint):
+                self._absorb_checkpoint(entry, entry.value)
+            elif isinstance(entry.value, Ack):
+                self._absorb_ack(entry.value)
+            else:
+                self._absorb_drop(entry.value)
+        return count
+
+    def _absorb_checkpoint(self, entry: Entry, logged: CheckPoint) -> None:
+        offsets = logged.offsets[:MAX_BATCH]
+        self.log.pending(entry.position)
+        if not offsets or logged.queue_id < 0 or logged.start_offset < 0:
+            self.in_flight.due.add(logged.revive_time, entry.position)
+            return
+        lane = self.in_flight.lane(logged.topic, logged.group, logged.queue_id)
+        key = (logged.topic, logged.group, logged.queue_id, logged.start_offset, logged.pop_time)
+        acked = self._early.pop(key, set())
+        open_bits = FULL[len(offsets)] & ~logged.bitmap
+        for i, offset in enumerate(offsets):
+            if offset in acked:
+                open_bits &= ~(1 << i)
+        due = logged.revive_time + (FOREIGN_ACK_MS if entry.foreign else 0)
+        diffs = diffs_of(logged.start_offset, offsets)
+        checkpoint = Checkpoint(
+            lane, logged.start_offset, logged.pop_time, due, 0, len(offsets), open_bits, diffs
+        )
+        self.in_flight.restore(lane, checkpoint, entry.position)
+        position = self.position(lane)
+        lane.skip.update(offset for offset in offsets if offset >= position)
+
+    def _absorb_ack(self, ack: Ack) -> None:
+        lane = self.in_flight.lanes.get((ack.topic, ack.group, ack.queue_id))
+        for offset in ack.acked:
+            matched = Matched.UNKNOWN
+            if lane is not None:
+                matched = self.in_flight.ack(lane, ack.start_offset, ack.pop_time, offset)
+            if matched is Matched.UNKNOWN and len(self._early) < EARLY_ACKS:
+                key = (ack.topic, ack.group, ack.queue_id, ack.start_offset, ack.pop_time)
+                self._early.setdefault(key, set()).add(offset)
+
+    def _absorb_drop(self, drop: Drop) -> None:
+        for lane in self._lanes(drop.topic, drop.group, drop.queue_id):
+            self.in_flight.drop_cold(lane, drop.from_offset)
+
+    # -- dropping ----------------------------------------------------------------------------------------
+
+    def reset(self, lane: Lane, offset: int, now: int) -> None:
+        """The group goes on at `offset`: leases from there on are void, earlier ones stand and are in the log."""
+        self.journal_all(lane, now)
+        lane.line.clear()
+        self.in_flight.drop_cold(lane, offset)
+        self._drop(Drop(topic=lane.topic, group=lane.group, queue_id=lane.queue_id, from_offset=offset), now)
+        self._offsets.set(lane.group, lane.topic, lane.queue_id, offset)
+
+    def forget(self, topic: str | None, group: str | None, now: int) -> None:
+        """A topic or a group was deleted: what is leased of it does not come back, restart or not."""
+        lanes = self._lanes(topic, group, None)
+        if lanes:
+            self.in_flight.forget(lanes)
+            self._drop(Drop(topic=topic, group=group), now)
+
+    def _drop(self, drop: Drop, now: int) -> None:
+        try:
+            self.log.write_drop(drop, now)
+        except StoreError as error:
+            log.warning("drop of leases topic=%s group=%s not logged: %s", drop.topic, drop.group, error)
+
+    def _lanes(self, topic: str | None, group: str | None, queue_id: int | None) -> list[Lane]:
+        return [
+            lane
+            for lane in self.in_flight.lanes.values()
+            if topic in (None, lane.topic)
+            and group in (None, lane.group)
+            and queue_id in (None, lane.queue_id)
+        ]
+
+
+def as_logged(checkpoint: Checkpoint) -> CheckPoint:
+    lane = checkpoint.lane
+    return CheckPoint(
+        bitmap=_signed(FULL[checkpoint.count] ^ checkpoint.open),
+        group=lane.group,
+        diffs=list(range(checkpoint.count)) if checkpoint.diffs is None else list(checkpoint.diffs),
+        invisible_time=checkpoint.due - checkpoint.pop_time,
+        count=checkpoint.count,
+        pop_time=checkpoint.pop_time,
+        queue_id=lane.queue_id,
+        start_offset=checkpoint.start,
+        topic=lane.topic,
+    )
+
+
+def receipt_of(logged: CheckPoint, revive_queue: int) -> Receipt:
+    """A receipt that stands for the whole checkpoint."""
+    start, queue_id = logged.start_offset, logged.queue_id
+    return Receipt(start, logged.pop_time, logged.invisible_time, revive_queue, "0", "", queue_id, start)
+
+
+def _signed(bits: int) -> int:
+    return bits - 2 * _SIGNED if bits & _SIGNED else bits

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that POP remembers: leases, ordered batches, held requests and the modes of topics and groups."""
+
+from __future__ import annotations
+
+import logging
+from random import randrange
+from typing import TYPE_CHECKING
+
+from aerobee.broker.state import order_info
+from aerobee.broker.state.leases import Leases
+from aerobee.broker.state.order_info import Orders
+from aerobee.broker.state.parked_pops import ParkedPops
+from aerobee.broker.state.request_modes import Modes
+from aerobee.broker.state.revive_log import ReviveLog
+from aerobee.protocol import names
+from aerobee.store.metadata import JsonFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from aerobee.broker.state.offsets import Offsets
+    from aerobee.clock import Clock, Timer
+    from aerobee.config import BrokerConfig
+    from aerobee.protocol.bodies import MessageQueue
+    from aerobee.protocol.message import Record
+    from aerobee.store.message_store import MessageStore
+
+log = logging.getLogger("aerobee.pop")
+
+READ_AT_ONCE = 10_000
+
+
+class Pops:
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, store: MessageStore, offsets: Offsets, directory: Path
+    ) -> None:
+        self._clock = clock
+        revive_log = ReviveLog(store, offsets, config.cluster, config.revive_queues, config.name)
+        limits = (config.pop_checkpoint_memory_ms, config.pop_checkpoint_cap)
+        self.leases = Leases(limits, revive_log, offsets, clock.now())
+        self.modes = Modes(directory)
+        self.parked = ParkedPops(clock, config.pop_polling_per_key, config.pop_polling_total)
+        self.notices = ParkedPops(clock, config.pop_polling_per_key, config.pop_polling_total)
+        self.orders = Orders()
+        self._orders_file = JsonFile(directory / "consumerOrderInfo.json", order_info.decode)
+        data = self._orders_file.load()
+        if data is not None:
+            self.orders.load(data)
+        self._releases: dict[order_info.Key, tuple[int, Timer]] = {}
+        self._pops = 0
+        self._revive_queues = config.revive_queues
+        self.draw: Callable[[], int] = lambda: randrange(100)
+        # The queues of a topic on all brokers, where name servers are asked; None = this broker's own.
+        self.route: Callable[[str], Sequence[MessageQueue] | None] | None = None
+        store.listeners.append(self.arrived)
+        self._restore()
+
+    def _restore(self) -> None:
+        read = 0
+        while count := self.leases.absorb(READ_AT_ONCE):
+            read += count
+        if read:
+            log.info("restored in_flight=%d revive_log_messages=%d", self.leases.in_flight.messages, read)
+
+    def next_revive_queue(self) -> int:
+        """One choice per request, in turn."""
+        self._pops += 1
+        return self._pops % self._revive_queues
+
+    # -- wake-ups ----------------------------------------------------------------------------------------
+
+    def arrived(self, record: Record, tags_code: int) -> None:
+        if self.parked.count:
+            self.parked.arrived(record, tags_code)
+        if self.notices.count:
+            self.notices.arrived(record, tags_code)
+
+    def wake(self, topic: str, group: str, queue_id: int) -> None:
+        """The queue can be read again: by requests for any queue and by those for this one."""
+        self.parked.wake_queue(topic, group, queue_id)
+        self.notices.wake_queue(topic, group, queue_id)
+
+    def release_at(self, key: order_info.Key, when: int) -> None:
+        """An ordered queue stops being blocked at `when`: wake its readers then, exactly."""
+        planned = self._releases.get(key)
+        if planned is not None:
+            if planned[0] == when:
+                return
+            planned[1].cancel()
+        self._releases[key] = (when, self._clock.call_at(when, lambda: self._release(key)))
+
+    def _release(self, key: order_info.Key) -> None:
+        del self._releases[key]
+        self.wake(*key)
+
+    # -- the life of topics and groups -------------------------------------------------------------------
+
+    def remove_topic(self, topic: str) -> None:
+        """Its leases, batches and modes go; one created again under the name starts clean."""
+        self._forget(topic, None)
+        self.parked.wake_topic(topic)  # to be told that it is gone
+        self.notices.wake_topic(topic)
+
+    def remove_group(self, group: str) -> None:
+        self._forget(None, group)
+
+    def _forget(self, topic: str | None, group: str | None) -> None:
+        self.leases.forget(topic, group, self._clock.now())
+        self.orders.forget(topic, group)
+        self.modes.forget(topic, group)
+        for key in [k for k in self._releases if topic in (None, k[0]) and group in (None, k[1])]:
+            self._releases.pop(key)[1].cancel()
+
+    # -- the order file, and the end -----------------------------------------------------------------------
+
+    def unsaved(self) -> bytes | None:
+        """The text of consumerOrderInfo.json, None when nothing changed."""
+        if not self.orders.changed:
+            return None
+        self.orders.changed = False
+        return self.orders.text()
+
+    def write(self, text: bytes) -> None:
+        try:
+            self._orders_file.save(text)
+        except BaseException:
+            self.orders.changed = True
+            raise
+
+    def save(self) -> None:
+        text = self.unsaved()
+        if text is not None:
+            self.write(text)
+
+    def stop(self) -> None:
+        """Answer all that is held; write what is leased, so that the next start delivers none of it early."""
+        self.parked.stop()
+        self.notices.stop()
+        for _, timer in self._releases.values():
+            timer.cancel()
+        self._releases.clear()
+        self.leases.journal_all(None, self._clock.now())
+        self.leases.log.commit()
+        self.save()
+
+
+def retry_topics(topic: str, group: str) -> tuple[str, str]:
+    """Both names a group's retries of a topic may be under."""
+    return names.pop_retry_topic(topic, group), names.pop_retry_topic_v2(topic, group)

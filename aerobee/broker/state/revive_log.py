@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The revive log: checkpoints that outlived memory, and what was acked of them, as messages of a system topic.
+
+The messages are RocketMQ's own (tags `ck`, `ack`, `bAck`; JSON bodies), so each broker can go on where the
+other stopped. What differs is when they are written: RocketMQ sends them through its timer and reads them
+when they are due, Aerobee writes them at once and keeps the due time in memory. Hence both ways:
+  - a RocketMQ broker finds checkpoints that are not due yet and waits for them, as its reader does anyway;
+  - here, messages that RocketMQ's timer still holds arrive later (`unread`), the acks after their checkpoint.
+A fourth tag, `drop`, which RocketMQ ignores, says that leases written before it are void: an offset was
+reset, a topic or a group deleted. It is written to every queue, since a lane's checkpoints are spread over
+all of them.
+
+The revive group's committed offset is, as in RocketMQ, the last one that is done with.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import msgspec
+
+from aerobee.errors import ProtocolError
+from aerobee.protocol import names
+from aerobee.protocol import properties as props
+from aerobee.protocol.message import Record
+from aerobee.protocol.receipt import (
+    ACK_TAG,
+    BATCH_ACK_TAG,
+    CHECKPOINT_TAG,
+    Ack,
+    CheckPoint,
+    decode_ack,
+    decode_checkpoint,
+    encode_revive,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aerobee.broker.state.offsets import Offsets
+
+log = logging.getLogger("aerobee.revive")
+
+GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
+DROP_TAG = "drop"
+QUEUE_BITS = 8
+BLOCK_SHIFT = 8
+
+
+class Drop(msgspec.Struct, kw_only=True):
+    """Leases written before this are void. None = any."""
+
+    topic: str | None = msgspec.field(default=None, name="t")
+    group: str | None = msgspec.field(default=None, name="c")
+    queue_id: int | None = msgspec.field(default=None, name="q")
+    from_offset: int = msgspec.field(default=0, name="so")
+
+
+class Entry(NamedTuple):
+    position: int
+    physical_offset: int
+    value: CheckPoint | Ack | Drop
+    foreign: bool  # came through RocketMQ's timer, so its acks may still be on their way
+
+
+class Log(Protocol):
+    """What is needed of the store."""
+
+    def append(self, record: Record) -> None: ...
+    def record_of(self, topic: str, queue_id: int, offset: int) -> Record | None: ...
+    def max_offset(self, topic: str, queue_id: int) -> int: ...
+    def min_offset(self, topic: str, queue_id: int) -> int: ...
+
+
+def pack(queue_id: int, offset: int) -> int:
+    return offset << QUEUE_BITS | queue_id
+
+
+def unpack(position: int) -> tuple[int, int]:
+    return position & (1 << QUEUE_BITS) - 1, position >> QUEUE_BITS
+
+
+class ReviveLog:
+    def __init__(self, store: Log, offsets: Offsets, cluster: str, queues: int, broker_name: str) -> None:
+        self.topic = names.revive_topic(cluster)
+        self.queues = queues
+        self._store = store
+        self._offsets = offsets
+        self._broker_name = broker_name
+        self._read = [self._first_unread(queue_id) for queue_id in range(queues)]
+        # Per queue: checkpoints not done with, counted by blocks of log offsets.
+        self._pending: list[dict[int, int]] = [{} for _ in range(queues)]
+
+    def _first_unread(self, queue_id: int) -> int:
+        committed = self._offsets.get(GROUP, self.topic, queue_id)
+        return max(committed + 1, self._store.min_offset(self.topic, queue_id))
+
+    # -- writing -----------------------------------------------------------------------------------------
+
+    def write_checkpoint(self, queue_id: int, checkpoint: CheckPoint, now: int) -> int:
+        """Returns its position."""
+        checkpoint.broker_name = self._broker_name
+        record = self._record(CHECKPOINT_TAG, encode_revive(checkpoint), checkpoint.unique_key, now)
+        return self._append(queue_id, record, checkpoint.revive_time - 1000)
+
+    def write_ack(self, queue_id: int, ack: Ack, now: int, due: int) -> None:
+        ack.broker_name = self._broker_name
+        tag = BATCH_ACK_TAG if ack.offsets else ACK_TAG
+        self._append(queue_id, self._record(tag, encode_revive(ack), ack.unique_key, now), due)
+
+    def write_drop(self, drop: Drop, now: int) -> None:
+        body = msgspec.json.encode(drop)
+        for queue_id in range(self.queues):
+            self._append(queue_id, self._record(DROP_TAG, body, "", now), now)
+
+    def _record(self, tag: str, body: bytes, key: str, now: int) -> Record:
+        text = {props.TAGS: tag, props.UNIQ_KEY: key} if key else {props.TAGS: tag}
+        return Record(topic=self.topic, body=body, properties_text=props.render(text), born_timestamp=now)
+
+    def _append(self, queue_id: int, record: Record, deliver_at: int) -> int:
+        queue_id %= self.queues  # a handle from before the number of queues was changed
+        record.queue_id = queue_id
+        # RocketMQ's reader takes this as the time up to which it has seen everything.
+        record.properties_text += f"{props.TIMER_OUT_MS}\x01{deliver_at}\x02"
+        self._store.append(record)
+        if record.queue_offset == self._read[queue_id]:  # else something foreign came before it
+            self._read[queue_id] += 1
+        return pack(queue_id, record.queue_offset)
+
+    # -- reading -----------------------------------------------------------------------------------------
+
+    def checkpoint_at(self, position: int) -> tuple[CheckPoint, int] | None:
+        """The checkpoint and its place in the commit log; None when it is gone or no checkpoint."""
+        queue_id, offset = unpack(position)
+        entry = self._entry(queue_id, offset)
+        if entry is None or not isinstance(entry.value, CheckPoint):
+            return None
+        return entry.value, entry.physical_offset
+
+    def unread(self, limit: int) -> Iterator[Entry]:
+        """What was written before the start, and what others (RocketMQ's timer) have written since."""
+        for queue_id in range(self.queues):
+            end = self._store.max_offset(self.topic, queue_id)
+            while self._read[queue_id] < end and limit > 0:
+                offset = self._read[queue_id]
+                self._read[queue_id] += 1
+                limit -= 1
+                entry = self._entry(queue_id, offset)
+                if entry is not None:
+                    yield entry
+
+    def _entry(self, queue_id: int, offset: int) -> Entry | None:
+        record = self._store.record_of(self.topic, queue_id, offset)
+        if record is None:
+            return None
+        tag = record.tags
+        try:
+            value: CheckPoint | Ack | Drop
+            if tag == CHECKPOINT_TAG:
+                value = decode_checkpoint(record.body)
+            elif tag in (ACK_TAG, BATCH_ACK_TAG):
+                value = decode_ack(record.body)
+            elif tag == DROP_TAG:
+                value = msgspec.json.decode(record.body, type=Drop)
+            else:
+                return None
+        except (ProtocolError, msgspec.DecodeError) as error:
+            log.warning(
+                "revive log queue=%d offset=%d is unreadable and left out: %s", queue_id, offset, error
+            )
+            return None
+        foreign = props.get(record.properties_text, props.TIMER_DELIVER_MS) is not None
+        return Entry(pack(queue_id, offset), record.physical_offset, value, foreign)
+
+    # -- progress ----------------------------------------------------------------------------------------
+
+    def pending(self, position: int) -> None:
+        """A checkpoint there has to be kept until `done`."""
+        queue_id, offset = unpack(position)
+        blocks = self._pending[queue_id]
+        blocks[offset >> BLOCK_SHIFT] = blocks.get(offset >> BLOCK_SHIFT, 0) + 1
+
+    def done(self, position: int) -> None:
+        queue_id, offset = unpack(position)
+        blocks = self._pending[queue_id]
+        left = blocks.get(offset >> BLOCK_SHIFT, 0) - 1
+        if left > 0:
+            blocks[offset >> BLOCK_SHIFT] = left
+        else:
+            blocks.pop(offset >> BLOCK_SHIFT, None)
+
+    def commit(self) -> None:
+        """Move the revive group's offset up to the first checkpoint that is not done with (by whole blocks)."""
+        for queue_id, blocks in enumerate(self._pending):
+            first = min(blocks) << BLOCK_SHIFT if blocks else self._read[queue_id]
+            last_done = min(first, self._read[queue_id]) - 1
+            if last_done > self._offsets.get(GROUP, self.topic, queue_id):
+                self._offsets.set(GROUP, self.topic, queue_id, last_done)
+
+    @property
+    def behind(self) -> int:
+        """Log messages after the committed offset: what a restart would read."""
+        return sum(
+            self._store.max_offset(self.topic, queue_id) - 1 - self._offsets.get(GROUP, self.topic, queue_id)
+            for queue_id in range(self.queues)
+        )

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""POP on the wire: pop, ack, batch ack, change of invisible time, peek, notification, polling info, assignment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from aerobee.broker.operations.ack import Ack, ack, batch_ack, read_receipt
+from aerobee.broker.operations.admin.figures import group_figures
+from aerobee.broker.operations.assignment import query_assignment, set_mode
+from aerobee.broker.operations.change_invisible import Change, change_invisible
+from aerobee.broker.operations.notify import Notified, Notify, notify, polling_info
+from aerobee.broker.operations.peek import Peek, peek
+from aerobee.broker.operations.pop import Pop, Popped, pop
+from aerobee.broker.operations.pop_position import Start
+from aerobee.errors import BrokerError, InvalidParameter, ProtocolError
+from aerobee.net.connection import Reply
+from aerobee.protocol.bodies import Assignment, AssignmentQuery, RequestMode, decode, decode_batch_ack, encode
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.headers.consume import (
+    AckMessage,
+    ChangeInvisible,
+    ChangeInvisibleResult,
+    Notification,
+    NotificationResult,
+    PeekMessage,
+    PollingInfo,
+    PollingInfoResult,
+    PopMessage,
+    PopResult,
+)
+from aerobee.protocol.receipt import msg_offset_info, start_offset_info
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from aerobee.broker.broker import Broker
+    from aerobee.fronts.remoting.routes import Adapter, Later
+    from aerobee.net.connection import Answer, Connection
+    from aerobee.protocol.command import Command
+
+
+def pop_message(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
+    header = command.fields(PopMessage)
+    request = Pop(
+        header.consumer_group,
+        header.topic,
+        Start.MAX if header.init_mode == Start.MAX else Start.MIN,
+        header.queue_id,
+        header.max_msg_nums,
+        header.invisible_time,
+        header.poll_time,
+        header.born_time or broker.clock.now(),
+        header.exp,
+        header.exp_type,
+        bool(header.order),
+        header.attempt_id,
+    )
+    popped = pop(request, broker)
+    if type(popped) is Popped:
+        return _popped(popped)
+    return _popped_later(popped)  # type: ignore[arg-type]
+
+
+async def _popped_later(later: Coroutine[Any, Any, Popped]) -> Answer:
+    return _popped(await later)
+
+
+def _popped(popped: Popped) -> Answer:
+    if not popped.pop_time:  # refused before it was served: zeros and no strings
+        return Reply(popped.code, PopResult(), remark="the request is older than its poll time")
+    header = PopResult(
+        pop_time=popped.pop_time,
+        invisible_time=popped.invisible_ms,
+        revive_qid=popped.revive_queue,
+        rest_num=popped.rest,
+        start_offset_info=start_offset_info(popped.taken),
+        msg_offset_info=msg_offset_info(popped.taken),
+        order_count_info=";".join(popped.order_counts) if popped.order_counts else None,
+    )
+    return Reply(popped.code, header, b"".join(popped.messages), popped.status)
+
+
+def ack_message(connection: Connection, command: Command, broker: Broker) -> Answer:
+    header = command.fields(AckMessage)
+    receipt = read_receipt(header.extra_info, header.queue_id, header.offset)
+    ack(Ack(header.consumer_group, header.topic, header.queue_id, header.offset, receipt), broker)
+    return Reply()
+
+
+def batch_ack_message(connection: Connection, command: Command, broker: Broker) -> Answer:
+    batch_ack(decode_batch_ack(command.body).acks if command.body else [], broker)
+    return Reply()
+
+
+def change_invisible_time(connection: Connection, command: Command, broker: Broker) -> Answer:
+    header = command.fields(ChangeInvisible)
+    try:
+        receipt = read_receipt(header.extra_info, header.queue_id, header.offset)
+        changed = change_invisible(
+            Change(
+                header.consumer_group,
+                header.topic,
+                header.queue_id,
+                header.offset,
+                receipt,
+                header.invisible_time,
+            ),
+            broker,
+        )
+    except BrokerError as error:
+        return Reply(
+            error.code, ChangeInvisibleResult(), remark=error.remark
+        )  # its header comes all the same
+    result = ChangeInvisibleResult(
+        pop_time=changed.pop_time, invisible_time=changed.invisible_ms, revive_qid=changed.revive_queue
+    )
+    return Reply(header=result)
+
+
+def peek_message(connection: Connection, command: Command, broker: Broker) -> Answer:
+    header = command.fields(PeekMessage)
+    peeked = peek(Peek(header.consumer_group, header.topic, header.queue_id, header.max_msg_nums), broker)
+    result = PopResult(rest_num=peeked.rest)
+    if not peeked.messages:
+        return Reply(ResponseCode.PULL_NOT_FOUND, result, remark="NO_MESSAGE_IN_QUEUE")
+    return Reply(ResponseCode.SUCCESS, result, b"".join(peeked.messages), "FOUND")
+
+
+def notification(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
+    header = command.fields(Notification)
+    request = Notify(
+        header.consumer_group,
+        header.topic,
+        header.queue_id,
+        header.poll_time,
+        header.born_time or broker.clock.now(),
+        bool(header.order),
+        header.attempt_id,
+        header.exp,
+        header.exp_type,
+    )
+    notified = notify(request, broker)
+    if type(notified) is Notified:
+        return _notified(notified)
+    return _notified_later(notified)  # type: ignore[arg-type]
+
+
+async def _notified_later(later: Coroutine[Any, Any, Notified]) -> Answer:
+    return _notified(await later)
+
+
+def _notified(notified: Notified) -> Answer:
+    return Reply(header=NotificationResult(has_msg=notified.has_message, polling_full=notified.polling_full))
+
+
+def polling_count(connection: Connection, command: Command, broker: Broker) -> Answer:
+    header = command.fields(PollingInfo)
+    count = polling_info(header.consumer_group, header.topic, header.queue_id, broker)
+    return Reply(header=PollingInfoResult(polling_num=count))
+
+
+# -- the broker balances ----------------------------------------------------------------------------------
+
+
+def assignment(connection: Connection, command: Command, broker: Broker) -> Answer:
+    """SUCCESS even when nothing is known; the body then has no list."""
+    try:
+        query = decode(command.body, AssignmentQuery)
+    except ProtocolError:
+        # Neither broadcasting nor clustering, or no query at all: "change nothing".
+        return Reply(body=encode(Assignment()))
+    return Reply(body=encode(Assignment(message_queue_assignments=query_assignment(query, broker))))
+
+
+def request_mode(connection: Connection, command: Command, broker: Broker) -> Answer:
+    try:
+        mode = decode(command.body, RequestMode)
+    except ProtocolError as error:
+        raise InvalidParameter(f"mode is PULL or POP, popShareQueueNum a number: {error}") from None
+    set_mode(mode, broker)
+    return Reply()
+
+
+def request_modes(connection: Connection, command: Command, broker: Broker) -> Answer:
+    return Reply(body=encode(broker.pops.modes.all()))
+
+
+def figures(connection: Connection, command: Command, broker: Broker) -> Answer:
+    """Aerobee's own (20001): fields `group` and maybe `topic`, a JSON body back."""
+    fields = command.ext_dict()
+    group, topic = fields.get("group") or fields.get("consumerGroup"), fields.get("topic")
+    if not group:
+        raise InvalidParameter("field 'group' is missing: figures are asked for one group")
+    return Reply(body=msgspec.json.encode(group_figures(group, topic, broker)))
+
+
+ROUTES: dict[int, Adapter] = {
+    RequestCode.POP_MESSAGE: pop_message,
+    RequestCode.ACK_MESSAGE: ack_message,
+    RequestCode.BATCH_ACK_MESSAGE: batch_ack_message,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: change_invisible_time,
+    RequestCode.PEEK_MESSAGE: peek_message,
+    RequestCode.NOTIFICATION: notification,
+    RequestCode.POLLING_INFO: polling_count,
+    RequestCode.QUERY_ASSIGNMENT: assignment,
+    RequestCode.SET_MESSAGE_REQUEST_MODE: request_mode,
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: request_modes,
+    RequestCode.AEROBEE_GROUP_FIGURES: figures,
+}

@@ -94,4 +94,5 @@ def _send_one(
             time.sleep(settings.retry_ms / 1000)
         except KeyError:
             raise AerobeeError(
-                f"broker {row.brokerName!r} of topic {row.topic!r} has left the route") from None
+                f"broker {row.brokerName!r} of topic {row.topic!r} has left the route"
+            ) from None

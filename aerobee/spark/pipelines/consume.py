@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The consumption flow on Spark: topic -> the user's function on the executors -> offsets, retries, dead letters.
 
-A micro-batch is cut into as many tasks as the cluster has cores, whatever the number of queues. Each message goes through
-the user's function; rows whose function raised go back to the group's retry topic with their delay level (in the end the
-dead letters) before the batch is committed, and only then does the group's offset move. So a crash repeats the batch:
-at least once, as RocketMQ's own consumers.
+A micro-batch is cut into as many tasks as the cluster has cores, whatever the number of queues. Each message goes
+through the user's function; rows whose function raised go back to the group's retry topic with their delay level
+(in the end the dead letters) before the batch is committed, and only then does the group's offset move. So a crash
+repeats the batch: at least once, as RocketMQ's own consumers.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aerobee.spark.consume")
 
-COLUMNS = (*schema.DEFAULT, "properties", "physicalOffset")
-RESULT = "topic STRING, brokerName STRING, physicalOffset BIGINT, msgId STRING, ok BOOLEAN, result STRING, error STRING"
-
+COLUMNS = (*schema.DEFAULT, "properties", "physicalOffset") RESULT = "topic STRING, brokerName STRING,
+physicalOffset BIGINT, msgId STRING, ok BOOLEAN, result STRING, error STRING"
 
 
 def consume(
@@ -46,9 +45,9 @@ def consume(
 ) -> StreamingQuery:
     """Run `handler` on every message of `topics` for `group`; the running (or, with `once`, finished) query.
 
-    `per` says what the handler gets: "message" (a row; its return value, if any, becomes the result), "batch" (a list of
-    rows; returns a list of results, or raises for all), or "arrow" (a record batch; returns one). `sink(frame, batch_id)`
-    receives a frame of results (topic, msgId, ok, result, error).
+    `per` says what the handler gets: "message" (a row; its return value, if any, becomes the result), "batch" (a
+    list of rows; returns a list of results, or raises for all), or "arrow" (a record batch; returns one).
+    `sink(frame, batch_id)` receives a frame of results (topic, msgId, ok, result, error).
 
     >>> consume(spark, "orders", "billing", charge, namesrv="127.0.0.1:9876",
     ...         checkpoint="/tmp/billing", once=True).awaitTermination()      # doctest: +SKIP
@@ -64,26 +63,36 @@ def consume(
             failed = done.where("NOT ok")
             returned = send_back(failed, group, namesrv=namesrv)
             if returned:
-                log.warning("group=%s batch=%d: %d messages failed and were sent back", group, batch_id, returned)
+                log.warning(
+                    "group=%s batch=%d: %d messages failed and were sent back", group, batch_id, returned
+                )
             if sink is not None:
                 sink(done.drop("brokerName", "physicalOffset"), batch_id)
         finally:
             done.unpersist()
 
     reader = spark.readStream.format("rocketmq").option("namesrv", namesrv).option("subscribe", topics)
-    reader = reader.option("group", group).option("includeRetries", "true").option("columns", ",".join(COLUMNS))
+    reader = (
+        reader.option("group", group).option("includeRetries", "true").option("columns", ",".join(COLUMNS))
+    )
     reader = reader.option("startingOffsets", "group").option("minPartitions", str(width))
     for name, value in (options or {}).items():
         reader = reader.option(name, value)
     writer = reader.load().writeStream.foreachBatch(one_batch).option("checkpointLocation", checkpoint)
-    query = writer.queryName(f"consume-{group}").trigger(**({"availableNow": True} if once else {"processingTime": "0 seconds"})).start()
+    query = (
+        writer.queryName(f"consume-{group}")
+        .trigger(**({"availableNow": True} if once else {"processingTime": "0 seconds"}))
+        .start()
+    )
     if once:
         query.awaitTermination()
         _final_commit(query, group, namesrv)
     return query
 
 
-def _per_message(handler: Callable[[Any], Any]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _per_message(
+    handler: Callable[[Any], Any],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def road(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark.sql import Row
 
@@ -99,7 +108,9 @@ def _per_message(handler: Callable[[Any], Any]) -> Callable[[Iterator[pa.RecordB
     return road
 
 
-def _per_batch(handler: Callable[[Any], Any]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _per_batch(
+    handler: Callable[[Any], Any],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def road(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark.sql import Row
 
@@ -115,7 +126,9 @@ def _per_batch(handler: Callable[[Any], Any]) -> Callable[[Iterator[pa.RecordBat
     return road
 
 
-def _per_arrow(handler: Callable[[Any], Any]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _per_arrow(
+    handler: Callable[[Any], Any],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def road(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             try:

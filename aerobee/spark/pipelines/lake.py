@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topics to Parquet, exactly once, continuously or once.
+
+    out/topic=orders/date=2026-11-15/b00000000007-3.parquet     data, partitioned by topic and day of storing
+    out/_commits/b00000000007.json                              the files that batch 7 added out/_schema.json
+    the JSON schema, once inferred, so that it never drifts
+
+Theory of operation. Spark replays a batch after a crash with the same offsets and the same batch id. A batch writes
+its files into `_staging/<batch>`, moves them to their place under names that carry the batch id, and last writes
+its commit file. A batch whose commit file exists is done; one without starts by removing whatever carries its id.
+So a kill at any point leaves neither a duplicate nor a gap, for every reader of the directory, not only Spark's.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from aerobee.spark.pipelines.files import Files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+log = logging.getLogger("aerobee.spark.lake")
+
+SMALL_FILE = 32 << 20
+
+
+def lake(
+    spark: SparkSession,
+    topics: str,
+    out: str,
+    *,
+    checkpoint: str | None = None,
+    schema: str | None = None,
+    json: bool = False,
+    once: bool = False,
+    every: str = "10 seconds",
+    options: dict[str, str] | None = None,
+) -> StreamingQuery:
+    """Copy `topics` (comma-separated, or a pattern with a `*`) into Parquet under `out`.
+
+    With `json` bodies become columns: by `schema` (DDL) or one inferred from the first batch and kept. A body that is
+    no JSON stays in `badBody`. `options` are those of the data source (`namesrv` or `storePath` at least).
+
+    >>> lake(spark, "orders", "/data/lake", json=True, once=True,
+    ...      options={"namesrv": "127.0.0.1:9876"}).awaitTermination()      # doctest: +SKIP
+    """
+    table = Table(spark, out)
+    reader = spark.readStream.format("rocketmq").option("startingOffsets", "earliest")
+    reader = reader.option(*_selection(topics)).option("includeProperties", "true")
+    for name, value in {"maxOffsetsPerTrigger": "1000000", **(options or {})}.items():
+        reader = reader.option(name, value)
+
+    def one_batch(frame: DataFrame, batch_id: int) -> None:
+        if table.holds(batch_id):
+            log.info("batch=%d is in the lake already", batch_id)
+            return
+        columns = _shaped(frame, table.json_schema(frame, schema) if json or schema else None)
+        table.add(columns, batch_id)
+
+    writer = reader.load().writeStream.foreachBatch(one_batch)
+    writer = writer.option("checkpointLocation", checkpoint or f"{out.rstrip('/')}/_checkpoint").queryName(
+        "lake"
+    )
+    trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": every}
+    return writer.trigger(**trigger).start()
+
+
+def _selection(topics: str) -> tuple[str, str]:
+    if any(sign in topics for sign in "*?["):
+        import fnmatch
+
+        return "subscribePattern", fnmatch.translate(topics).removesuffix(r"\Z").removesuffix(r"\z")
+    return "subscribe", topics
+
+
+def _shaped(frame: DataFrame, ddl: str | None) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    dated = frame.withColumn("date", f.to_date("storeTimestamp"))
+    if not ddl:
+        return dated
+    text = f.col("body").cast("string")
+    # An unreadable body parses to null; a readable one that is no object too. Both are kept as they came.
+    parsed = dated.withColumn("data", f.from_json(text, ddl, {"mode": "PERMISSIVE"}))
+    some = f.try_to_json("data") if hasattr(f, "try_to_json") else f.to_json("data")
+    bad = f.col("data").isNull() | (f.coalesce(some, f.lit("{}")) == "{}") & (f.trim(text) != "{}")
+    parsed = parsed.withColumn("badBody", f.when(bad, f.col("body")))
+    return parsed.withColumn("data", f.when(~bad, f.col("data"))).drop("body")
+
+
+class Table:
+    """A directory of Parquet files whose batches are added whole, once."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self._spark = spark
+        self.root = root.rstrip("/")
+        self._files = Files(spark, self.root)
+
+    def holds(self, batch_id: int) -> bool:
+        return self._files.exists(_commit_name(batch_id))
+
+    def json_schema(self, frame: DataFrame, given: str | None) -> str:
+        """The given schema, else the kept one, else one inferred from this batch and kept from now on."""
+        if given:
+            return given
+        if self._files.exists("_schema.json"):
+            return str(self._files.read_json("_schema.json")["ddl"])
+        text = frame.selectExpr("cast(body AS STRING) AS value").where("value IS NOT NULL")
+        found = self._spark.read.json(text.rdd.map(lambda row: row.value))
+        names = [name for name in found.columns if name != "_corrupt_record"]
+        ddl = ", ".join(f"`{name}` {found.schema[name].dataType.simpleString()}" for name in names)
+        ddl = ddl or "`_none` STRING"
+        if names:
+            self._files.write_json("_schema.json", {"ddl": ddl})
+        return ddl
+
+    def add(self, frame: DataFrame, batch_id: int) -> None:
+        name = f"b{batch_id:011d}"
+        staging = f"_staging/{name}"
+        for left in [staging, *self._files.glob(f"topic=*/date=*/{name}-*.parquet")]:
+            self._files.delete(left)
+        frame.write.mode("overwrite").partitionBy("topic", "date").parquet(f"{self.root}/{staging}")
+        added = []
+        for i, path in enumerate(self._files.glob(f"{staging}/topic=*/date=*/*.parquet")):
+            folder = "/".join(path.split("/")[-3:-1])
+            target = f"{folder}/{name}-{i}.parquet"
+            self._files.move(path, target)
+            added.append(target)
+        self._files.write_json(_commit_name(batch_id), {"add": added})
+        self._files.delete(staging)
+
+    def files(self) -> list[str]:
+        """The files that belong to the table: what was added and not compacted away since."""
+        alive: set[str] = set()
+        for commit in self._files.glob("_commits/*.json"):
+            said = self._files.read_json(commit)
+            alive |= set(said.get("add", ()))
+            alive -= set(said.get("remove", ()))
+        return sorted(alive)
+
+    def read(self) -> DataFrame:
+        """The table as of now, by its commits: never a half-written batch, never a compacted file twice."""
+        names = self.files()
+        if not names:
+            raise FileNotFoundError(f"the lake {self.root} holds no committed batch yet")
+        reader = self._spark.read.option("basePath", self.root).option("mergeSchema", "true")
+        return reader.parquet(*(f"{self.root}/{name}" for name in names))
+
+    def compact(self, small: int = SMALL_FILE) -> int:
+        """Join the small files of each partition; the number of files that went away."""
+        folders: dict[str, list[str]] = {}
+        for name in self.files():
+            if self._files.size(name) < small:
+                folders.setdefault(name.rpartition("/")[0], []).append(name)
+        gone = 0
+        for folder, names in folders.items():
+            if len(names) > 1:
+                self._compact_folder(folder, names)
+                gone += len(names) - 1
+        return gone
+
+    def _compact_folder(self, folder: str, names: list[str]) -> None:
+        last = names[-1].rpartition("/")[2].removesuffix(".parquet")
+        joined = f"{folder}/c{last}.parquet"
+        staging = f"_staging/c{last}"
+        self._files.delete(staging)
+        paths = [f"{self.root}/{name}" for name in names]
+        self._spark.read.option("mergeSchema", "true").parquet(*paths).coalesce(1).write.parquet(
+            f"{self.root}/{staging}"
+        )
+        (made,) = self._files.glob(f"{staging}/*.parquet")
+        self._files.move(made, joined)
+        # Sorted after every batch commit, so that the removal is read after the addition.
+        stamp = folder.replace("/", ".").replace("=", "-")
+        self._files.write_json(f"_commits/z-{last}-{stamp}.json", {"add": [joined], "remove": names})
+        for name in names:
+            self._files.delete(name)
+        self._files.delete(staging)
+
+
+def _commit_name(batch_id: int) -> str:
+    return f"_commits/b{batch_id:011d}.json"

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Publish chosen messages again: from dead letters, a time range, a filter over lake or topic; never twice.
+
+Theory of operation. A replay has a name. Every message it sends carries `REPLAY_NAME` and `REPLAY_OF` (the source's
+id). Before sending, the replay reads what its target topics already hold of that name, from the offsets they had
+when the replay was first planned (kept in the audit directory), and leaves those out. So a replay that is run
+again, or was killed half-way, sends exactly the rest. The audit table lists each message: source, target, when, or
+why not.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aerobee.clock import Clock, SystemClock
+from aerobee.errors import AerobeeError
+from aerobee.spark.heads import BrokerHeads
+from aerobee.spark.options import for_batch
+from aerobee.spark.plan import edge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
+CHUNK = 5_000
+NAME, OF = "REPLAY_NAME", "REPLAY_OF"
+# Set anew by the send; carried over they would confuse consumers or trace tools.
+_DROPPED = [
+    "UNIQ_KEY",
+    "WAIT",
+    "TAGS",
+    "KEYS",
+    "DELAY",
+    "REAL_TOPIC",
+    "REAL_QID",
+    "RETRY_TOPIC",
+    "ORIGIN_MESSAGE_ID",
+    "MSG_REGION",
+    "TRACE_ON",
+    "CLUSTER",
+    "POP_CK",
+    "1ST_POP_TIME",
+    "TRAN_MSG",
+    "PGROUP",
+    "MIN_OFFSET",
+    "MAX_OFFSET",
+    "RECONSUME_TIME",
+    "MAX_RECONSUME_TIMES",
+    "TIMER_OUT_MS",
+    "TIMER_DELIVER_MS",
+    "TIMER_ENQUEUE_MS",
+    "TIMER_DEQUEUE_MS",
+    "TIMER_DELAY_MS",
+    "TIMER_DELAY_SEC",
+    "DLQ_ORIGIN_TOPIC",
+    "DLQ_ORIGIN_MESSAGE_ID",
+    "__SHARDINGKEY",
+]
+
+
+class Outcome(NamedTuple):
+    chosen: int
+    already: int
+    sent: int
+
+
+def replay(
+    rows: DataFrame,
+    *,
+    name: str,
+    namesrv: str,
+    audit: str,
+    target: str | None = None,
+    rate: int = 0,
+    dry_run: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    clock: Clock | None = None,
+) -> Outcome:
+    """Send every row of `rows` (columns of the data source, `properties` included) again, once per `name`.
+
+    `target` is the topic to send to; left out, each message goes to the topic it was first sent to (for dead letters
+    and retries that is their original topic). `rate` limits messages a second. `dry_run` counts and writes nothing.
+
+    >>> dead = read(spark, "%DLQ%billing", includeProperties=True)                                # doctest: +SKIP
+    >>> replay(dead, name="fix-42", namesrv="127.0.0.1:9876", audit="/tmp/audit")                 # doctest: +SKIP
+    """
+    planned = _planned(rows, name, target)
+    planned.persist()
+    try:
+        targets = sorted(row.target for row in planned.select("target").distinct().collect())
+        chosen = planned.count()
+        left = _left(planned, name, namesrv, Path(audit), targets, keep=not dry_run)
+        total = left.count()
+        if dry_run or not total:
+            return Outcome(chosen, chosen - total, 0)
+        sent = _send(left, namesrv, Path(audit) / name, total, rate, progress, clock or SystemClock())
+        return Outcome(chosen, chosen - total, sent)
+    finally:
+        planned.unpersist()
+
+
+def _planned(rows: DataFrame, name: str, target: str | None) -> DataFrame:
+    """The messages to send, one row per source message, with where they go."""
+    from pyspark.sql import functions as f
+
+    properties = f.col("properties")
+    original = f.coalesce(properties["RETRY_TOPIC"], properties["REAL_TOPIC"], f.col("topic"))
+    kept = f.map_filter(properties, lambda key, _: ~key.isin(*_DROPPED))
+    marks = f.create_map(f.lit(NAME), f.lit(name), f.lit(OF), f.col("msgId"))
+    planned = rows.select(
+        f.col("msgId").alias("source"),
+        (f.lit(target) if target else original).alias("target"),
+        "body",
+        "tags",
+        "keys",
+        properties["__SHARDINGKEY"].alias("shardingKey"),
+        f.map_concat(f.map_filter(kept, lambda key, _: ~key.isin(NAME, OF)), marks).alias("properties"),
+    )
+    return planned.dropDuplicates(["source"])
+
+
+def _left(
+    planned: DataFrame, name: str, namesrv: str, audit: Path, targets: list[str], *, keep: bool
+) -> DataFrame:
+    """What was not sent yet under this name: the plan minus what the targets hold of it."""
+    spark = planned.sparkSession
+    start = _starting_offsets(name, namesrv, audit, targets, keep=keep)
+    known = [topic for topic in targets if topic in start]
+    if not known:
+        return planned
+    reader = spark.read.format("rocketmq").option("namesrv", namesrv).option("subscribe", ",".join(known))
+    reader = reader.option("columns", "topic,properties").option("failOnDataLoss", "false")
+    held = reader.option("startingOffsets", json.dumps({topic: start[topic] for topic in known})).load()
+    done = (
+        held.where(held["properties"][NAME] == name).select(held["properties"][OF].alias("source")).distinct()
+    )
+    return planned.join(done, "source", "left_anti")
+
+
+def _starting_offsets(
+    name: str, namesrv: str, audit: Path, targets: list[str], *, keep: bool
+) -> dict[str, Any]:
+    """The targets' ends when this replay was first planned; topics that were not there then start at nothing."""
+    kept = audit / name / "_start.json"
+    known: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    fresh = [topic for topic in targets if topic not in known]
+    for topic in fresh:
+        heads = BrokerHeads(for_batch({"namesrv": namesrv, "subscribe": topic}))
+        try:
+            known.update(edge({topic: heads.queues(topic)}, 1))
+        except AerobeeError:
+            continue  # not created yet: nothing of ours can be in it
+    if fresh and keep:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        temporary = kept.with_suffix(".tmp")
+        temporary.write_text(json.dumps(known))
+        temporary.replace(kept)
+    return known
+
+
+def _send(
+    left: DataFrame,
+    namesrv: str,
+    audit: Path,
+    total: int,
+    rate: int,
+    progress: Callable[[int, int], None] | None,
+    clock: Clock,
+) -> int:
+    """Chunk by chunk, each audited after it was sent, at no more than `rate` messages a second."""
+    from pyspark.sql import functions as f
+
+    spark = left.sparkSession
+    size = min(CHUNK, max(1, rate)) if rate else CHUNK
+    numbered = left.rdd.zipWithIndex().map(lambda pair: (*pair[0], pair[1]))
+    frame = spark.createDataFrame(numbered, f"{_ddl(left)}, place BIGINT").persist()
+    begun, sent = clock.now(), 0
+    try:
+        for first in range(0, total, size):
+            chunk = frame.where((f.col("place") >= first) & (f.col("place") < first + size))
+            out = chunk.select(
+                f.col("target").alias("topic"), "body", "tags", "keys", "shardingKey", "properties"
+            )
+            out.write.format("rocketmq").option("namesrv", namesrv).mode("append").save()
+            audited = chunk.select("source", "target", f.lit(clock.now()).alias("sentAt"))
+            audited.coalesce(1).write.mode("append").parquet(str(audit / "sent"))
+            sent = min(total, first + size)
+            if progress:
+                progress(sent, total)
+            if rate:
+                time.sleep(max(0.0, sent / rate - (clock.now() - begun) / 1000))
+    finally:
+        frame.unpersist()
+    return sent
+
+
+def _ddl(frame: DataFrame) -> str:
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aerobee.spark.consume")
 
-COLUMNS = (*schema.DEFAULT, "properties", "physicalOffset") RESULT = "topic STRING, brokerName STRING,
-physicalOffset BIGINT, msgId STRING, ok BOOLEAN, result STRING, error STRING"
+COLUMNS = (*schema.DEFAULT, "properties", "physicalOffset")
+RESULT = "topic STRING, brokerName STRING, physicalOffset BIGINT, msgId STRING, ok BOOLEAN, result STRING, error STRING"
 
 
 def consume(

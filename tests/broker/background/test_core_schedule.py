@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aerobee.broker.background import schedule as schedule_module
+from aerobee.broker.background.schedule import Schedule
+from aerobee.errors import DiskFull
+
+
+@pytest.mark.seed("S004-31", "S004-33")
+@pytest.mark.parametrize("level", range(1, 19))
+def test_message_of_each_level_is_never_early_and_at_most_a_look_late(bench: Any, clock: Any, level: int) -> None:
+    schedule = Schedule(bench.broker.store)
+    delay_ms = bench.broker.store.delays[level - 1]
+    bench.send(queue_id=2, body=b"later", properties={"DELAY": str(level)})
+    clock.advance(delay_ms - 1)
+    assert schedule.tick(clock.now()) == 100
+    assert bench.records("orders", 2) == []
+    clock.advance(1)
+    schedule.tick(clock.now())
+    (delivered,) = bench.records("orders", 2)
+    assert delivered.body == b"later"
+    assert delivered.properties["DELAY"] == str(level)  # stays in the text, and delays nothing again
+    schedule.tick(clock.now())
+    assert len(bench.records("orders", 2)) == 1
+
+
+def test_delivery_goes_on_where_it_stopped_and_what_fell_due_meanwhile_comes_at_once(bench: Any, clock: Any) -> None:
+    schedule = Schedule(bench.broker.store)
+    for number in range(3):
+        bench.send(body=b"%d" % number, properties={"DELAY": "1"})
+    clock.advance(1000)
+    schedule.tick(clock.now())
+    bench.send(body=b"3", properties={"DELAY": "2"})
+    schedule.save()
+    bench.restart()
+    clock.advance(seconds=60)
+    again = Schedule(bench.broker.store)
+    again.tick(clock.now())
+    assert [record.body for record in bench.records("orders")] == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.seed("S004-3")
+def test_progress_is_kept_in_delay_offset_json(bench: Any, clock: Any) -> None:
+    schedule = Schedule(bench.broker.store)
+    assert schedule.unsaved() is None
+    bench.send(properties={"DELAY": "1"})
+    clock.advance(1000)
+    schedule.tick(clock.now())
+    schedule.save()
+    assert b'"offsetTable":{1:1,2:0,' in (bench.broker.store.root / "config" / "delayOffset.json").read_bytes()
+    assert schedule.unsaved() is None
+
+
+def test_offsets_outside_the_queue_are_moved_into_it(bench: Any) -> None:
+    file = bench.broker.store.root / "config" / "delayOffset.json"
+    file.write_text('{"offsetTable":{1:500,2:-3,77:1}}')
+    schedule = Schedule(bench.broker.store)
+    assert (schedule.offsets[1], schedule.offsets[2]) == (0, 0)
+    assert 77 not in schedule.offsets
+
+
+def test_message_gone_from_the_log_is_skipped(bench: Any, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = Schedule(bench.broker.store)
+    bench.send(body=b"gone", properties={"DELAY": "1"})
+    bench.send(body=b"there", properties={"DELAY": "1"})
+    store, lost = bench.broker.store, bench.records("SCHEDULE_TOPIC_XXXX", 0)[0].physical_offset
+    read = store.record_at
+    monkeypatch.setattr(store, "record_at", lambda at: None if at == lost else read(at))
+    clock.advance(1000)
+    schedule.tick(clock.now())
+    monkeypatch.undo()
+    assert [record.body for record in bench.records("orders")] == [b"there"]
+
+
+def test_clock_set_back_delays_no_message_longer_than_its_level(bench: Any, clock: Any) -> None:
+    schedule = Schedule(bench.broker.store)
+    bench.send(properties={"DELAY": "3"})
+    clock.jump(clock.now() - 3_600_000)
+    schedule.tick(clock.now())
+    assert len(bench.records("orders")) == 1
+
+
+def test_full_disk_loses_no_delivery(bench: Any, clock: Any) -> None:
+    schedule = Schedule(bench.broker.store)
+    bench.send(properties={"DELAY": "1"})
+    clock.advance(1000)
+    bench.broker.store._retention.refusal = "full"
+    with pytest.raises(DiskFull):
+        schedule.tick(clock.now())
+    bench.broker.store._retention.refusal = ""
+    schedule.tick(clock.now())
+    assert len(bench.records("orders")) == 1
+
+
+def test_many_due_messages_are_delivered_in_turns(bench: Any, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule_module, "PER_TICK", 4)
+    schedule = Schedule(bench.broker.store)
+    for _ in range(9):
+        bench.send(properties={"DELAY": "1"})
+    clock.advance(1000)
+    waits = [schedule.tick(clock.now()) for _ in range(3)]
+    assert waits == [0, 0, 100]
+    assert len(bench.records("orders")) == 9

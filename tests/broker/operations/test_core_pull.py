@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aerobee.broker.operations.pull import code_of
+from aerobee.broker.operations.reset_offset import Reset, reset_offset
+from aerobee.errors import (
+    GroupNotFound,
+    InvalidParameter,
+    NoPermission,
+    StoreError,
+    SubscriptionNotFound,
+    SubscriptionNotLatest,
+    SubscriptionParseFailed,
+    SystemFailure,
+    TopicNotFound,
+)
+from aerobee.protocol import message
+from aerobee.protocol.bodies import (
+    ConsumerData,
+    GroupConfig,
+    Heartbeat,
+    MessageModel,
+    SubscriptionData,
+    TopicConfig,
+)
+from aerobee.store.results import Found, ReadStatus
+
+
+class Link:
+    remote_text = "10.0.0.1:1"
+    is_open = True
+
+    def __init__(self) -> None:
+        self.attributes: dict[str, Any] = {"language": "JAVA", "version": 479}
+
+    def send(self, command: Any) -> None:
+        pass
+
+
+def connect(bench: Any, expression: str = "*", version: int = 1, **data: Any) -> None:
+    subscription = SubscriptionData(topic="orders", sub_string=expression, sub_version=version)
+    consumer = ConsumerData(group_name="billing", subscription_data_set=[subscription], **data)
+    bench.broker.clients.heartbeat(Link(), Heartbeat(client_id="c", consumer_data_set=[consumer]), bench.clock.now())
+
+
+def bodies(found: Found) -> list[bytes]:
+    return [message.decode(raw).body for raw in found.messages]
+
+
+async def turns(count: int = 4) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.seed("S002-7", "S004-15", "S004-16", "S004-49", "S004-72")
+def test_found_messages_are_returned_at_once(bench: Any) -> None:
+    for number in range(40):
+        bench.send(body=b"%d" % number)
+    found = bench.pull(hold_ms=15_000)
+    assert (found.status, found.next_offset, found.min_offset, found.max_offset) == (ReadStatus.FOUND, 32, 0, 40)
+    assert bodies(found) == [b"%d" % number for number in range(32)]
+    assert bodies(bench.pull(offset=35, max_messages=3)) == [b"35", b"36", b"37"]
+
+
+@pytest.mark.seed("S004-16", "S004-74")
+def test_next_offset_counts_the_filtered_messages_too(bench: Any) -> None:
+    for tag in "ABAC":
+        bench.send(body=tag.encode(), properties={"TAGS": tag})
+    found = bench.pull(expression="A || C", max_messages=2)
+    assert (bodies(found), found.next_offset) == ([b"A", b"A"], 3)
+    none = bench.pull(expression="X")
+    assert (none.status, none.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 4)
+
+
+def test_sql_filter_reads_the_properties(bench: Any) -> None:
+    for amount in (5, 15, 25):
+        bench.send(body=b"%d" % amount, properties={"amount": str(amount)})
+    found = bench.pull(expression="amount BETWEEN 10 AND 20", expression_type="SQL92")
+    assert bodies(found) == [b"15"]
+
+
+@pytest.mark.seed("S002-12")
+@pytest.mark.parametrize(
+    ("status", "offset", "code"),
+    [
+        (ReadStatus.FOUND, 0, 0),
+        (ReadStatus.NO_MATCHED_MESSAGE, 0, 20),
+        (ReadStatus.MESSAGE_WAS_REMOVING, 0, 20),
+        (ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 19),
+        (ReadStatus.NO_MATCHED_LOGIC_QUEUE, 1, 21),
+        (ReadStatus.NO_MESSAGE_IN_QUEUE, 0, 19),
+        (ReadStatus.NO_MESSAGE_IN_QUEUE, 1, 21),
+        (ReadStatus.OFFSET_OVERFLOW_ONE, 9, 19),
+        (ReadStatus.OFFSET_FOUND_NULL, 9, 19),
+        (ReadStatus.OFFSET_OVERFLOW_BADLY, 9, 21),
+        (ReadStatus.OFFSET_TOO_SMALL, 0, 21),
+        (ReadStatus.OFFSET_RESET, 0, 21),
+    ],
+)
+def test_every_lookup_status_has_its_code(status: ReadStatus, offset: int, code: int) -> None:
+    assert code_of(status, offset) == code
+
+
+def test_offset_past_the_end_or_in_a_queue_never_written_is_corrected(bench: Any) -> None:
+    bench.send()
+    past = bench.pull(offset=7, hold_ms=15_000)
+    assert (past.status, past.next_offset) == (ReadStatus.OFFSET_OVERFLOW_BADLY, 1)
+    empty = bench.pull(queue_id=1, offset=3, hold_ms=15_000)
+    assert (empty.status, empty.next_offset) == (ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0)
+
+
+# -- limits ----------------------------------------------------------------------------------------------
+
+
+def test_ordinary_answer_ends_at_256_kibibytes_but_has_at_least_one_message(bench: Any) -> None:
+    for _ in range(4):
+        bench.send(body=bytes(100_000))
+    assert len(bench.pull().messages) == 2
+    bench.send("big", body=bytes(300_000))
+    assert len(bench.pull("big").messages) == 1
+
+
+def test_client_that_asks_for_bulk_gets_it_within_the_settings(make_bench: Any) -> None:
+    bench = make_bench(max_pull_messages=100, max_pull_bytes=400_000)
+    for _ in range(120):
+        bench.send()
+    assert len(bench.pull(max_messages=1000).messages) == 100
+    for _ in range(6):
+        bench.send("big", body=bytes(100_000))
+    assert len(bench.pull("big", max_messages=33).messages) == 3
+    assert len(bench.pull("big", max_bytes=2**31 - 1).messages) == 3
+    assert len(bench.pull("big", max_bytes=150_000).messages) == 1
+
+
+# -- refusals, in their order -----------------------------------------------------------------------------
+
+
+@pytest.mark.seed("S002-11", "S004-68")
+def test_pull_is_refused_with_the_official_code(bench: Any) -> None:
+    topics, groups = bench.broker.topics, bench.broker.groups
+    topics.ensure("orders", 4)
+    topics.put(TopicConfig(topic_name="closed", perm=2))
+    groups.put(GroupConfig(group_name="stopped", consume_enable=False))
+    with pytest.raises(GroupNotFound):
+        bench.start_pull(group="not a name")
+    with pytest.raises(NoPermission, match="stopped"):
+        bench.start_pull(group="stopped")
+    with pytest.raises(TopicNotFound, match="missing"):
+        bench.start_pull("missing")
+    with pytest.raises(NoPermission, match="closed"):
+        bench.start_pull("closed")
+    for queue_id in (-1, 4):
+        with pytest.raises(InvalidParameter, match=f"queue {queue_id}"):
+            bench.start_pull(queue_id=queue_id)
+    with pytest.raises(SubscriptionParseFailed):
+        bench.start_pull(expression="amount >", expression_type="SQL92")
+
+
+def test_broker_that_may_not_be_read_refuses_pulls(make_bench: Any) -> None:
+    bench = make_bench(perm=2)
+    bench.send()
+    with pytest.raises(NoPermission, match="broker-a"):
+        bench.start_pull()
+
+
+def test_sql_filters_may_be_switched_off(make_bench: Any) -> None:
+    bench = make_bench(property_filter=False)
+    bench.send()
+    with pytest.raises(SystemFailure, match="SQL92"):
+        bench.start_pull(expression="a = 1", expression_type="SQL92")
+
+
+def test_pull_without_its_own_filter_uses_what_the_group_subscribed(bench: Any) -> None:
+    for tag in "AB":
+        bench.send(body=tag.encode(), properties={"TAGS": tag})
+    with pytest.raises(SubscriptionNotFound, match="not connected"):
+        bench.start_pull(expression=None)
+    connect(bench, "B", version=5)
+    assert bodies(bench.pull(expression=None, sub_version=5)) == [b"B"]
+    with pytest.raises(SubscriptionNotLatest):
+        bench.start_pull(expression=None, sub_version=6)
+    bench.broker.topics.ensure("other")
+    with pytest.raises(SubscriptionNotFound, match="other"):
+        bench.start_pull("other", expression=None)
+    bench.broker.groups.forbid("billing", "orders", 4)
+    with pytest.raises(NoPermission):
+        bench.start_pull(expression=None)
+
+
+def test_broadcasting_may_be_forbidden_to_a_group(bench: Any) -> None:
+    bench.send()
+    bench.broker.groups.put(GroupConfig(group_name="billing", consume_broadcast_enable=False))
+    connect(bench, message_model=MessageModel.BROADCASTING)
+    with pytest.raises(NoPermission, match="broadcasting"):
+        bench.start_pull(expression=None)
+
+
+@pytest.mark.seed("S004-78")
+def test_store_that_may_not_be_read_fails_the_pull(bench: Any) -> None:
+    bench.send()
+    bench.broker.store.readable = False
+    with pytest.raises(StoreError):
+        bench.start_pull()
+
+
+@pytest.mark.seed("S004-64")
+def test_group_with_different_tags_loses_messages_as_in_rocketmq(bench: Any) -> None:
+    """The trap itself: the consumer of tag B moves the group's offset past what the one of tag A wanted."""
+    for tag in "AB":
+        bench.send(body=tag.encode(), properties={"TAGS": tag})
+    found = bench.pull(expression="B")
+    bench.broker.offsets.set("billing", "orders", 0, found.next_offset)
+    start = bench.broker.offsets.get("billing", "orders", 0)
+    assert bench.pull(offset=start, expression="A").status is ReadStatus.OFFSET_OVERFLOW_ONE
+
+
+# -- offsets ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.seed("S004-77")
+async def test_offset_carried_by_a_pull_is_stored_on_arrival_and_only_then(bench: Any) -> None:
+    bench.send()
+    held = bench.hold(offset=1, commit_offset=1)
+    assert bench.broker.offsets.get("billing", "orders", 0) == 1
+    await turns()
+    bench.broker.offsets.set("billing", "orders", 0, 5)
+    bench.send()
+    await held
+    assert bench.broker.offsets.get("billing", "orders", 0) == 5
+
+
+def test_next_offset_is_remembered_as_the_pulled_one(bench: Any) -> None:
+    bench.send()
+    bench.pull()
+    assert bench.broker.offsets.pull_offset("billing", "orders", 0) == 1
+    assert bench.broker.offsets.get("billing", "orders", 0) == -1
+
+
+def test_pending_reset_is_told_once(bench: Any) -> None:
+    for _ in range(5):
+        bench.send()
+    bench.broker.groups.require("billing")
+    reset_offset(Reset("billing", "orders", queue_id=0, offset=2), bench.broker)
+    found = bench.pull(offset=4, commit_offset=4)
+    assert (found.status, found.next_offset, found.messages) == (ReadStatus.OFFSET_RESET, 2, [])
+    assert bench.broker.offsets.get("billing", "orders", 0) == 2  # the commit of that pull is void
+    assert bench.pull(offset=2).status is ReadStatus.FOUND
+
+
+async def test_reset_wakes_a_held_pull(bench: Any) -> None:
+    bench.send()
+    held = bench.hold(offset=1)
+    await turns()
+    reset_offset(Reset("billing", "orders", queue_id=0, offset=0), bench.broker)
+    found = await held
+    assert (found.status, found.next_offset) == (ReadStatus.OFFSET_RESET, 0)
+
+
+# -- holding ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.seed("S002-2", "S002-8", "S002-14", "S004-17", "S004-35", "S004-36", "S002-15", "S002-28", "S002-29")
+async def test_pull_of_an_empty_queue_is_held_and_answered_by_the_next_message(bench: Any) -> None:
+    bench.broker.topics.ensure("orders", 4)
+    held = bench.hold()
+    await turns()
+    assert not held.done()
+    bench.send(body=b"at last")
+    assert bodies(await held) == [b"at last"]
+
+
+@pytest.mark.seed("S002-8")
+def test_pull_that_does_not_ask_to_be_held_is_answered(bench: Any) -> None:
+    bench.broker.topics.ensure("orders", 4)
+    assert bench.pull(hold_ms=0).status is ReadStatus.NO_MATCHED_LOGIC_QUEUE
+
+
+@pytest.mark.seed("S002-9", "S002-16", "S002-26", "S004-38")
+async def test_deadline_answers_what_there_is_and_does_not_hold_again(bench: Any, clock: Any) -> None:
+    bench.send()
+    held = bench.hold(offset=1)
+    await turns()
+    clock.advance(15_000)
+    found = await held
+    assert (found.status, found.next_offset) == (ReadStatus.OFFSET_OVERFLOW_ONE, 1)
+
+
+@pytest.mark.seed("S002-25", "S002-26")
+async def test_messages_that_do_not_match_are_skipped_at_the_safety_check(bench: Any, clock: Any) -> None:
+    bench.broker.topics.ensure("orders", 4)
+    held = bench.hold(expression="wanted")
+    await turns()
+    bench.send(properties={"TAGS": "other"})
+    await turns()
+    assert not held.done()
+    bench.broker.parked.tick(clock.now())
+    found = await held
+    assert (found.status, found.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 1)
+    assert code_of(found.status, 0) == 20
+
+
+async def test_arrival_wakes_by_sql_filter(bench: Any) -> None:
+    bench.broker.topics.ensure("orders", 4)
+    held = bench.hold(expression="amount > 10", expression_type="SQL92")
+    await turns()
+    bench.send(properties={"amount": "1"})
+    await turns()
+    assert not held.done()
+    bench.send(body=b"big", properties={"amount": "11"})
+    assert bodies(await held) == [b"big"]
+
+
+@pytest.mark.seed("S002-4", "S002-5", "S002-31")
+async def test_short_polling_is_answered_by_time_alone(make_bench: Any, clock: Any) -> None:
+    bench = make_bench(long_polling=False)
+    bench.broker.topics.ensure("orders", 4)
+    held = bench.hold(hold_ms=15_000)
+    await turns()
+    bench.send(body=b"unnoticed")
+    await turns()
+    assert not held.done()
+    clock.advance(1_000)
+    assert bodies(await held) == [b"unnoticed"]
+
+
+async def test_cancelled_pull_is_not_held_any_more(bench: Any) -> None:
+    bench.broker.topics.ensure("orders", 4)
+    held = bench.hold()
+    await turns()
+    held.cancel()
+    await turns()
+    assert bench.broker.parked.count == 0
+
+
+async def test_stopping_broker_answers_held_pulls(bench: Any) -> None:
+    bench.broker.topics.ensure("orders", 4)
+    held = bench.hold()
+    await turns()
+    bench.broker.parked.stop()
+    assert (await held).messages == []

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aerobee.broker.background.schedule import Schedule
+from aerobee.broker.operations.send_back import SendBackRequest, send_back
+from aerobee.errors import GroupNotFound, NoPermission, SystemFailure
+from aerobee.protocol.bodies import GroupConfig, TopicConfig
+
+DELAYS = [10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200]
+
+
+def back(bench: Any, physical_offset: int, **more: Any) -> int:
+    return send_back(SendBackRequest("billing", physical_offset, **more), bench.broker)
+
+
+@pytest.mark.seed("S004-30", "S004-31", "S004-52", "S004-65")
+def test_failed_message_waits_in_the_delay_topic_as_a_new_copy_for_the_retry_topic(bench: Any, clock: Any) -> None:
+    sent = bench.send(body=b"work", properties={"TAGS": "paid", "KEYS": "k"}, flag=7, born_timestamp=5)
+    back(bench, sent.physical_offset)
+    original, (waiting,) = bench.records("orders")[0], bench.records("SCHEDULE_TOPIC_XXXX", 2)
+    assert (waiting.body, waiting.flag, waiting.born_timestamp, waiting.reconsume_times) == (b"work", 7, 5, 1)
+    properties = waiting.properties
+    assert properties["REAL_TOPIC"] == "%RETRY%billing"
+    assert properties["RETRY_TOPIC"] == "orders"
+    assert properties["ORIGIN_MESSAGE_ID"] == original.offset_id
+    assert (properties["WAIT"], properties["DELAY"], properties["KEYS"]) == ("false", "3", "k")
+    assert bench.records("%RETRY%billing") == []
+
+
+@pytest.mark.seed("S004-32", "S004-33", "S004-34", "S004-69", "S004-30")
+def test_retries_wait_longer_and_longer_and_end_in_the_dead_letters(bench: Any, clock: Any) -> None:
+    schedule = Schedule(bench.broker.store)
+    where = bench.send().physical_offset
+    waited = []
+    for attempt in range(16):
+        back(bench, where)
+        began = clock.now()
+        while len(bench.records("%RETRY%billing")) == attempt:
+            clock.advance(seconds=10)
+            schedule.tick(clock.now())
+        waited.append((clock.now() - began) // 1000)
+        newest = bench.records("%RETRY%billing")[-1]
+        assert newest.reconsume_times == attempt + 1
+        where = newest.physical_offset
+    assert waited == DELAYS
+    back(bench, where)
+    (dead,) = bench.records("%DLQ%billing")
+    assert (dead.reconsume_times, dead.properties["DELAY"], dead.properties["RETRY_TOPIC"]) == (17, "0", "orders")
+
+
+@pytest.mark.seed("S004-28")
+def test_level_of_the_consumer_is_taken_and_a_negative_one_means_dead(bench: Any) -> None:
+    sent = bench.send()
+    back(bench, sent.physical_offset, delay_level=7)
+    assert len(bench.records("SCHEDULE_TOPIC_XXXX", 6)) == 1
+    back(bench, sent.physical_offset, delay_level=-1)
+    assert len(bench.records("%DLQ%billing")) == 1
+
+
+def test_limit_of_the_consumer_wins_over_the_group(bench: Any) -> None:
+    sent = bench.send(reconsume_times=2)
+    back(bench, sent.physical_offset, max_reconsume_times=3)
+    back(bench, sent.physical_offset, max_reconsume_times=2)
+    assert len(bench.records("%DLQ%billing")) == 1
+    bench.broker.groups.put(GroupConfig(group_name="billing", retry_max_times=2))
+    back(bench, sent.physical_offset)
+    assert len(bench.records("%DLQ%billing")) == 2
+
+
+@pytest.mark.seed("S004-53")
+def test_retry_and_dead_letter_topics_are_created_with_one_queue(bench: Any) -> None:
+    sent = bench.send()
+    back(bench, sent.physical_offset)
+    back(bench, sent.physical_offset, delay_level=-1)
+    for name in ("%RETRY%billing", "%DLQ%billing"):
+        topic = bench.broker.topics.get(name)
+        assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (1, 1, 6)
+
+
+def test_group_without_retry_queues_drops_what_it_returns(bench: Any) -> None:
+    bench.broker.groups.put(GroupConfig(group_name="billing", retry_queue_nums=0))
+    sent = bench.send()
+    assert back(bench, sent.physical_offset) == 0
+    assert bench.broker.topics.get("%RETRY%billing") is None
+
+
+def test_send_back_is_refused_with_the_official_code(bench: Any, make_bench: Any) -> None:
+    bench.send()
+    with pytest.raises(SystemFailure, match="99999"):
+        back(bench, 99999)
+    bench.broker.topics.put(TopicConfig(topic_name="%RETRY%billing", perm=4))
+    with pytest.raises(NoPermission):
+        back(bench, 0)
+
+
+def test_send_back_needs_a_group_and_a_writable_broker(make_bench: Any) -> None:
+    bench = make_bench(auto_create_groups=False)
+    sent = bench.send()
+    with pytest.raises(GroupNotFound):
+        back(bench, sent.physical_offset)
+
+
+def test_send_back_needs_a_writable_broker(make_bench: Any) -> None:
+    bench = make_bench(perm=4)
+    sent = bench.send()
+    with pytest.raises(NoPermission):
+        back(bench, sent.physical_offset)

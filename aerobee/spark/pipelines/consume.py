@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger("aerobee.spark.consume")
 
 COLUMNS = (*schema.DEFAULT, "properties", "physicalOffset")
+Outcome = tuple[str | None, str | None]  # result, error
+
 RESULT = "topic STRING, brokerName STRING, physicalOffset BIGINT, msgId STRING, ok BOOLEAN, result STRING, error STRING"
 
 
@@ -97,7 +99,7 @@ def _per_message(
         from pyspark.sql import Row
 
         for batch in batches:
-            outcomes = []
+            outcomes: list[Outcome] = []
             for values in batch.to_pylist():
                 try:
                     outcomes.append((_text(handler(Row(**values))), None))
@@ -118,7 +120,7 @@ def _per_batch(
             try:
                 found = handler([Row(**values) for values in batch.to_pylist()])
                 results = list(found) if found is not None else [None] * batch.num_rows
-                outcomes: list[tuple[Any, Any]] = [(_text(value), None) for value in results]
+                outcomes: list[Outcome] = [(_text(value), None) for value in results]
             except Exception:
                 outcomes = [(None, traceback.format_exc(limit=-3))] * batch.num_rows
             yield _results(batch, outcomes)
@@ -133,7 +135,7 @@ def _per_arrow(
         for batch in batches:
             try:
                 handler(batch)
-                outcomes: list[tuple[Any, Any]] = [(None, None)] * batch.num_rows
+                outcomes: list[Outcome] = [(None, None)] * batch.num_rows
             except Exception:
                 outcomes = [(None, traceback.format_exc(limit=-3))] * batch.num_rows
             yield _results(batch, outcomes)
@@ -152,7 +154,7 @@ def _text(value: Any) -> str | None:
     return json.dumps(value, default=str, ensure_ascii=False)
 
 
-def _results(batch: pa.RecordBatch, outcomes: list[tuple[str | None, str | None]]) -> pa.RecordBatch:
+def _results(batch: pa.RecordBatch, outcomes: list[Outcome]) -> pa.RecordBatch:
     import pyarrow as pa
 
     return pa.RecordBatch.from_arrays(

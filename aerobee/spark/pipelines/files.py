@@ -16,7 +16,7 @@ class Files:
     def __init__(self, spark: SparkSession, root: str) -> None:
         self._jvm: Any = spark._jvm
         self.root = root.rstrip("/")
-        configuration = spark._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+        configuration = spark._jsc.hadoopConfiguration()
         self._fs = self._path("").getFileSystem(configuration)
         # No .crc side files: other readers would stumble over them, and the data has checks of its own.
         self._fs.setWriteChecksum(False)

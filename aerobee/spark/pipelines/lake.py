@@ -20,7 +20,7 @@ from aerobee.spark.pipelines.files import Files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger("aerobee.spark.lake")
 

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the ledger's facts come from: topics, stored offsets and schedule progress, by wire or from store files.
+
+A consumer's committed offset and the delay levels' progress are small; they are read on the driver. Messages are frames.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aerobee.protocol import bodies
+from aerobee.protocol.headers.offsets import AllConsumerOffsets, AllDelayOffsets
+from aerobee.protocol.headers.route import GetClusterInfo
+from aerobee.spark.heads import BrokerHeads
+from aerobee.spark.link import Credentials, Link
+from aerobee.spark.options import Read, for_batch
+from aerobee.spark.store_scan import BROKER, StoreHeads, store_root
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Committed(NamedTuple):
+    broker: str
+    group: str
+    topic: str
+    queue: int
+    offset: int
+
+
+class Evidence:
+    """One place to ask. `source` is the data source's own options: `namesrv` or `storePath`."""
+
+    def __init__(self, spark: SparkSession, source: dict[str, str]) -> None:
+        self.spark = spark
+        self._source = source
+        self._options: Read = for_batch({**source, "subscribe": "any"})
+        self._heads: Any = (
+            StoreHeads(self._options.store_path) if self._options.store_path else BrokerHeads(self._options)
+        )
+
+    def topics(self) -> list[str]:
+        return list(self._heads.topics())
+
+    def bounds(self, topic: str) -> dict[str, dict[str, tuple[int, int]]]:
+        found: dict[str, dict[str, tuple[int, int]]] = self._heads.queues(topic)
+        return found
+
+    def messages(self, topics: list[str], columns: str) -> DataFrame:
+        reader = (
+            self.spark.read.format("rocketmq").option("failOnDataLoss", "false").option("columns", columns)
+        )
+        # Names of retry topics may hold a plus sign, which no subscription may: they are assigned by queue.
+        wanted = {t: {b: [int(q) for q in qs] for b, qs in self.bounds(t).items()} for t in topics}
+        for name, value in {**self._source, "assign": json.dumps(wanted)}.items():
+            reader = reader.option(name, value)
+        return reader.load()
+
+    def committed(self) -> list[Committed]:
+        """Every stored consumer offset."""
+        found = []
+        for broker, text in self._documents("consumerOffset.json", AllConsumerOffsets()):
+            table = bodies.decode(text, bodies.ConsumerOffsets).offset_table
+            for key, queues in table.items():
+                topic, _, group = key.partition("@")
+                found += [Committed(broker, group, topic, int(q), int(o)) for q, o in queues.items()]
+        return found
+
+    def delay_progress(self) -> dict[tuple[str, int], int]:
+        """(broker, queue of the schedule topic) -> next offset to deliver."""
+        found = {}
+        for broker, text in self._documents("delayOffset.json", AllDelayOffsets()):
+            for level, offset in bodies.decode(text, bodies.DelayOffsets).offset_table.items():
+                found[broker, int(level) - 1] = int(offset)
+        return found
+
+    def _documents(self, name: str, header: Any) -> list[tuple[str, bytes]]:
+        if self._options.store_path:
+            path: Path = store_root(self._options.store_path) / "config" / name
+            return [(BROKER, path.read_bytes())] if path.exists() else []
+        found = []
+        for broker, address in self._brokers().items():
+            link = Link(address, self._options.timeout_ms, self._credentials)
+            try:
+                found.append((broker, link.call(header).body))
+            finally:
+                link.close()
+        return found
+
+    @property
+    def _credentials(self) -> Credentials:
+        return Credentials(self._options.access_key, self._options.secret_key, self._options.tls)
+
+    def _brokers(self) -> dict[str, str]:
+        link = Link(self._options.namesrv.split(";")[0], self._options.timeout_ms, self._credentials)
+        try:
+            info = bodies.decode(link.call(GetClusterInfo()).body, bodies.ClusterInfo)
+        finally:
+            link.close()
+        masters = {name: data.broker_addrs.get(0) for name, data in info.broker_addr_table.items()}
+        return {name: address for name, address in masters.items() if address}

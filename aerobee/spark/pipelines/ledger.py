@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One row per message and group: stored, delivered, and how it ended. Answers "was anything lost?".
+
+Theory of operation. For a topic and a group the broker keeps a committed offset per queue, copies of failed messages in
+the group's retry topics (on their way there in the schedule topic), the dead ones in its dead-letter topic, and the open
+leases of POP in the revive log. A message is
+
+    dead       a copy lies among the dead letters
+    retrying   its latest copy waits in the schedule topic, or in a retry topic ahead of the group's offset there
+    in_flight  its latest place is leased in the revive log and not acked
+    acked      the group's offset has passed its latest place and none of the above holds
+    waiting    the group's offset has not reached it
+    lost       its offset exists but the message does not; or, where the group's consumers write traces, the offset
+               passed a message no consumer was ever given
+
+Copies carry the original's id (UNIQ_KEY, else ORIGIN_MESSAGE_ID), so a message and its copies are one row here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aerobee.protocol import names
+from aerobee.spark.pipelines import traces
+from aerobee.spark.pipelines.evidence import Evidence
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+STATES = ("acked", "waiting", "retrying", "in_flight", "dead", "lost")
+_COLUMNS = "topic,brokerName,queueId,queueOffset,msgId,tags,keys,storeTimestamp,reconsumeTimes,properties"
+
+
+def ledger(
+    spark: SparkSession,
+    topics: list[str],
+    groups: list[str] | None = None,
+    *,
+    cluster: str = "DefaultCluster",
+    **source: str,
+) -> DataFrame:
+    """The ledger of `topics` for `groups` (all that have offsets there, when left out), as of now.
+
+    `source` is `namesrv="host:port"` or `storePath="dir"`.
+
+    >>> book = ledger(spark, ["orders"], ["billing"], namesrv="127.0.0.1:9876")      # doctest: +SKIP
+    >>> book.groupBy("group", "state").count().show()                                # doctest: +SKIP
+    """
+    evidence = Evidence(spark, source)
+    committed = evidence.committed()
+    found = [names_of for names_of in topics if names_of in evidence.topics()]
+    if not found:
+        raise ValueError(
+            f"none of the topics {', '.join(topics)} is there; there are: {', '.join(evidence.topics()[:20])}"
+        )
+    if groups is None:
+        groups = sorted(
+            {c.group for c in committed if c.topic in found and not names.is_system_group(c.group)}
+        )
+    stored = _stored(evidence, found)
+    books = [_book(evidence, stored, found, group, cluster) for group in groups]
+    if not books:
+        raise ValueError(f"no group has offsets on {', '.join(found)}; name one with groups=[...]")
+    whole = books[0]
+    for book in books[1:]:
+        whole = whole.unionByName(book)
+    return whole
+
+
+def summary(book: DataFrame) -> DataFrame:
+    """A row per group and topic: how many messages are in each state, attempts, and repeated deliveries."""
+    from pyspark.sql import functions as f
+
+    states = [f.count_if(f.col("state") == state).alias(state) for state in STATES]
+    return (
+        book.groupBy("group", "topic")
+        .agg(
+            f.count("*").alias("sent"),
+            *states,
+            f.count_if(f.col("attempts") > 1).alias("retried"),
+            f.coalesce(f.sum("deliveries"), f.lit(0)).alias("delivered"),
+            f.coalesce(f.sum("duplicates"), f.lit(0)).alias("duplicates"),
+        )
+        .orderBy("group", "topic")
+    )
+
+
+def _stored(evidence: Evidence, topics: list[str]) -> DataFrame:
+    """The messages, and a row for every offset that should hold one and does not."""
+    from pyspark.sql import functions as f
+
+    messages = _keyed(evidence.messages(topics, _COLUMNS))
+    expected = [
+        (topic, broker, int(queue), low, high)
+        for topic in topics
+        for broker, queues in evidence.bounds(topic).items()
+        for queue, (low, high) in queues.items()
+        if low < high
+    ]
+    if not expected:
+        return messages.withColumn("missing", f.lit(False))
+    bounds = evidence.spark.createDataFrame(
+        expected, "topic STRING, brokerName STRING, queueId INT, low BIGINT, high BIGINT"
+    )
+    place = ["topic", "brokerName", "queueId"]
+    counts = messages.groupBy(*place).agg(f.countDistinct("queueOffset").alias("held"))
+    # Only queues that hold fewer messages than their bounds promise are looked at offset by offset.
+    short = bounds.join(counts, place, "left").where("coalesce(held, 0) < high - low")
+    every = short.select(*place, f.explode(f.sequence(f.col("low"), f.col("high") - 1)).alias("queueOffset"))
+    gaps = every.join(messages.select(*place, "queueOffset"), [*place, "queueOffset"], "left_anti")
+    return messages.withColumn("missing", f.lit(False)).unionByName(
+        gaps.withColumn("missing", f.lit(True)), allowMissingColumns=True
+    )
+
+
+def _keyed(messages: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    properties = f.col("properties")
+    key = f.coalesce(properties["UNIQ_KEY"], properties["ORIGIN_MESSAGE_ID"], f.col("msgId"))
+    return messages.withColumn("id", key)
+
+
+def _book(evidence: Evidence, stored: DataFrame, topics: list[str], group: str, cluster: str) -> DataFrame:
+    """The rows of one group."""
+    from pyspark.sql import functions as f
+
+    place = ["topic", "brokerName", "queueId"]
+    offsets = _offsets(evidence, group)
+    leased = _leases(evidence, group, cluster)
+    copies = _copies(evidence, topics, group, offsets, leased)
+    mine = stored.where(f.col("topic").isin(*topics))
+    mine = mine.join(f.broadcast(offsets), place, "left")
+    mine = mine.join(leased, [*place, "queueOffset"], "left").join(copies, "id", "left")
+    traced = _traced(evidence, group)
+    mine = mine.join(traced, "id", "left") if traced is not None else mine.withColumns(_no_traces())
+    state = _state(traced is not None)
+    attempts = f.coalesce(f.col("tries"), f.lit(0)) + f.when(
+        f.col("state").isin("acked", "in_flight"), f.lit(1)
+    ).otherwise(f.lit(0))
+    return mine.withColumn("state", state).select(
+        f.lit(group).alias("group"),
+        "topic",
+        "brokerName",
+        "queueId",
+        "queueOffset",
+        "msgId",
+        "keys",
+        "tags",
+        f.col("storeTimestamp").alias("storedAt"),
+        "state",
+        f.greatest(attempts, f.coalesce(f.col("deliveries"), f.lit(0))).cast("int").alias("attempts"),
+        "deliveries",
+        f.greatest(f.coalesce(f.col("successes"), f.lit(0)) - 1, f.lit(0)).alias("duplicates"),
+        "consumers",
+        f.timestamp_millis("firstAt").alias("firstDeliveredAt"),
+        f.timestamp_millis("doneAt").alias("finishedAt"),
+        f.col("copyAt").alias("lastCopyAt"),
+    )
+
+
+def _state(traced: bool) -> Column:  # noqa: FBT001 - a fact about the group
+    from pyspark.sql import functions as f
+
+    passed = f.col("queueOffset") < f.coalesce(f.col("committed"), f.lit(0))
+    unseen = f.coalesce(f.col("deliveries"), f.lit(0)) == 0 if traced else f.lit(False)
+    return (
+        f.when(f.col("missing"), "lost")
+        .when(f.col("isDead"), "dead")
+        .when(f.col("copyState").isNotNull(), f.col("copyState"))
+        .when(f.col("leased"), "in_flight")
+        .when(passed & unseen, "lost")
+        .when(passed, "acked")
+        .otherwise("waiting")
+    )
+
+
+def _offsets(evidence: Evidence, group: str) -> DataFrame:
+    rows = [(c.broker, c.topic, c.queue, c.offset) for c in evidence.committed() if c.group == group]
+    return evidence.spark.createDataFrame(
+        rows, "brokerName STRING, topic STRING, queueId INT, committed BIGINT"
+    )
+
+
+def _copies(
+    evidence: Evidence, topics: list[str], group: str, offsets: DataFrame, leased: DataFrame
+) -> DataFrame:
+    """Per original message: is it dead, how often was it tried, where does its latest copy stand."""
+    from pyspark.sql import functions as f
+
+    there = set(evidence.topics())
+    dead = names.dead_letter_topic(group)
+    retries = [names.retry_topic(group)]
+    retries += [
+        make(topic, group) for topic in topics for make in (names.pop_retry_topic, names.pop_retry_topic_v2)
+    ]
+    wanted = [name for name in (dead, *retries) if name in there]
+    empty = evidence.spark.createDataFrame(
+        [], "id STRING, isDead BOOLEAN, copyState STRING, tries INT, copyAt TIMESTAMP"
+    )
+    parts = []
+    if wanted:
+        parts.append(_keyed(evidence.messages(wanted, _COLUMNS)))
+    if names.SCHEDULE_TOPIC in there:
+        parts.append(_pending(evidence, retries))
+    if not parts:
+        return empty
+    found = parts[0]
+    for part in parts[1:]:
+        found = found.unionByName(part)
+    place = ["topic", "brokerName", "queueId"]
+    found = found.join(f.broadcast(offsets), place, "left").join(leased, [*place, "queueOffset"], "left")
+    passed = f.col("queueOffset") < f.coalesce(f.col("committed"), f.lit(0))
+    state = (
+        f.when(f.col("topic") == names.SCHEDULE_TOPIC, "retrying")
+        .when(f.col("leased"), "in_flight")
+        .when(passed, "acked")
+        .otherwise("retrying")
+    )
+    order = f.struct("reconsumeTimes", "storeTimestamp")
+    found = found.withColumn("here", state).withColumn("dead", f.col("topic") == dead)
+    return found.groupBy("id").agg(
+        f.max("dead").alias("isDead"),
+        f.max_by(f.when(~f.col("dead"), f.col("here")), f.when(~f.col("dead"), order)).alias("copyState"),
+        f.max("reconsumeTimes").cast("int").alias("tries"),
+        f.max("storeTimestamp").alias("copyAt"),
+    )
+
+
+def _pending(evidence: Evidence, retries: list[str]) -> DataFrame:
+    """Copies of this group that wait for their delay: in the schedule topic, not delivered yet."""
+    from pyspark.sql import functions as f
+
+    progress = [(broker, queue, offset) for (broker, queue), offset in evidence.delay_progress().items()]
+    done = evidence.spark.createDataFrame(progress, "brokerName STRING, queueId INT, delivered BIGINT")
+    waiting = _keyed(evidence.messages([names.SCHEDULE_TOPIC], _COLUMNS))
+    waiting = waiting.where(f.col("properties")["REAL_TOPIC"].isin(*retries))
+    waiting = waiting.join(f.broadcast(done), ["brokerName", "queueId"], "left")
+    return waiting.where("queueOffset >= coalesce(delivered, 0)").drop("delivered")
+
+
+def _leases(evidence: Evidence, group: str, cluster: str) -> DataFrame:
+    """Open leases of the group in the revive log: checkpoints minus their acked bits and their acks."""
+    from pyspark.sql import functions as f
+
+    topic = names.revive_topic(cluster)
+    if topic not in set(evidence.topics()):
+        return evidence.spark.createDataFrame(
+            [], "topic STRING, brokerName STRING, queueId INT, queueOffset BIGINT, leased BOOLEAN"
+        )
+    log = evidence.messages([topic], "brokerName,tags,body").withColumn("body", f.col("body").cast("string"))
+    shape = "so BIGINT, pt BIGINT, it BIGINT, bm INT, n INT, q INT, t STRING, c STRING, d ARRAY<INT>"
+    held = log.where("tags = 'ck'").select("brokerName", f.from_json("body", shape).alias("k"))
+    held = held.where(f.col("k.c") == group)
+    spread = f.when(f.size("k.d") > 0, f.col("k.d")).otherwise(
+        f.when(f.col("k.n") > 0, f.sequence(f.lit(0), f.col("k.n") - 1)).otherwise(
+            f.array().cast("array<int>")
+        )
+    )
+    each = held.select("brokerName", "k", f.posexplode(spread).alias("bit", "step"))
+    unacked = each.where(f.expr("(shiftright(k.bm, bit) & 1) = 0"))
+    leases = unacked.select(
+        "brokerName",
+        f.col("k.t").alias("topic"),
+        f.col("k.q").alias("queueId"),
+        (f.col("k.so") + f.col("step")).alias("queueOffset"),
+        f.col("k.pt").alias("pt"),
+    )
+    ack = "ao BIGINT, aol ARRAY<BIGINT>, q INT, t STRING, c STRING, pt BIGINT"
+    acks = log.where("tags IN ('ack', 'bAck')").select(
+        "brokerName", "tags", f.from_json("body", ack).alias("a")
+    )
+    acked = acks.where(f.col("a.c") == group).select(
+        "brokerName",
+        f.col("a.t").alias("topic"),
+        f.col("a.q").alias("queueId"),
+        f.explode(f.when(f.col("tags") == "bAck", f.col("a.aol")).otherwise(f.array("a.ao"))).alias(
+            "queueOffset"
+        ),
+        f.col("a.pt").alias("pt"),
+    )
+    open_ = leases.join(acked, ["brokerName", "topic", "queueId", "queueOffset", "pt"], "left_anti")
+    return open_.drop("pt").distinct().withColumn("leased", f.lit(True))
+
+
+def _traced(evidence: Evidence, group: str) -> DataFrame | None:
+    """Deliveries by the group's consumers, when they write traces; None when they do not."""
+    from pyspark.sql import functions as f
+
+    if traces.TRACE_TOPIC not in set(evidence.topics()):
+        return None
+    rows = traces.parse(evidence.messages([traces.TRACE_TOPIC], "body")).where(f.col("group") == group)
+    if rows.limit(1).count() == 0:
+        return None
+    given = f.col("kind") == "SubBefore"
+    done = (f.col("kind") == "SubAfter") & f.col("ok")
+    return rows.groupBy(f.col("msgId").alias("id")).agg(
+        f.count_if(given).alias("deliveries"),
+        f.count_if(done).alias("successes"),
+        f.collect_set(f.when(given, f.col("client"))).alias("consumers"),
+        f.min(f.when(given, f.col("at"))).alias("firstAt"),
+        f.max(f.when(done, f.col("at"))).alias("doneAt"),
+    )
+
+
+def _no_traces() -> dict[str, Any]:
+    from pyspark.sql import functions as f
+
+    nothing = f.lit(None)
+    return {
+        "deliveries": nothing.cast("bigint"),
+        "successes": nothing.cast("bigint"),
+        "consumers": nothing.cast("array<string>"),
+        "firstAt": nothing.cast("bigint"),
+        "doneAt": nothing.cast("bigint"),
+    }

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,6 @@ from aerobee.protocol.headers.transaction import CheckTransaction
 from aerobee.protocol.message import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from aerobee.protocol.command import Command
 
@@ -355,19 +355,21 @@ class World:
         if self.state[number] == "open" and outcome is not UNKNOWN:
             self.state[number] = "committed" if outcome is COMMIT else "rolled back"
 
-    def end_and_crash(self, number: int, appends: int) -> None:
-        """Commit, and die before the first or the second of its appends."""
-        store, real = self.broker.store, self.broker.store.append
-        left = appends
+    def _die_after(self, appends: int) -> None:
+        real = self.broker.store.append
 
         def append(record: Record) -> None:
-            nonlocal left
-            if left == 0:
+            nonlocal appends
+            if appends == 0:
                 raise Crash
-            left -= 1
+            appends -= 1
             real(record)
 
-        store.append = append  # type: ignore[method-assign]
+        self.broker.store.append = append  # type: ignore[method-assign]
+
+    def end_and_crash(self, number: int, appends: int) -> None:
+        """Commit, and die before the first or the second of its appends."""
+        self._die_after(appends)
         try:
             end(self, self.places[number][0], COMMIT)
         except Crash:
@@ -375,7 +377,12 @@ class World:
                 self.state[number] = "committed"
         except (SystemFailure, IllegalOperation):
             pass
-        store.append = real  # type: ignore[method-assign]
+        self.crash()
+
+    def check_and_crash(self, appends: int) -> None:
+        self._die_after(appends)
+        with suppress(Crash):
+            self.check(30)
         self.crash()
 
     def check(self, seconds: int) -> None:
@@ -425,13 +432,14 @@ ACTIONS = st.lists(
         st.tuples(st.just("crash")),
         st.tuples(st.just("restart")),
         st.tuples(st.just("end_and_crash"), st.integers(0, 9), st.integers(0, 1)),
+        st.tuples(st.just("check_and_crash"), st.integers(0, 3)),
     ),
     max_size=25,
 )
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
 @given(ACTIONS)
 def test_no_history_loses_doubles_or_shows_a_message_early(actions: list[tuple[Any, ...]]) -> None:
     world = World()

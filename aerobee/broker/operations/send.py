@@ -88,6 +88,8 @@ def send(record: Record, origin: Origin, broker: Broker) -> Sent:
 
 def send_batch(records: list[Record], origin: Origin, broker: Broker) -> list[Sent]:
     """Store the messages of one batch, one after the other in one queue, all or none."""
+    if not records:
+        raise MessageIllegal("the batch is empty")
     first = records[0]
     topic = _writable_topic(first.topic, origin, broker)
     if names.is_retry(first.topic):

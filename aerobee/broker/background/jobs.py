@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that a broker does without being asked, in one list, and its life cycle."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from aerobee.broker.background.flush_offsets import flush_every
+from aerobee.broker.background.retention import keep_store
+from aerobee.broker.background.revive import Revive
+from aerobee.broker.background.runner import Job, every, run
+from aerobee.broker.background.schedule import Schedule
+from aerobee.broker.background.transaction_check import TransactionCheck
+
+if TYPE_CHECKING:
+    from aerobee.broker.broker import Broker
+
+CLIENT_SCAN_MS = 10_000
+DELAY_FLUSH_MS = 10_000
+TABLE_CHECK_MS = 500
+
+
+class Background:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._schedule = Schedule(broker.store)
+        self._revive = Revive(broker)
+        self._task: asyncio.Task[None] | None = None
+
+    def jobs(self) -> list[Job]:
+        broker, config = self._broker, self._broker.config
+        hold_check_ms = config.hold_check_ms if config.long_polling else config.short_polling_ms
+        return [
+            Job("store", keep_store(broker.store)),
+            Job("schedule", self._schedule.tick),
+            Job("schedule offsets", flush_every(DELAY_FLUSH_MS, self._schedule)),
+            Job("held pulls", every(hold_check_ms, broker.parked.tick)),
+            Job("clients", every(CLIENT_SCAN_MS, self._drop_silent)),
+            Job("offsets", flush_every(config.offset_flush_ms, broker.offsets)),
+            Job("topics", every(TABLE_CHECK_MS, broker.topics.tick)),
+            Job("groups", every(TABLE_CHECK_MS, broker.groups.tick)),
+            Job("stats", broker.stats.tick),
+            Job("revive", self._revive.tick),
+            Job("transactions", TransactionCheck(broker).tick),
+        ]
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(run(self.jobs(), self._broker.clock))
+
+    async def stop(self) -> None:
+        """End the jobs, then save what they keep."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        self._schedule.save()
+        self._revive.close()
+        self._broker.offsets.save()
+        self._broker.topics.save()
+        self._broker.groups.save()
+
+    def _drop_silent(self, now: int) -> None:
+        for link in self._broker.clients.expire(now):
+            link.close()

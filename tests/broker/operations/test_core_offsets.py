@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aerobee.broker.operations import offsets as op
+from aerobee.broker.operations.reset_offset import Reset, offsets_body, reset_offset
+from aerobee.errors import (
+    ConsumerNotOnline,
+    GroupNotFound,
+    InvalidParameter,
+    QueryNotFound,
+    SystemFailure,
+    TopicNotFound,
+)
+from aerobee.protocol.bodies import ConsumerData, Heartbeat, MessageQueue
+from aerobee.protocol.command import Command
+from aerobee.store.results import Boundary
+
+
+class Link:
+    remote_text = "10.0.0.1:1"
+    is_open = True
+
+    def __init__(self, language: str = "JAVA", version: int = 479) -> None:
+        self.attributes: dict[str, Any] = {"language": language, "version": version}
+        self.sent: list[Command] = []
+
+    def send(self, command: Command) -> None:
+        self.sent.append(command)
+
+
+def fill(bench: Any, clock: Any, count: int = 5) -> int:
+    """One message a second; returns the time of the first."""
+    began = int(clock.now())
+    for _ in range(count):
+        bench.send()
+        clock.advance(seconds=1)
+    return began
+
+
+@pytest.mark.seed("S003-34")
+def test_committed_offset_is_what_a_query_gives(bench: Any) -> None:
+    bench.send()
+    assert op.query_offset("billing", "orders", 0, bench.broker) == -1
+    op.update_offset("billing", "orders", 0, 7, bench.broker)
+    assert op.query_offset("billing", "orders", 0, bench.broker) == 7
+    op.update_offset("billing", "orders", 0, 3, bench.broker)  # may go back
+    assert op.query_offset("billing", "orders", 0, bench.broker) == 3
+
+
+def test_group_without_offset_starts_at_zero_only_while_the_first_message_is_there(bench: Any) -> None:
+    bench.broker.topics.ensure("orders", 4)
+    with pytest.raises(QueryNotFound):
+        op.first_offset("orders", 0, bench.broker)
+    bench.send()
+    assert op.first_offset("orders", 0, bench.broker) == 0
+
+
+def test_update_is_refused_with_the_official_code(bench: Any) -> None:
+    bench.send()
+    with pytest.raises(TopicNotFound):
+        op.update_offset("billing", "missing", 0, 1, bench.broker)
+    with pytest.raises(GroupNotFound):
+        op.update_offset("no group!", "orders", 0, 1, bench.broker)
+    with pytest.raises(InvalidParameter):
+        op.update_offset("billing", "orders", 0, -1, bench.broker)
+
+
+def test_commits_are_ignored_while_a_reset_is_pending(bench: Any) -> None:
+    bench.send()
+    bench.broker.groups.require("billing")
+    reset_offset(Reset("billing", "orders", queue_id=0, offset=0), bench.broker)
+    op.update_offset("billing", "orders", 0, 1, bench.broker)
+    assert op.query_offset("billing", "orders", 0, bench.broker) == 0
+
+
+def test_search_by_time_finds_both_ends(bench: Any, clock: Any) -> None:
+    began = fill(bench, clock)
+    assert op.search_offset("orders", 0, began + 1500, Boundary.LOWER, bench.broker) == 2
+    assert op.search_offset("orders", 0, began + 1500, Boundary.UPPER, bench.broker) == 1
+    assert op.search_offset("orders", 0, began - 1, Boundary.LOWER, bench.broker) == 0
+    assert op.search_offset("orders", 0, began + 99_000, Boundary.LOWER, bench.broker) == 5
+    assert op.earliest_store_time("orders", 0, bench.broker) == began
+    assert op.earliest_store_time("orders", 1, bench.broker) == -1
+
+
+# -- resets -----------------------------------------------------------------------------------------------
+
+
+def test_reset_moves_all_queues_to_a_time_or_to_the_end(bench: Any, clock: Any) -> None:
+    began = fill(bench, clock)
+    bench.broker.groups.require("billing")
+    table = reset_offset(Reset("billing", "orders", timestamp=began + 1500), bench.broker)
+    assert table[MessageQueue("broker-a", 0, "orders")] == 2
+    assert len(table) == 4
+    assert bench.broker.offsets.get("billing", "orders", 0) == 2
+    assert reset_offset(Reset("billing", "orders"), bench.broker)[MessageQueue("broker-a", 0, "orders")] == 5
+
+
+def test_reset_is_refused_with_the_official_code(bench: Any) -> None:
+    bench.send()
+    with pytest.raises(GroupNotFound):
+        reset_offset(Reset("billing", "orders"), bench.broker)
+    bench.broker.groups.require("billing")
+    with pytest.raises(TopicNotFound):
+        reset_offset(Reset("billing", "missing"), bench.broker)
+    with pytest.raises(SystemFailure, match="asked for 9"):
+        reset_offset(Reset("billing", "orders", queue_id=0, offset=9), bench.broker)
+    with pytest.raises(SystemFailure, match="queues"):
+        reset_offset(Reset("billing", "orders", queue_id=99), bench.broker)
+
+
+def test_without_server_side_reset_the_consumers_are_told(make_bench: Any, clock: Any) -> None:
+    bench = make_bench(server_side_reset=False)
+    began = fill(bench, clock)
+    bench.broker.groups.require("billing")
+    reset = Reset("billing", "orders", timestamp=began + 1500, queue_id=0)
+    with pytest.raises(SystemFailure, match="no offset"):
+        reset_offset(reset, bench.broker)
+    bench.broker.offsets.set("billing", "orders", 0, 4)
+    with pytest.raises(ConsumerNotOnline):
+        reset_offset(reset, bench.broker)
+    java, cpp, old = Link(), Link("CPP"), Link(version=20)
+    for name, link in (("java", java), ("cpp", cpp), ("old", old)):
+        beat = Heartbeat(client_id=name, consumer_data_set=[ConsumerData(group_name="billing")])
+        bench.broker.clients.heartbeat(link, beat, clock.now())
+    for link in (java, cpp, old):
+        link.sent.clear()
+    reset_offset(reset, bench.broker)
+    (told,) = java.sent
+    assert told.code == 220
+    assert told.body == b'{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:2}}'
+    assert cpp.sent[0].body.startswith(b'{"offsetTable":[{')
+    assert old.sent == []
+    assert bench.broker.offsets.get("billing", "orders", 0) == 4  # the consumers move themselves
+
+
+def test_reset_that_is_not_forced_only_moves_back(make_bench: Any, clock: Any) -> None:
+    bench = make_bench(server_side_reset=False)
+    began = fill(bench, clock)
+    bench.broker.groups.require("billing")
+    bench.broker.offsets.set("billing", "orders", 0, 1)
+    beat = Heartbeat(client_id="c", consumer_data_set=[ConsumerData(group_name="billing")])
+    bench.broker.clients.heartbeat(Link(), beat, clock.now())
+    reset = Reset("billing", "orders", timestamp=began + 2500, queue_id=0, force=False)
+    assert list(reset_offset(reset, bench.broker).values()) == [1]
+
+
+def test_body_for_cpp_clients_is_a_list() -> None:
+    table = {MessageQueue("b", 1, "t"): 9}
+    assert offsets_body(table, "CPP") == (
+        b'{"offsetTable":[{"brokerName":"b","offset":9,"queueId":1,"topic":"t"}]}'
+    )

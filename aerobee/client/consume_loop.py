@@ -42,7 +42,9 @@ class ConsumeLoop:
         self._tasks = tasks
         self._retry = names.retry_topic(member.group)
         work = self._consume if handler.is_async else self._consume_some
-        self.slots: Slots[tuple[OwnedQueue, Batch]] = Slots(tasks, member.options.concurrency, work, "consume")
+        self.slots: Slots[tuple[OwnedQueue, Batch]] = Slots(
+            tasks, member.options.concurrency, work, "consume"
+        )
 
     def submit(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage]) -> None:
         size = self._member.options.consume_batch

@@ -133,7 +133,7 @@ class FetchLoop:
             commit_offset=commit,
             suspend_timeout_millis=options.pull_hold_ms,
             subscription=subscription.expression if options.post_subscription else None,
-            sub_version=subscription.version,
+            sub_version=member.subscriptions.told_version(queue.topic),
             expression_type=subscription.kind,
             max_msg_bytes=options.pull_batch_bytes,
             broker_name=queue.broker_name,

@@ -61,6 +61,7 @@ class Membership:
     offsets: OffsetStore
     start: StartPoint
     strategy: Strategy
+    may_pop: bool = True  # pull consumers never pop, whatever the broker says
     running: bool = False
     suspended: bool = False
     pulled: dict[MessageQueue, OwnedQueue] = field(default_factory=dict)

@@ -74,7 +74,7 @@ class PushConsumer:
         on_queues: QueueListener | None = None,
         clock: Clock | None = None,
     ) -> None:
-        _check_group(group)
+        check_group(group)
         kind = _model(model)
         clock = namesrv.clock if isinstance(namesrv, Session) else clock or SystemClock()
         options = namesrv.options if isinstance(namesrv, Session) else options or Options()
@@ -89,7 +89,7 @@ class PushConsumer:
         self.group = group
         self._member = member = Membership(
             session, group, kind, ordered, subscriptions, _offsets(session, kind, group), StartPoint.of(start),
-            strategy or _strategy(options.strategy),
+            strategy or named_strategy(options.strategy),
         )  # fmt: skip
         self._on_queues = on_queues
         self._tasks = Tasks()
@@ -144,7 +144,13 @@ class PushConsumer:
                     log.warning("topic=%s of group=%s is unknown to the name servers yet", topic, self.group)
         for subscription in self._member.subscriptions.sql():
             await self._check_sql(to_data(subscription))
+        await self._announce()
+
+    async def _announce(self) -> None:
+        """Tell brokers what we subscribe to, before any pull refers to it."""
+        versions = self._member.subscriptions.versions()
         await self.session.heartbeat()
+        self._member.subscriptions.told(versions)
 
     async def _check_sql(self, subscription: bodies.SubscriptionData) -> None:
         """Brokers may have SQL switched off, or understand less of it than we do."""
@@ -214,13 +220,13 @@ class PushConsumer:
     async def subscribe(self, topic: str, expression: Expression = "*") -> None:
         """Add a topic, or change its expression."""
         self._member.subscriptions.add(topic, expression, self._member.clock.now())
-        await self.session.heartbeat()
+        await self._announce()
         self._rebalancer.wake()
 
     async def unsubscribe(self, topic: str) -> None:
         self._member.subscriptions.remove(topic)
         self.session.unuse_topic(topic)
-        await self.session.heartbeat()
+        await self._announce()
         self._rebalancer.wake()
 
     @property
@@ -264,12 +270,9 @@ class PushConsumer:
         member = self._member
         member.queues_changed(topic)
         member.subscriptions.renew(topic, member.clock.now())
-        self._tasks.start(self._heartbeat(), "heartbeat")
+        self._tasks.start(self._announce(), "heartbeat")
         if self._on_queues is not None:
             self._on_queues(topic, every, own)
-
-    async def _heartbeat(self) -> None:
-        await self.session.heartbeat()
 
     # -- what brokers ask for (through the session) --------------------------------------------------------
 
@@ -316,7 +319,7 @@ class PushConsumer:
         return await consumer_report.consume_directly(self._member, self._handler, record, broker_name)
 
 
-def _check_group(group: str) -> None:
+def check_group(group: str) -> None:
     names.check_group(group)
     if group == "DEFAULT_CONSUMER":
         raise ValueError("group 'DEFAULT_CONSUMER' is RocketMQ's placeholder; choose a name of your own")
@@ -329,7 +332,7 @@ def _model(model: str) -> MessageModel:
         raise ValueError(f"model is {model!r}; it is 'clustering' or 'broadcasting'") from None
 
 
-def _strategy(name: str) -> Strategy:
+def named_strategy(name: str) -> Strategy:
     try:
         return BY_NAME[name]
     except KeyError:

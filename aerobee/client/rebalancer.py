@@ -96,7 +96,7 @@ class Rebalancer:
         member = self._member
         if not member.clustering:
             return Assigned(frozenset(queues))
-        if member.options.rebalance != "client" and not member.ordered and not names.is_retry(topic):
+        if self._broker_may_decide(topic):
             try:
                 answer = await self._ask_broker(topic)
             except AerobeeError as error:
@@ -109,6 +109,11 @@ class Rebalancer:
                 if answer.popped or member.options.rebalance == "broker":
                     return answer
         return await self._divide(topic, queues)
+
+    def _broker_may_decide(self, topic: str) -> bool:
+        member = self._member
+        wanted = member.may_pop and not member.ordered and member.options.rebalance != "client"
+        return wanted and not names.is_retry(topic)
 
     def _pops(self, topic: str) -> bool:
         return any(queue.topic == topic for queue in self._member.popped)

@@ -30,6 +30,7 @@ class Subscriptions:
         if not isinstance(topics, Mapping):
             raise TypeError(f"topics is {topics!r}; give a mapping: topics={{'orders': '*'}}")
         self._topics: dict[str, Subscription] = {}
+        self._told: dict[str, int] = {}
         for topic, expression in topics.items():
             self.add(topic, expression, now)
 
@@ -56,6 +57,16 @@ class Subscriptions:
         known = self._topics.get(topic)
         if known is not None:
             self._topics[topic] = msgspec.structs.replace(known, version=max(now, known.version + 1))
+
+    def versions(self) -> dict[str, int]:
+        return {topic: subscription.version for topic, subscription in self._topics.items()}
+
+    def told(self, versions: Mapping[str, int]) -> None:
+        """Brokers know these versions now; a pull must not name a later one."""
+        self._told.update(versions)
+
+    def told_version(self, topic: str) -> int:
+        return self._told.get(topic, 0)
 
     def get(self, topic: str) -> Subscription | None:
         return self._topics.get(topic)

@@ -169,7 +169,7 @@ class Server:
     async def _start_name_server(self) -> None:
         from aerobee.namesrv.main import NameServer
 
-        self._name_server = NameServer(self._namesrv_config, self.clock, self._data)
+        self._name_server = NameServer(self._namesrv_config, self.clock, self._data, tls=_tls(self._config))
         await self._name_server.start()
 
     # -- the broker ----------------------------------------------------------------------------------------

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tells name servers where this broker is and which topics it has.
+
+A name server in the same process is told in the same turn, by a plain call, so that a topic created by a send
+has its route before the send is answered. Those over the wire each have a task of their own: one that is dead
+delays nobody, changes made in one turn of the loop make one registration, and all is repeated every 30 s and
+as soon as a connection was lost (a name server drops a broker whose connection closes).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from aerobee.errors import AerobeeError, error_for
+from aerobee.net.address import format_address, parse_address, parse_addresses
+from aerobee.net.pool import Pool
+from aerobee.protocol.bodies import (
+    DataVersion,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigs,
+    encode_registration,
+)
+from aerobee.protocol.codes import Perm
+from aerobee.protocol.command import request
+from aerobee.protocol.headers.route import RegisterBroker, RegisterBrokerResult, UnregisterBroker
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterable
+
+    from aerobee.broker.broker import Broker
+    from aerobee.clock import Clock
+    from aerobee.net.connection import Connection
+
+log = logging.getLogger("aerobee.registration")
+
+CALL_MS = 24_000
+RETRY_MS = 3_000
+FIRST_WAIT_MS = 3_000  # how long a start waits for name servers to hear of it
+GOODBYE_MS = 1_000
+READ_WRITE = Perm.READ | Perm.WRITE
+NEVER_MS = 1 << 60  # a broker in the name server's own process cannot die alone
+
+Describe = Callable[[], RegisterBrokerBody]
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who registers."""
+
+    cluster: str
+    name: str
+    broker_id: int
+    address: str
+
+    def registration(self, heartbeat_timeout_ms: int | None = None, body: bytes = b"") -> RegisterBroker:
+        host, port = parse_address(self.address)
+        return RegisterBroker(
+            broker_name=self.name,
+            broker_addr=self.address,
+            cluster_name=self.cluster,
+            ha_server_addr=format_address(host, port + 1),
+            broker_id=self.broker_id,
+            heartbeat_timeout_millis=heartbeat_timeout_ms,
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+        )
+
+    def goodbye(self) -> UnregisterBroker:
+        return UnregisterBroker(
+            broker_name=self.name,
+            broker_addr=self.address,
+            cluster_name=self.cluster,
+            broker_id=self.broker_id,
+        )
+
+
+class LocalNameServer(Protocol):
+    """A name server in this process."""
+
+    def register(self, request: RegisterBroker, body: RegisterBrokerBody) -> RegisterBrokerResult: ...
+    def withdraw(self, broker_name: str, topics: Iterable[str]) -> None: ...
+    def unregister(self, request: UnregisterBroker) -> None: ...
+
+
+class NameServerLink(Protocol):
+    async def start(self) -> None: ...
+    def changed(self) -> None: ...
+    async def stop(self) -> None: ...
+
+
+class LocalLink:
+    """Told only of what changed: thousands of topics make a whole registration slow."""
+
+    def __init__(self, server: LocalNameServer, identity: Identity, describe: Describe) -> None:
+        self._server = server
+        self._identity = identity
+        self._describe = describe
+        self._told: dict[str, TopicConfig] = {}
+
+    async def start(self) -> None:
+        self._tell(self._describe())
+
+    def changed(self) -> None:
+        body = self._describe()
+        configs = body.topic_config_serialize_wrapper
+        table = configs.topic_config_table
+        news = {name: config for name, config in table.items() if self._told.get(name) is not config}
+        gone = self._told.keys() - table.keys()
+        if gone:
+            self._server.withdraw(self._identity.name, gone)
+        self._tell(registration_body(news, configs.data_version))
+        self._told = dict(table)
+
+    def _tell(self, body: RegisterBrokerBody) -> None:
+        self._server.register(self._identity.registration(NEVER_MS), body)
+        self._told |= body.topic_config_serialize_wrapper.topic_config_table
+
+    async def stop(self) -> None:
+        self._server.unregister(self._identity.goodbye())
+
+
+class RemoteLink:
+    def __init__(
+        self,
+        address: str,
+        identity: Identity,
+        describe: Describe,
+        clock: Clock,
+        period_ms: int,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.address = address
+        self._identity = identity
+        self._describe = describe
+        self._clock = clock
+        self._period_ms = period_ms
+        self._pool = Pool(observer=self, tls=tls)
+        self._wake = asyncio.Event()
+        self._tried = asyncio.Event()
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
+        self._registered = False
+
+    async def start(self) -> None:
+        """Returns after the first attempt, or after three seconds of it."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_WAIT_MS / 1000):
+                await self._tried.wait()
+
+    def changed(self) -> None:
+        self._wake.set()  # the task runs in a later turn: all changes of this one go together
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            wait_ms = self._period_ms
+            try:
+                await self._register()
+            except AerobeeError as error:
+                if self._registered or not self._tried.is_set():  # once, not at every retry
+                    log.warning("cannot register namesrv=%s: %s", self.address, error)
+                self._registered = False
+                wait_ms = RETRY_MS
+            self._tried.set()
+            timer = self._clock.call_at(self._clock.now() + wait_ms, self._wake.set)
+            try:
+                await self._wake.wait()
+            finally:
+                timer.cancel()
+
+    async def _register(self) -> None:
+        body = encode_registration(self._describe())
+        connection = await self._pool.get(self.address)
+        answer = await connection.call(request(self._identity.registration(body=body), body), CALL_MS)
+        if answer.code != 0:
+            raise error_for(answer.code, answer.remark)
+        if not self._registered:
+            log.info(
+                "registered namesrv=%s broker=%s address=%s",
+                self.address,
+                self._identity.name,
+                self._identity.address,
+            )
+        self._registered = True
+
+    def opened(self, connection: Connection) -> None:
+        """Registering is what opened it."""
+
+    def closed(self, connection: Connection) -> None:
+        if not self._stopping:
+            self._wake.set()
+
+    async def stop(self) -> None:
+        self._stopping = True
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        connection = self._pool.peek(self.address)
+        if connection is not None:
+            with suppress(AerobeeError):  # it will notice the closed connection
+                await connection.call(request(self._identity.goodbye()), GOODBYE_MS)
+        await self._pool.close()
+
+
+class Registration:
+    def __init__(self, links: list[NameServerLink]) -> None:
+        self._links = links
+
+    @classmethod
+    def for_broker(cls, broker: Broker, address: str, local: LocalNameServer | None) -> Registration:
+        """With the name server of this process, if there is one, and all that the settings name."""
+        config = broker.config
+        identity = Identity(config.cluster, config.name, config.broker_id, address)
+
+        def describe() -> RegisterBrokerBody:
+            return registration_body(broker.topics.all(), broker.topics.data_version, config.perm)
+
+        links: list[NameServerLink] = [LocalLink(local, identity, describe)] if local else []
+        links += [
+            RemoteLink(server, identity, describe, broker.clock, config.register_ms)
+            for server in parse_addresses(config.namesrv)
+        ]
+        return cls(links)
+
+    async def start(self) -> None:
+        await asyncio.gather(*(link.start() for link in self._links))
+
+    def changed(self) -> None:
+        """Topics changed."""
+        for link in self._links:
+            link.changed()
+
+    async def stop(self) -> None:
+        await asyncio.gather(*(link.stop() for link in self._links))
+
+
+def registration_body(
+    topics: dict[str, TopicConfig], version: DataVersion, broker_perm: int = READ_WRITE
+) -> RegisterBrokerBody:
+    """All topics of a broker, none with a permission the broker itself does not have."""
+    if broker_perm & READ_WRITE != READ_WRITE:
+        topics = {
+            name: msgspec.structs.replace(config, perm=config.perm & broker_perm)
+            for name, config in topics.items()
+        }
+    configs = TopicConfigs(data_version=version, topic_config_table=topics)
+    return RegisterBrokerBody(topic_config_serialize_wrapper=configs)

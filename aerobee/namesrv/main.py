@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The name server's life: its parts, its port, its scan for silent brokers."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from aerobee.errors import RequestCodeNotSupported
+from aerobee.namesrv.handlers import ROUTES, Parts
+from aerobee.namesrv.route_table import RouteTable
+from aerobee.namesrv.settings import Settings, decode_settings
+from aerobee.net.server import Listener, ListenLimits
+from aerobee.store.metadata import JsonFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from aerobee.clock import Clock, Timer
+    from aerobee.config import NamesrvConfig
+    from aerobee.net.connection import Connection, Reply
+    from aerobee.net.tls import ServerTls
+    from aerobee.protocol.bodies import RegisterBrokerBody
+    from aerobee.protocol.command import Command
+    from aerobee.protocol.headers.route import RegisterBroker, RegisterBrokerResult, UnregisterBroker
+
+log = logging.getLogger("aerobee.namesrv")
+
+
+class NameServer:
+    """Also the observer of its connections: a broker whose connection closes is dropped at once."""
+
+    def __init__(
+        self,
+        config: NamesrvConfig,
+        clock: Clock,
+        data_dir: Path | None = None,
+        *,
+        tls: ServerTls | None = None,
+    ) -> None:
+        file = JsonFile(data_dir / "namesrv" / "kvConfig.json", decode_settings) if data_dir else None
+        self.routes = RouteTable(config.broker_expiry_ms)
+        self._parts = Parts(self.routes, Settings(file), config, clock)
+        self._clock = clock
+        self._listener = Listener(self._handle, clock, observer=self, limits=ListenLimits(), tls=tls)
+        self._scan_timer: Timer | None = None
+
+    @property
+    def address(self) -> str:
+        return self._listener.address
+
+    async def start(self) -> None:
+        config = self._parts.config
+        await self._listener.start(config.host, config.port)
+        self._scan_later()
+        log.info("listening address=%s", self.address)
+
+    async def stop(self) -> None:
+        if self._scan_timer is not None:
+            self._scan_timer.cancel()
+        await self._listener.close()
+
+    # -- a broker in the same process ----------------------------------------------------------------------
+
+    def register(self, request: RegisterBroker, body: RegisterBrokerBody) -> RegisterBrokerResult:
+        return self.routes.register(request, body, self._clock.now(), None)
+
+    def withdraw(self, broker_name: str, topics: Iterable[str]) -> None:
+        self.routes.withdraw(broker_name, topics)
+
+    def unregister(self, request: UnregisterBroker) -> None:
+        self.routes.unregister(request)
+
+    # -- the wire ------------------------------------------------------------------------------------------
+
+    def _handle(self, connection: Connection, command: Command) -> Reply:
+        answer = ROUTES.get(command.code)
+        if answer is None:
+            log.info("unknown request code=%d peer=%s", command.code, connection.remote_text)
+            raise RequestCodeNotSupported(f"request type {command.code} not supported")
+        return answer(self._parts, connection, command)
+
+    def opened(self, connection: Connection) -> None:
+        """Nothing is known of it yet."""
+
+    def closed(self, connection: Connection) -> None:
+        self.routes.closed(connection)
+
+    def _scan_later(self) -> None:
+        now = self._clock.now()
+        self._scan_timer = self._clock.call_at(now + self._parts.config.scan_interval_ms, self._scan)
+
+    def _scan(self) -> None:
+        for link in self.routes.expire(self._clock.now()):
+            link.close()
+        self._scan_later()

@@ -181,18 +181,20 @@ class ConsumeQueue:
 
     def _find_min(self, log_min: int) -> int:
         low, high = max(self.first_unit, self._min_offset), self.max_offset
-        while low < high:
-            middle = (low + high) // 2
-            unit = self.unit(middle)
-            if (
-                unit is None
-                or unit.physical_offset < log_min
-                or (unit.size == FILLER_SIZE and not unit.physical_offset)
-            ):
-                low = middle + 1
-            else:
-                high = middle
+        if low < high and self._is_gone(low, log_min):
+            while low < high:
+                middle = (low + high) // 2
+                if self._is_gone(middle, log_min):
+                    low = middle + 1
+                else:
+                    high = middle
         return low
+
+    def _is_gone(self, offset: int, log_min: int) -> bool:
+        unit = self.unit(offset)
+        if unit is None or unit.physical_offset < log_min:
+            return True
+        return unit.size == FILLER_SIZE and not unit.physical_offset
 
     def _bisect(self, start: int, count: int, holds: Callable[[bytes], bool]) -> int:
         """How many of the `count` units from `start` hold; those that do come first."""

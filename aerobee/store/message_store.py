@@ -84,7 +84,7 @@ class MessageStore:
             config, self._log, self._queues, self._index, disk or (lambda: disk_of(root))
         )
         self._next_flush = self._next_checkpoint = self._next_retention = 0
-        self._checked_from = self._log.end
+        self._checked_from = self._last_position = self._log.end
         self._is_open = True
         self.readable = True
 
@@ -341,8 +341,9 @@ class MessageStore:
             return None
         position = self._queues.dispatched_to(self._log.end)
         time = self._log.store_time(position) if position < self._log.end else self._appender.last_store_time
-        checked_from, self._checked_from = self._checked_from, position
-        return Checkpoint(time, time, time, position, min(checked_from, position))
+        if position > self._last_position:
+            self._checked_from, self._last_position = self._last_position, position
+        return Checkpoint(time, time, time, position, min(self._checked_from, position))
 
     def flush(self) -> None:
         """Everything to disk, now: queues, index, log, checkpoint."""

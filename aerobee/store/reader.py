@@ -13,12 +13,10 @@ import struct
 import zlib
 from typing import TYPE_CHECKING
 
-from aerobee.errors import CorruptRecord
-from aerobee.protocol import message
 from aerobee.protocol import properties as props
 from aerobee.protocol.message import MAGIC_V1, MAGIC_V2, MIN_RECORD
 from aerobee.store.consume_queue import FILLER_SIZE, UNIT
-from aerobee.store.record_parts import text_parts
+from aerobee.store.record_parts import is_whole, text_parts
 from aerobee.store.results import Found, ReadStatus
 
 if TYPE_CHECKING:
@@ -128,12 +126,8 @@ class Reader:
                     crc = _crc32(raw[:-20]) & 0x7FFFFFFF
                     if raw[-2:-12:-1] == b"%010d" % crc and raw[-1] == 2:
                         return True
-                else:
-                    try:
-                        message.verify(raw)
-                        return True
-                    except CorruptRecord:
-                        pass
+                elif is_whole(raw):
+                    return True
         self.report(physical, f"queue offset {offset}")
         return False
 
@@ -157,10 +151,8 @@ class Reader:
             return None
         if _place(raw)[3] != physical:
             return None  # an offset that is not where a record starts, asked for by hand
-        try:
-            message.verify(raw)
-        except CorruptRecord as error:
-            self.report(physical, str(error))
+        if not is_whole(raw):
+            self.report(physical, "asked for by position")
             return None
         return raw
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of a record's bytes without decoding the rest: the body is neither copied nor looked at."""
+"""Looking at a record's bytes without decoding them all."""
 
 from __future__ import annotations
 
 import struct
 
-from aerobee.protocol.message import MAGIC_V1
+from aerobee.errors import CorruptRecord
+from aerobee.protocol.message import MAGIC_V1, MIN_RECORD, verify
 
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">H")
@@ -15,7 +16,13 @@ _STORE_V6 = 0x20
 
 
 def text_parts(raw: bytes) -> tuple[str, str]:
-    """Topic and properties text of a record known to be whole."""
+    """Topic and properties text of a record known to be whole; the body is not copied."""
+    start, topic_end, end = _text_bounds(raw)
+    return raw[start:topic_end].decode(), raw[topic_end + 2 : end].decode()
+
+
+def _text_bounds(raw: bytes) -> tuple[int, int, int]:
+    """Where the topic starts, where it ends, where the properties end."""
     sys_flag = _INT.unpack_from(raw, 36)[0]
     at = 84
     if sys_flag & (_BORN_V6 | _STORE_V6):
@@ -26,7 +33,18 @@ def text_parts(raw: bytes) -> tuple[str, str]:
     else:
         size, at = _SHORT.unpack_from(raw, at)[0], at + 2
     end = at + size
-    return raw[at:end].decode(), raw[end + 2 : end + 2 + _SHORT.unpack_from(raw, end)[0]].decode()
+    return at, end, end + 2 + _SHORT.unpack_from(raw, end)[0]
+
+
+def is_whole(raw: bytes) -> bool:
+    """The check holds, and the parts fill the record: without a record check nothing else guards its lengths."""
+    if len(raw) < MIN_RECORD:
+        return False
+    try:
+        verify(raw)
+        return _text_bounds(raw)[2] == len(raw)
+    except (CorruptRecord, struct.error, IndexError):
+        return False
 
 
 def store_time(raw: bytes) -> int:

@@ -19,13 +19,13 @@ import logging
 import struct
 from typing import TYPE_CHECKING
 
-from aerobee.errors import CorruptRecord, DiskFull, ProtocolError
+from aerobee.errors import DiskFull, ProtocolError
 from aerobee.protocol import message
 from aerobee.protocol.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD
 from aerobee.store.commit_log import BLANK, BLANK_SIZE
 from aerobee.store.consume_queue import UNIT
 from aerobee.store.dispatch import has_unit, index_keys, tag_unique_keys
-from aerobee.store.record_parts import store_time, text_parts
+from aerobee.store.record_parts import is_whole, store_time, text_parts
 from aerobee.store.results import RecoveryReport
 
 if TYPE_CHECKING:
@@ -85,7 +85,9 @@ class Recovery:
         first = segments[0].base
         if not self._queues.topics():
             return first  # no queues at all: removed by hand to have them built again
-        if first <= checkpoint.position <= self._log.end and self._is_boundary(checkpoint.position):
+        if first <= checkpoint.position <= self._log.end and (
+            checkpoint.is_latest or self._is_boundary(checkpoint.position)
+        ):
             return checkpoint.position
         if clean:
             return segments[-1].base
@@ -97,7 +99,7 @@ class Recovery:
         return first
 
     def _is_boundary(self, position: int) -> bool:
-        """A record or nothing is there: a position in the middle of something is not ours."""
+        """A record or nothing is there. RocketMQ, running after us, may have cut the log and written it anew."""
         segment = self._log.segment_at(position)
         if segment is None:
             return True
@@ -166,12 +168,7 @@ class Recovery:
         if physical != segment.base + start:
             return None
         raw = segment.map[start : start + size]
-        try:
-            message.verify(raw)
-            text_parts(raw)
-        except (CorruptRecord, ValueError, struct.error, IndexError):
-            return None
-        return raw
+        return raw if is_whole(raw) else None
 
     def _next_whole(self, segment: Segment, start: int) -> int | None:
         """Where the log goes on after damage at `start`: past it in this file, or in the next one."""

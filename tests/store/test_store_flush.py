@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import os
+
+import pytest
+
+from aerobee.errors import StoreError
+from aerobee.store import checkpoint as checkpoints
+from aerobee.store import flush as flush_module
+
+
+@pytest.fixture
+def syncs(monkeypatch):
+    """Counts what is synced."""
+    calls = []
+    real = os.fdatasync
+
+    def fdatasync(fd):
+        calls.append(fd)
+        real(fd)
+
+    monkeypatch.setattr(flush_module.os, "fdatasync", fdatasync)
+    return calls
+
+
+@pytest.mark.seed("S004-57")
+async def test_async_flush_does_not_wait(kit, syncs):
+    store = kit.open()
+    store.append(kit.message())
+    assert not store.needs_sync
+    await store.durable(store.log_max)
+    assert syncs == []
+
+
+async def test_sync_flush_returns_when_the_log_is_on_disk(kit, syncs):
+    store = kit.open(flush="sync")
+    assert store.needs_sync
+    store.append(kit.message())
+    await store.durable(store.log_max)
+    assert store._flush.synced == store.log_max
+    assert len(syncs) == 1
+    await store.durable(store.log_max)
+    assert len(syncs) == 1
+
+
+async def test_all_who_wait_share_a_sync(kit, syncs):
+    store = kit.open(flush="sync")
+
+    async def send():
+        store.append(kit.message())
+        await store.durable(store.log_max)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(100):
+            tasks.create_task(send())
+    assert store._flush.synced == store.log_max
+    assert 1 <= len(syncs) <= 5  # the first goes alone, those who came meanwhile go together
+
+
+async def test_a_waiter_that_gave_up_harms_no_other(kit):
+    store = kit.open(flush="sync")
+    store.append(kit.message())
+    first = asyncio.create_task(store.durable(store.log_max))
+    second = asyncio.create_task(store.durable(store.log_max))
+    await asyncio.sleep(0)
+    first.cancel()
+    await second
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+async def test_a_failed_sync_stops_writes_and_keeps_reads(kit, monkeypatch, caplog):
+    store = kit.open(flush="sync")
+    store.append(kit.message())
+
+    def broken(fd):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(flush_module.os, "fdatasync", broken)
+    waiters = [asyncio.create_task(store.durable(store.log_max)) for _ in range(3)]
+    for waiter in waiters:
+        with pytest.raises(StoreError, match="check the disk"):
+            await waiter
+    assert not store.writable
+    assert "takes no more writes" in caplog.text
+    with pytest.raises(StoreError, match="Input/output error"):
+        store.append(kit.message())
+    with pytest.raises(StoreError, match="Input/output error"):
+        await store.durable(store.log_max + 1)
+    assert kit.bodies(store) == [b"body"]
+    store.close()
+    assert (kit.root / "abort").exists()  # the next start looks at everything again
+
+
+def test_ticks_sync_the_log_at_its_interval_and_write_checkpoints(kit, syncs):
+    store = kit.open(flush_interval_ms=500)
+    store.tick(kit.clock.now())  # the first tick writes a checkpoint
+    store._flush.wait()
+    del syncs[:]
+    store.append(kit.message())
+    kit.clock.advance(499)
+    assert store.tick(kit.clock.now()) <= 50
+    store._flush.wait()
+    assert syncs == []
+    kit.clock.advance(1)
+    store.tick(kit.clock.now())
+    store._flush.wait()
+    assert (len(syncs), store._flush.synced) == (1, store.log_max)
+    assert checkpoints.load(kit.root / "checkpoint").position == 0
+    kit.clock.advance(5000)
+    store.tick(kit.clock.now())
+    store._flush.wait()
+    saved = checkpoints.load(kit.root / "checkpoint")
+    assert (saved.position, saved.log_time) == (store.log_max, kit.clock.now() - 5500)
+
+
+def test_an_idle_store_asks_for_few_ticks(kit):
+    store = kit.open()
+    store.tick(kit.clock.now())
+    store._flush.wait()
+    assert store.tick(kit.clock.now()) >= 500
+
+
+def test_a_checkpoint_never_passes_units_that_wait_in_memory(kit):
+    store = kit.open()
+    for n in range(300):
+        store.append(kit.message(f"topic{n}"))
+    waiting = store.tick(kit.clock.now())  # 256 queues a tick
+    store._flush.wait()
+    assert waiting == 50
+    first_waiting = store.unit("topic256", 0, 0).physical_offset
+    assert checkpoints.load(kit.root / "checkpoint").position == first_waiting
+    kit.crash(store)
+    store = kit.open()
+    assert store.recovery.dispatched == 44
+    assert all(kit.bodies(store, f"topic{n}") == [b"body"] for n in range(300))
+
+
+async def test_many_queue_files_are_synced_at_once(kit, monkeypatch):
+    store = kit.open()
+    for n in range(100):
+        store.append(kit.message(f"topic{n}"))
+    calls = []
+    real = flush_module._sync_file_system
+    monkeypatch.setattr(flush_module, "_sync_file_system", lambda root: calls.append(root) or real(root))
+    store.flush()
+    assert calls == [kit.root]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
 import msgspec
 
 from aerobee.errors import ProtocolError
+from aerobee.protocol import java_json
 from aerobee.protocol.codes import LANGUAGES, VERSION
 
 if TYPE_CHECKING:
@@ -52,6 +53,16 @@ class _JsonHeader(msgspec.Struct):
     language: str | int | None = None
     remark: str | None = None
     extFields: msgspec.Raw = _EMPTY
+
+
+class _LooseHeader(msgspec.Struct):
+    code: int
+    flag: int = 0
+    opaque: int = 0
+    version: int = 0
+    language: str = "OTHER"
+    remark: str | None = None
+    extFields: dict[str, Any] = {}
 
 
 _decode_json_header = msgspec.json.Decoder(_JsonHeader, strict=False).decode
@@ -141,8 +152,8 @@ def decode(frame: bytes | memoryview) -> Command:
     if serialize == 0:
         try:
             head = _decode_json_header(frame[4:end])
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ProtocolError(f"JSON header: {error}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return _decode_loosely(frame[4:end], body)
         language = head.language if isinstance(head.language, str) else "OTHER"
         return Command(
             head.code, head.opaque, head.flag, head.version, language, head.remark, head.extFields, body
@@ -150,6 +161,13 @@ def decode(frame: bytes | memoryview) -> Command:
     if serialize == 1:
         return _decode_binary(bytes(frame[4:end]), body)
     raise ProtocolError(f"serialize type {serialize} is neither JSON (0) nor ROCKETMQ (1)")
+
+
+def _decode_loosely(data: bytes | memoryview, body: bytes) -> Command:
+    """What Java reads and the standard forbids: control characters in text, numbers as a remark."""
+    head = java_json.decode(data, _LooseHeader)
+    ext = {name: _as_text(value) for name, value in head.extFields.items() if value is not None}
+    return Command(head.code, head.opaque, head.flag, head.version, head.language, head.remark, ext, body)
 
 
 def _decode_binary(head: bytes, body: bytes) -> Command:

@@ -169,8 +169,8 @@ class _Parser:
             return float(number) if fraction or exponent else int(number)
         if word is not None:
             return _WORDS[word]
-        if mark in ('"', "'"):
-            return self._string(mark)
+        if mark == '"':
+            return self._string()
         if depth >= MAX_DEPTH:
             raise ValueError(f"nested deeper than {MAX_DEPTH}")
         if mark == "{":
@@ -179,11 +179,12 @@ class _Parser:
             return self._array(depth + 1)
         raise ValueError(f"{mark!r} at {self._at - 1} begins no value")
 
-    def _string(self, quote: str) -> str:
-        if quote == "'":
-            raise ValueError(f"single-quoted text at {self._at - 1}")
+    def _string(self) -> str:
+        value: str
         value, self._at = scanstring(self._text, self._at, False)
-        return value  # type: ignore[no-any-return]
+        if not value.isascii():
+            value.encode()  # half a surrogate pair is no text: refused here, not when it is written
+        return value
 
     def _object(self, depth: int) -> dict[Any, Any]:
         members: dict[Any, Any] = {}

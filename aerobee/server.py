@@ -35,6 +35,7 @@ log = logging.getLogger("aerobee.server")
 OFF = -1
 ANY_PORT = 0
 GRACE_MS = 3_000
+_NEVER_MS = 1 << 50
 
 
 class Server:
@@ -44,7 +45,8 @@ class Server:
     at the end, and any free ports. A port of -1 leaves that front out: without a name server port the broker
     registers with `config.namesrv`; without a broker port only the name server runs. gRPC is off unless asked for.
 
-    `clock=ManualClock()` lets a test move time: delays, retries and invisible times then need no waiting.
+    `clock=ManualClock()` lets a test move time: delays, retries and invisible times then need no waiting. Idle
+    connections and silent clients are then not dropped.
     """
 
     def __init__(  # noqa: PLR0913 - each is a real setting of the whole
@@ -64,6 +66,8 @@ class Server:
         if ephemeral and data is not None:
             raise ValueError("an ephemeral server has a temporary directory: leave out `data`, or `ephemeral`")
         self.clock: Clock = clock or SystemClock()
+        # Peers live in real time: moving the clock by hand must not make their connections look idle.
+        self._real_clock = SystemClock()
         self._ephemeral = ephemeral
         self._data = None if ephemeral else Path(data or "aerobee-data")
         config, namesrv = config or BrokerConfig(), namesrv or NamesrvConfig()
@@ -72,6 +76,7 @@ class Server:
             host=host if config.host == "127.0.0.1" else config.host,
             port=_port(broker_port, config.port, ephemeral),
             grpc_port=grpc_port,
+            channel_expiry_ms=config.channel_expiry_ms if clock is None else _NEVER_MS,
         )
         self._namesrv_config = msgspec.structs.replace(
             namesrv, host=self._config.host, port=_port(namesrv_port, namesrv.port, ephemeral)
@@ -169,7 +174,7 @@ class Server:
     async def _start_name_server(self) -> None:
         from aerobee.namesrv.main import NameServer
 
-        self._name_server = NameServer(self._namesrv_config, self.clock, self._data, tls=_tls(self._config))
+        self._name_server = NameServer(self._namesrv_config, self._real_clock, self._data, tls=_tls(self._config))
         await self._name_server.start()
 
     # -- the broker ----------------------------------------------------------------------------------------
@@ -199,7 +204,7 @@ class Server:
             idle_close_ms=config.idle_close_ms,
             connection=Limits(max_frame=config.max_frame_bytes, max_write_buffer=config.max_pending_bytes),
         )
-        listener = Listener(front.handle, self.clock, observer=front, limits=limits, tls=_tls(config))
+        listener = Listener(front.handle, self._real_clock, observer=front, limits=limits, tls=_tls(config))
         await listener.start(config.host, port)
         self._listeners.append(listener)
         return listener

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A broker tells its name servers, here and over the wire, and a dead one delays nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aerobee.broker.background import registration as module
+from aerobee.broker.background.registration import (
+    Identity,
+    LocalLink,
+    Registration,
+    RemoteLink,
+    registration_body,
+)
+from aerobee.clock import ManualClock
+from aerobee.config import NamesrvConfig
+from aerobee.namesrv.main import NameServer
+from aerobee.protocol.bodies import DataVersion, TopicConfig
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+ME = Identity("C", "broker-a", 0, "127.0.0.1:10911")
+
+
+class Topics:
+    """What a broker's topics look like from here."""
+
+    def __init__(self, *names: str) -> None:
+        self.table = {name: TopicConfig(topic_name=name) for name in names}
+        self.version = DataVersion()
+        self.asked = 0
+
+    def put(self, name: str, queues: int = 16) -> None:
+        self.table[name] = TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues)
+        self.version = self.version.next(0)
+
+    def delete(self, name: str) -> None:
+        del self.table[name]
+        self.version = self.version.next(0)
+
+    def describe(self) -> Any:
+        self.asked += 1
+        return registration_body(self.table, self.version)
+
+
+class Town:
+    """Name servers and one broker's topics, on one clock."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.topics = Topics("t", "u")
+        self.servers: list[NameServer] = []
+        self.registrations: list[Registration] = []
+
+    async def name_server(self, port: int = 0) -> NameServer:
+        server = NameServer(NamesrvConfig(port=port), self.clock)
+        await server.start()
+        self.servers.append(server)
+        return server
+
+    def remote(self, address: str) -> RemoteLink:
+        return RemoteLink(address, ME, self.topics.describe, self.clock, 30_000)
+
+    async def register(self, *links: Any) -> Registration:
+        registration = Registration(list(links))
+        self.registrations.append(registration)
+        await registration.start()
+        return registration
+
+
+@pytest.fixture
+async def town() -> AsyncIterator[Town]:
+    town = Town()
+    yield town
+    for registration in town.registrations:
+        await registration.stop()
+    for server in town.servers:
+        await server.stop()
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():  # noqa: ASYNC110 -- any condition, no event to wait for
+            await asyncio.sleep(0.001)
+
+
+def queues(server: NameServer, topic: str) -> int:
+    route = server.routes.route(topic)
+    return route.queue_datas[0].read_queue_nums if route else 0
+
+
+async def test_a_name_server_in_this_process_is_told_in_the_same_turn(town: Town) -> None:
+    server = await town.name_server()
+    registration = await town.register(LocalLink(server, ME, town.topics.describe))
+    assert set(server.routes.topics()) == {"t", "u"}
+    town.topics.put("new", 3)
+    registration.changed()
+    assert queues(server, "new") == 3
+    town.topics.put("new", 5)
+    town.topics.delete("t")
+    registration.changed()
+    assert queues(server, "new") == 5
+    assert set(server.routes.topics()) == {"u", "new"}
+    await registration.stop()
+    assert server.routes.topics() == []
+
+
+async def test_a_broker_in_this_process_never_expires(town: Town) -> None:
+    server = await town.name_server()
+    await town.register(LocalLink(server, ME, town.topics.describe))
+    town.clock.advance(hours=24)
+    assert set(server.routes.topics()) == {"t", "u"}
+
+
+async def test_every_name_server_is_told_and_told_goodbye(town: Town) -> None:
+    first, second = await town.name_server(), await town.name_server()
+    registration = await town.register(town.remote(first.address), town.remote(second.address))
+    assert set(first.routes.topics()) == set(second.routes.topics()) == {"t", "u"}
+    info = first.routes.cluster_info()
+    assert info.broker_addr_table["broker-a"].broker_addrs == {0: "127.0.0.1:10911"}
+    await registration.stop()
+    assert first.routes.topics() == second.routes.topics() == []
+
+
+async def test_changes_of_one_turn_make_one_registration(town: Town) -> None:
+    server = await town.name_server()
+    registration = await town.register(town.remote(server.address))
+    asked = town.topics.asked
+    for n in range(100):
+        town.topics.put(f"topic-{n}")
+        registration.changed()
+    await until(lambda: len(server.routes.topics()) == 102)
+    assert town.topics.asked == asked + 1
+
+
+async def test_a_dead_name_server_delays_nobody(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_WAIT_MS", 20)
+    alive = await town.name_server()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()  # takes everything, answers nothing
+        writer.close()
+
+    dead = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = dead.sockets[0].getsockname()[1]
+    registration = await town.register(town.remote(f"127.0.0.1:{port}"), town.remote(alive.address))
+    assert set(alive.routes.topics()) == {"t", "u"}
+    town.topics.put("new")
+    registration.changed()
+    await until(lambda: queues(alive, "new"))
+    await registration.stop()
+    town.registrations.clear()
+    dead.close()
+    await dead.wait_closed()
+
+
+async def test_a_name_server_that_starts_later_is_told_then(
+    town: Town, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = await town.name_server()
+    address, port = server.address, int(server.address.rpartition(":")[2])
+    await server.stop()
+    town.servers.clear()
+    await town.register(town.remote(address))
+    for _ in range(3):
+        town.clock.advance(module.RETRY_MS)
+        await asyncio.sleep(0.005)
+    assert caplog.text.count("cannot register") == 1
+    server = await town.name_server(port)
+    town.clock.advance(module.RETRY_MS)
+    await until(server.routes.topics)
+
+
+async def test_a_lost_connection_is_made_again_at_once(town: Town) -> None:
+    server = await town.name_server()
+    await town.register(town.remote(server.address))
+    for connection in server._listener.connections:
+        connection.abort()
+    await until(lambda: not server.routes.topics())
+    await until(server.routes.topics)
+
+
+async def test_all_is_repeated_every_thirty_seconds(town: Town) -> None:
+    server = await town.name_server()
+    await town.register(town.remote(server.address))
+    for _ in range(10):
+        asked = town.topics.asked
+        town.clock.advance(seconds=30)
+        await until(lambda asked=asked: town.topics.asked > asked)
+    assert set(server.routes.topics()) == {"t", "u"}
+
+
+def test_a_broker_without_write_permission_registers_none() -> None:
+    topics = {"t": TopicConfig(topic_name="t", perm=6), "r": TopicConfig(topic_name="r", perm=7)}
+    body = registration_body(topics, DataVersion(), broker_perm=4)
+    told = body.topic_config_serialize_wrapper.topic_config_table
+    assert {name: config.perm for name, config in told.items()} == {"t": 4, "r": 4}
+    assert topics["t"].perm == 6

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aerobee import BrokerConfig, ManualClock, Server
+from aerobee.errors import AerobeeError, NetworkError, StoreInUse
+from aerobee.net.pool import Pool
+from aerobee.protocol.bodies import TopicRoute, decode
+from aerobee.protocol.command import request
+from aerobee.protocol.headers.consume import PullMessage
+from aerobee.protocol.headers.produce import SendMessageV2
+from aerobee.protocol.headers.route import GetRoute
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def test_ephemeral_server_has_free_ports_and_leaves_nothing() -> None:
+    async with Server(ephemeral=True) as one, Server(ephemeral=True) as two:
+        assert one.namesrv != two.namesrv
+        assert one.broker_address != two.broker_address
+        data = one.data
+        assert data is not None
+        assert data.exists()
+    assert not data.exists()
+
+
+async def test_topic_has_its_route_when_the_send_that_creates_it_is_answered() -> None:
+    async with Server(ephemeral=True) as server:
+        pool = Pool()
+        broker, names = await pool.get(server.broker_address), await pool.get(server.namesrv)
+        await broker.call(request(SendMessageV2(topic="orders"), b"x"))
+        route = decode((await names.call(request(GetRoute(topic="orders")))).body, TopicRoute)
+        assert route.queue_datas[0].write_queue_nums == 4
+        assert route.broker_datas[0].broker_addrs == {0: server.broker_address}
+        await pool.close()
+
+
+async def test_clock_of_the_test_moves_delays() -> None:
+    clock = ManualClock()
+    async with Server(ephemeral=True, clock=clock) as server:
+        pool = Pool()
+        broker = await pool.get(server.broker_address)
+        later = SendMessageV2(topic="orders", queue_id=0, properties="DELAY\x0118\x02")
+        await broker.call(request(later, b"in two hours"))
+        pull = PullMessage(
+            consumer_group="g",
+            topic="orders",
+            queue_id=0,
+            queue_offset=0,
+            sys_flag=6,
+            subscription="*",
+            suspend_timeout_millis=10**8,
+        )
+        held = broker.start_call(request(pull))
+        while not server.broker.parked.count:
+            await asyncio.sleep(0)
+        clock.advance(hours=2)
+        assert b"in two hours" in (await held).body
+        await pool.close()
+
+
+async def test_second_server_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+    ports = {"namesrv_port": 0, "broker_port": 0}
+    async with Server(tmp_path, **ports) as first:
+        with pytest.raises(StoreInUse, match=str(tmp_path)):
+            await Server(tmp_path, **ports).start()
+        assert first.broker.store.writable
+    async with Server(tmp_path, **ports):
+        pass
+
+
+async def test_failed_start_undoes_itself(tmp_path: Path) -> None:
+    async with Server(ephemeral=True) as busy:
+        port = int(busy.broker_address.rpartition(":")[2])
+        server = Server(tmp_path, namesrv_port=0, broker_port=port)
+        with pytest.raises(NetworkError, match=str(port)):
+            await server.start()
+    async with Server(tmp_path, namesrv_port=0, broker_port=0):  # the directory was let go
+        pass
+
+
+async def test_name_server_alone_has_no_broker() -> None:
+    async with Server(ephemeral=True, broker_port=-1) as server:
+        assert server.namesrv
+        assert server.broker_address == ""
+        with pytest.raises(AerobeeError):
+            _ = server.broker
+
+
+async def test_vip_port_serves_all_but_reads() -> None:
+    async with Server(ephemeral=True, config=BrokerConfig(vip_port=0)) as server:
+        pool = Pool()
+        vip = await pool.get(server._listeners[1].address)
+        assert (await vip.call(request(SendMessageV2(topic="orders", queue_id=0), b"x"))).code == 0
+        pull = PullMessage(consumer_group="g", topic="orders", queue_id=0, queue_offset=0, sys_flag=4, subscription="*")
+        assert (await vip.call(request(pull))).code == 3
+        await pool.close()
+
+
+def test_ephemeral_and_data_contradict_each_other() -> None:
+    with pytest.raises(ValueError, match="ephemeral"):
+        Server("somewhere", ephemeral=True)
+
+
+def test_import_is_light() -> None:
+    code = "import aerobee, sys; print(len([m for m in sys.modules if m.startswith('aerobee')]), 'asyncio' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == ["1", "False"]

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`aerobee serve` as a user runs it: a process, its one line, its signals, its data directory."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aerobee.net.pool import Pool
+from aerobee.protocol.bodies import TopicRoute, decode
+from aerobee.protocol.command import request
+from aerobee.protocol.headers.consume import PullMessage
+from aerobee.protocol.headers.produce import SendMessageV2
+from aerobee.protocol.headers.route import GetRoute
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+
+ANY_PORTS = ["--namesrv-port", "0", "--broker-port", "0", "--grpc-port", "-1", "--http-port", "-1"]
+
+
+class Process:
+    def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
+        self.popen = subprocess.Popen(
+            [sys.executable, "-m", "aerobee.cli.main", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(environment or {})},
+        )
+
+    def ready(self) -> dict[str, str]:
+        assert self.popen.stdout is not None
+        line = self.popen.stdout.readline()
+        assert line.startswith("aerobee ready "), line + self.errors()
+        return dict(re.findall(r"(\w+)=(\S+)", line))
+
+    def errors(self) -> str:
+        self.popen.kill()
+        return self.popen.communicate()[1]
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.popen.send_signal(number)
+        self.popen.communicate(timeout=20)
+        return self.popen.returncode
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Process]]:
+    started: list[Process] = []
+
+    def run(*arguments: str, **more: Any) -> Process:
+        started.append(Process(*arguments, **more))
+        return started[-1]
+
+    yield run
+    for process in started:
+        if process.popen.poll() is None:
+            process.errors()
+
+
+async def test_serve_says_where_it_listens_and_keeps_messages_over_a_restart(
+    start: Callable[..., Process], tmp_path: Path
+) -> None:
+    data = str(tmp_path / "data")
+    first = start("serve", "--data", data, *ANY_PORTS)
+    where = first.ready()
+    assert (where["grpc"], where["http"], where["data"]) == ("off", "off", data)
+    pool = Pool()
+    broker = await pool.get(where["broker"])
+    sent = await broker.call(request(SendMessageV2(topic="orders", queue_id=0), b"kept"))
+    assert sent.code == 0
+    names = await pool.get(where["namesrv"])
+    route = decode((await names.call(request(GetRoute(topic="orders")))).body, TopicRoute)
+    assert [d.broker_addrs for d in route.broker_datas] == [{0: where["broker"]}]
+    await pool.close()
+    assert first.end(signal.SIGTERM) == 0
+
+    second = start("serve", "--data", data, *ANY_PORTS)
+    where = second.ready()
+    pool = Pool()
+    broker = await pool.get(where["broker"])
+    pull = PullMessage(
+        consumer_group="g", topic="orders", queue_id=0, queue_offset=0, sys_flag=4, subscription="*"
+    )
+    assert b"kept" in (await broker.call(request(pull))).body
+    await pool.close()
+    assert second.end(signal.SIGINT) == 0
+
+
+def test_data_directory_in_use_is_refused_with_one_line(start: Callable[..., Process], tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    start("serve", "--data", data, *ANY_PORTS).ready()
+    second = start("serve", "--data", data, *ANY_PORTS, "--log-level", "ERROR")
+    out, errors = second.popen.communicate(timeout=20)
+    assert (second.popen.returncode, out) == (1, "")
+    assert len(errors.strip().splitlines()) == 1
+    assert data in errors
+
+
+def test_port_in_use_is_refused_with_one_line(start: Callable[..., Process], tmp_path: Path) -> None:
+    where = start("serve", "--ephemeral", *ANY_PORTS).ready()
+    port = where["broker"].rpartition(":")[2]
+    second = start(
+        "serve", "--ephemeral", "--namesrv-port", "-1", "--broker-port", port, "--grpc-port", "-1", "--log-level", "ERROR"
+    )
+    _, errors = second.popen.communicate(timeout=20)
+    assert second.popen.returncode == 1
+    assert len(errors.strip().splitlines()) == 1
+    assert port in errors
+
+
+async def test_broker_and_name_server_run_apart(start: Callable[..., Process], tmp_path: Path) -> None:
+    names = start("namesrv", "--namesrv-port", "0", "--data", str(tmp_path / "names"))
+    namesrv = names.ready()["namesrv"]
+    broker = start(
+        "broker", "--namesrv", namesrv, "--ephemeral", "--broker-port", "0", "--grpc-port", "-1", "--name", "b-7"
+    )
+    address = broker.ready()["broker"]
+    pool = Pool()
+    asked = await pool.get(namesrv)
+    route = decode((await asked.call(request(GetRoute(topic="TBW102")))).body, TopicRoute)
+    assert route.broker_datas[0].broker_addrs == {0: address}
+    assert route.broker_datas[0].broker_name == "b-7"
+    await pool.close()
+    assert broker.end() == 0
+    assert names.end() == 0
+
+
+def test_settings_come_from_file_environment_and_flags(start: Callable[..., Process], tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerClusterName = FromFile\nbrokerName=file\nbrokerRole=ASYNC_MASTER\nflushDiskType=SYNC_FLUSH\n")
+    process = start(
+        "serve", "--ephemeral", *ANY_PORTS, "--config", str(conf), "--name", "flag",
+        environment={"AEROBEE_BROKER__CLUSTER": "FromEnvironment"},
+    )  # fmt: skip
+    process.ready()
+    errors = process.errors()
+    assert "topic=FromEnvironment " in errors
+    assert "topic=flag " in errors
+    assert "brokerRole=ASYNC_MASTER has no meaning here" in errors
+
+
+def test_wrong_setting_is_wrong_usage(start: Callable[..., Process], tmp_path: Path) -> None:
+    toml = tmp_path / "settings.toml"
+    toml.write_text("[broker]\nautocreate_topics = true\n")
+    process = start("serve", "--ephemeral", "--config", str(toml))
+    _, errors = process.popen.communicate(timeout=20)
+    assert process.popen.returncode == 2
+    assert "did you mean 'auto_create_topics'?" in " ".join(errors.replace("│", " ").split())

@@ -269,6 +269,10 @@ class Session:
         )
         return Consumer(self, name)
 
+    def pull(self, group: str, topic: str, **more: object) -> Any:
+        """Everything in a topic, by plain pulls: {"messages": [...], "bounds": {queue: [min, max]}}."""
+        return self.peer.call("pull", namesrv=self.address, group=group, topic=topic, **more)
+
     def close(self, name: str) -> None:
         if name in self._open:
             self._open.remove(name)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A TCP proxy that keeps the remoting frames passing through it, and the choice of a few as golden bytes.
 
-Route answers name the broker's own address, so the proxy rewrites nothing: it listens on the addresses the
-clients will be told, in front of servers that listen elsewhere.
+Route answers name the broker's own address; the recorder in front of a name server swaps it for that of the
+recorder in front of the broker. Both have the same length, so nothing else of the frame changes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 HOST = "127.0.0.1"
@@ -26,6 +27,7 @@ JSON_HEADER = 0
 class Frame:
     """One frame as it was on the wire, with its four length bytes."""
 
+    port: int
     connection: int
     from_client: bool
     data: bytes
@@ -38,27 +40,28 @@ class Frame:
         return bool(self.flag & RESPONSE)
 
 
-def parse(connection: int, data: bytes, *, from_client: bool) -> Frame:
+def parse(port: int, connection: int, data: bytes, *, from_client: bool) -> Frame:
     (info,) = struct.unpack_from(">I", data, 4)
     header = data[8 : 8 + (info & 0xFFFFFF)]
     if info >> 24 == JSON_HEADER:
         fields = json.loads(header, strict=False)
-        return Frame(connection, from_client, data, fields["code"], fields["opaque"], fields["flag"])
+        return Frame(port, connection, from_client, data, fields["code"], fields["opaque"], fields["flag"])
     code, _language, _version, opaque, flag = struct.unpack_from(">hbhii", header)
-    return Frame(connection, from_client, data, code, opaque, flag)
+    return Frame(port, connection, from_client, data, code, opaque, flag)
 
 
 class Recorder:
     """Listens on one port, passes everything to `target`, keeps every frame of both directions."""
 
-    def __init__(self, target: str, port: int = 0) -> None:
+    def __init__(self, target: str, swap: tuple[str, str] | None = None) -> None:
         host, _, target_port = target.rpartition(":")
         self.target = (host, int(target_port))
+        self.swap = swap
         self.frames: list[Frame] = []
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
         self._connections = 0
-        self.listener = socket.create_server((HOST, port))
+        self.listener = socket.create_server((HOST, 0))
         self.address = f"{HOST}:{self.listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -85,24 +88,30 @@ class Recorder:
         buffer = bytearray()
         try:
             while data := source.recv(1 << 16):
-                sink.sendall(data)
                 buffer += data
-                self._cut(buffer, connection, from_client)
+                for frame in self._cut(buffer, from_client):
+                    sink.sendall(frame)
+                    with self._lock:
+                        self.frames.append(parse(self.target[1], connection, frame, from_client=from_client))
         except OSError:
             pass
         finally:
             for each in (source, sink):
                 each.close()
 
-    def _cut(self, buffer: bytearray, connection: int, from_client: bool) -> None:
+    def _cut(self, buffer: bytearray, from_client: bool) -> Iterator[bytes]:
         while len(buffer) >= 4:
             size = 4 + struct.unpack_from(">I", buffer)[0]
             if len(buffer) < size:
                 return
-            frame = parse(connection, bytes(buffer[:size]), from_client=from_client)
+            frame = bytes(buffer[:size])
             del buffer[:size]
-            with self._lock:
-                self.frames.append(frame)
+            if self.swap and not from_client:
+                old, new = self.swap
+                if len(old) != len(new):
+                    raise ValueError(f"{old} and {new} differ in length")
+                frame = frame.replace(old.encode(), new.encode())
+            yield frame
 
     def close(self) -> None:
         self.listener.close()
@@ -113,10 +122,12 @@ class Recorder:
 def exchanges(frames: list[Frame]) -> list[tuple[Frame, Frame | None]]:
     """Each request with its answer; a one-way request has none."""
     answers = {
-        (frame.connection, frame.from_client, frame.opaque): frame for frame in frames if frame.is_response
+        (frame.port, frame.connection, frame.from_client, frame.opaque): frame
+        for frame in frames
+        if frame.is_response
     }
     return [
-        (frame, answers.get((frame.connection, not frame.from_client, frame.opaque)))
+        (frame, answers.get((frame.port, frame.connection, not frame.from_client, frame.opaque)))
         for frame in frames
         if not frame.is_response
     ]

@@ -90,7 +90,10 @@ def cluster_info(namesrv: str) -> bytes:
     frame = struct.pack(">II", 4 + len(header), len(header)) + header
     host, _, port = namesrv.rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), 2) as connection, connection.makefile("rb") as answers:
+        with (
+            socket.create_connection((host, int(port)), 2) as connection,
+            connection.makefile("rb") as answers,
+        ):
             connection.sendall(frame)
             length, header_length = struct.unpack(">II", answers.read(8))
             return answers.read(length - 4)[header_length & 0xFFFFFF :]
@@ -267,6 +270,7 @@ class RocketMQ(Server):
         self.namesrv = f"{HOST}:{namesrv}"
         self.broker = f"{HOST}:{free_broker_port()}"
         self.grpc = f"{HOST}:{grpc}" if proxy else "off"
+        self.broker_namesrv = self.namesrv  # where the broker registers
         self.proxy_remoting_port = remoting
         self.processes: dict[str, Process] = {}
 
@@ -297,7 +301,7 @@ class RocketMQ(Server):
             {
                 "brokerIP1": HOST,
                 "listenPort": self.broker.rpartition(":")[2],
-                "namesrvAddr": self.namesrv,
+                "namesrvAddr": self.broker_namesrv,
                 "storePathRootDir": str(self.data),
                 "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
                 "transactionOpBatchInterval": "100",  # else a rollback is known only after the quick check
@@ -325,10 +329,12 @@ class RocketMQ(Server):
         else:
             self._java(
                 *("broker", heap, "org.apache.rocketmq.broker.BrokerStartup"),
-                *("-n", self.namesrv, "-c", str(config)),
+                *("-n", self.broker_namesrv, "-c", str(config)),
             ).start("boot success", 90)
         wait_until(
-            lambda: self.broker.encode() in cluster_info(self.namesrv), 30, f"{self.broker} in its name server"
+            lambda: self.broker.encode() in cluster_info(self.namesrv),
+            30,
+            f"{self.broker} in its name server",
         )
 
     def stop(self) -> None:

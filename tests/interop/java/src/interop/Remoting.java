@@ -29,6 +29,7 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
+import org.apache.rocketmq.client.producer.RequestCallback;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.TransactionListener;
@@ -233,11 +234,25 @@ public final class Remoting {
         return result;
     }
 
+    /** By callback: the blocking form of 5.3.3 gives up as soon as the send is acknowledged. */
     private Object request(JSONObject request) throws Exception {
         DefaultMQProducer producer = producers.get(request.getString("producer"));
-        Message reply = producer.request(message(request.getJSONObject("message")), request.getLongValue("timeoutMs"));
+        CompletableFuture<Message> answer = new CompletableFuture<>();
+        producer.request(message(request.getJSONObject("message")), new RequestCallback() {
+            @Override
+            public void onSuccess(Message reply) {
+                if (reply != null) { // null: only the send was acknowledged
+                    answer.complete(reply);
+                }
+            }
+
+            @Override
+            public void onException(Throwable error) {
+                answer.completeExceptionally(error);
+            }
+        }, request.getLongValue("timeoutMs"));
         Map<String, Object> row = new LinkedHashMap<>();
-        Link.putBody(row, reply.getBody());
+        Link.putBody(row, answer.get(request.getLongValue("timeoutMs") + 5000, TimeUnit.MILLISECONDS).getBody());
         return row;
     }
 
@@ -306,7 +321,7 @@ public final class Remoting {
         }
 
         private void answer(MessageExt message) {
-            if (!reply) {
+            if (!reply || message.getProperty("REPLY_TO_CLIENT") == null) {
                 return;
             }
             try {

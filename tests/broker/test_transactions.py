@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import tempfile
 from contextlib import suppress
@@ -30,6 +29,7 @@ from aerobee.protocol.headers.transaction import CheckTransaction
 from aerobee.protocol.message import Record
 
 if TYPE_CHECKING:
+    import asyncio
 
     from aerobee.protocol.command import Command
 
@@ -439,7 +439,7 @@ ACTIONS = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(ACTIONS)
 def test_no_history_loses_doubles_or_shows_a_message_early(actions: list[tuple[Any, ...]]) -> None:
     world = World()

@@ -31,7 +31,8 @@ log = logging.getLogger("aerobee.transactions")
 
 QUEUE = 0  # the half and op topics have one
 OP_TAG = "d"
-BULK = ReadLimit(max_messages=1024, max_bytes=4 * 1024 * 1024, max_scan=1024)
+BULK = 1024  # messages read at once
+BULK_BYTES = 4 * 1024 * 1024
 
 
 class EndTransaction(msgspec.Struct, frozen=True):
@@ -170,7 +171,7 @@ def catch_up(broker: Broker) -> None:
     if known.cursor < 0:
         _restart(broker)
     while known.room > 0 and known.cursor < store.max_offset(names.HALF_TOPIC, QUEUE):
-        records, next_offset = _read(names.HALF_TOPIC, known.cursor, broker)
+        records, next_offset = _read(names.HALF_TOPIC, known.cursor, min(known.room, BULK), broker)
         for record in records:
             known.read(describe(record, broker))
         known.skip(next_offset)
@@ -202,7 +203,7 @@ def _restart(broker: Broker) -> None:
     known.start(half, op)
     end = broker.store.max_offset(names.OP_TOPIC, QUEUE)
     while op < end:
-        records, op = _read(names.OP_TOPIC, op, broker)
+        records, op = _read(names.OP_TOPIC, op, BULK, broker)
         for record in records:
             known.replay_op(record.queue_offset, _offsets_in(record.body))
     catch_up(broker)
@@ -235,9 +236,9 @@ def _committed_before(half: Record, broker: Broker) -> bool:
     )
 
 
-def _read(topic: str, offset: int, broker: Broker) -> tuple[list[Record], int]:
-    """The records from `offset` on, and where to go on reading: past a gap that is further on."""
-    found = broker.store.read(topic, QUEUE, offset, BULK)
+def _read(topic: str, offset: int, count: int, broker: Broker) -> tuple[list[Record], int]:
+    """Up to `count` records from `offset` on, and where to go on reading: past a gap that is further on."""
+    found = broker.store.read(topic, QUEUE, offset, ReadLimit(count, BULK_BYTES, count))
     if found.messages:
         return [wire.decode(raw) for raw in found.messages], found.next_offset
     log.warning("topic=%s offset=%d cannot be read: %s", topic, offset, found.status)

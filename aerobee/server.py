@@ -64,7 +64,9 @@ class Server:
         namesrv: NamesrvConfig | None = None,
     ) -> None:
         if ephemeral and data is not None:
-            raise ValueError("an ephemeral server has a temporary directory: leave out `data`, or `ephemeral`")
+            raise ValueError(
+                "an ephemeral server has a temporary directory: leave out `data`, or `ephemeral`"
+            )
         self.clock: Clock = clock or SystemClock()
         # Peers live in real time: moving the clock by hand must not make their connections look idle.
         self._real_clock = SystemClock()
@@ -174,7 +176,9 @@ class Server:
     async def _start_name_server(self) -> None:
         from aerobee.namesrv.main import NameServer
 
-        self._name_server = NameServer(self._namesrv_config, self._real_clock, self._data, tls=_tls(self._config))
+        self._name_server = NameServer(
+            self._namesrv_config, self._real_clock, self._data, tls=_tls(self._config)
+        )
         await self._name_server.start()
 
     # -- the broker ----------------------------------------------------------------------------------------
@@ -244,4 +248,3 @@ def _tls(config: BrokerConfig) -> ServerTls | None:
     return server_tls(
         config.tls_cert, config.tls_key, TlsMode.REQUIRED if config.tls_required else TlsMode.PERMISSIVE
     )
-

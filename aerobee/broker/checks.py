@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 
 def broker_readable(config: BrokerConfig) -> None:
     if not config.perm & Perm.READ:
-        raise NoPermission(f"broker '{config.name}' may not be read at present (brokerPermission {config.perm})")
+        raise NoPermission(
+            f"broker '{config.name}' may not be read at present (brokerPermission {config.perm})"
+        )
 
 
 def broker_writable(config: BrokerConfig) -> None:
     if not config.perm & Perm.WRITE:
-        raise NoPermission(f"broker '{config.name}' may not be written at present (brokerPermission {config.perm})")
+        raise NoPermission(
+            f"broker '{config.name}' may not be written at present (brokerPermission {config.perm})"
+        )
 
 
 def consuming_group(groups: Groups, name: str) -> GroupConfig:
@@ -47,7 +51,9 @@ def readable_queue(topics: Topics, name: str, queue_id: int) -> TopicConfig:
     """The topic, if it may be read and has that queue."""
     topic = readable_topic(topics, name)
     if not 0 <= queue_id < topic.read_queue_nums:
-        raise InvalidParameter(f"topic '{name}' has {topic.read_queue_nums} queues to read; asked for queue {queue_id}")
+        raise InvalidParameter(
+            f"topic '{name}' has {topic.read_queue_nums} queues to read; asked for queue {queue_id}"
+        )
     return topic
 
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
 from aerobee.errors import AerobeeError
-
-if TYPE_CHECKING:
-    import click
 
 # Command -> where it lives: a function, or a Typer app with commands of its own.
 COMMANDS = {
@@ -35,10 +32,10 @@ COMMANDS = {
 
 
 class LazyCommands(TyperGroup):
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         return [name for name in COMMANDS if self.get_command(ctx, name) is not None]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         home = COMMANDS.get(cmd_name)
         if home is None:
             return None
@@ -47,12 +44,14 @@ class LazyCommands(TyperGroup):
             found = getattr(import_module(module), attribute)
         except ModuleNotFoundError as error:
             if error.name != module:  # a dependency is missing, not the command
-                raise typer.BadParameter(f"'{cmd_name}' needs {error.name}: pip install 'aerobee[all]'") from None
+                raise typer.BadParameter(
+                    f"'{cmd_name}' needs {error.name}: pip install 'aerobee[all]'"
+                ) from None
             return None
         return as_command(cmd_name, found)
 
 
-def as_command(name: str, found: Any) -> click.Command:
+def as_command(name: str, found: Any) -> Any:
     if isinstance(found, typer.Typer):
         command = get_command(found)
     else:

@@ -19,18 +19,30 @@ from aerobee.errors import AerobeeError
 from aerobee.server import OFF, Server
 
 Host = Annotated[str | None, typer.Option("--host", help="address to listen on [127.0.0.1]")]
-Advertise = Annotated[str | None, typer.Option("--advertise", help="address that routes tell clients [the host]")]
-NamesrvPort = Annotated[int | None, typer.Option("--namesrv-port", help="name server port, 0 = any, -1 = off [9876]")]
-BrokerPort = Annotated[int | None, typer.Option("--broker-port", help="remoting port, 0 = any, -1 = off [10911]")]
+Advertise = Annotated[
+    str | None, typer.Option("--advertise", help="address that routes tell clients [the host]")
+]
+NamesrvPort = Annotated[
+    int | None, typer.Option("--namesrv-port", help="name server port, 0 = any, -1 = off [9876]")
+]
+BrokerPort = Annotated[
+    int | None, typer.Option("--broker-port", help="remoting port, 0 = any, -1 = off [10911]")
+]
 GrpcPort = Annotated[int | None, typer.Option("--grpc-port", help="gRPC port, 0 = any, -1 = off [8081]")]
 HttpPort = Annotated[int, typer.Option("--http-port", help="console and metrics port, 0 = any, -1 = off")]
 Data = Annotated[Path, typer.Option("--data", help="data directory")]
 Ephemeral = Annotated[bool, typer.Option("--ephemeral", help="a temporary data directory, removed at exit")]
 Cluster = Annotated[str | None, typer.Option("--cluster", help="cluster name [DefaultCluster]")]
 Name = Annotated[str | None, typer.Option("--name", help="broker name [broker-a]")]
-Config = Annotated[Path | None, typer.Option("--config", help="settings file: TOML, or RocketMQ's broker.conf")]
-Setting = Annotated[list[str] | None, typer.Option("--set", help="any setting, as name=value; may be repeated")]
-LogLevel = Annotated[str, typer.Option("--log-level", help="DEBUG, INFO, WARNING or ERROR; logs go to stderr")]
+Config = Annotated[
+    Path | None, typer.Option("--config", help="settings file: TOML, or RocketMQ's broker.conf")
+]
+Setting = Annotated[
+    list[str] | None, typer.Option("--set", help="any setting, as name=value; may be repeated")
+]
+LogLevel = Annotated[
+    str, typer.Option("--log-level", help="DEBUG, INFO, WARNING or ERROR; logs go to stderr")
+]
 Namesrv = Annotated[
     str | None, typer.Option("--namesrv", "-n", help="name servers to register with, ';' between them")
 ]
@@ -56,7 +68,9 @@ def serve(
     """Name server, broker and fronts in one process."""
     _logging(log_level)
     given = {
-        "broker": _given(host=host, advertise=advertise, port=broker_port, grpc_port=grpc_port, cluster=cluster, name=name),
+        "broker": _given(
+            host=host, advertise=advertise, port=broker_port, grpc_port=grpc_port, cluster=cluster, name=name
+        ),
         "namesrv": _given(host=host, port=namesrv_port),
     }
     loaded = _load(config, given, set_)
@@ -72,7 +86,9 @@ def namesrv(
 ) -> None:
     """The name server alone."""
     _logging(log_level)
-    loaded = _load(config, {"namesrv": _given(host=host, port=port), "broker": {**_given(host=host), "port": OFF}}, None)
+    loaded = _load(
+        config, {"namesrv": _given(host=host, port=port), "broker": {**_given(host=host), "port": OFF}}, None
+    )
     _run(_server(loaded, data, False), data)
 
 
@@ -115,7 +131,9 @@ def _given(**flags: Any) -> dict[str, Any]:
     return {name: value for name, value in flags.items() if value is not None}
 
 
-def _load(config: Path | None, given: dict[str, dict[str, Any]], pairs: list[str] | None) -> settings.Settings:
+def _load(
+    config: Path | None, given: dict[str, dict[str, Any]], pairs: list[str] | None
+) -> settings.Settings:
     given = {"broker": {}, "store": {}, "namesrv": {}, **given}
     try:
         for pair in pairs or ():

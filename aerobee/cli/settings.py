@@ -29,8 +29,20 @@ _FLUSH = {"ASYNC_FLUSH": "async", "SYNC_FLUSH": "sync"}
 
 # In every broker.conf, and without a counterpart here.
 _IGNORED = frozenset(
-    "brokerRole deleteWhen storePathRootDir storePathCommitLog storePathConsumeQueue storePathIndex haListenPort"
-    " brokerIP2 traceTopicEnable diskMaxUsedSpaceRatio sendMessageThreadPoolNums pullMessageThreadPoolNums".split()
+    {
+        "brokerIP2",
+        "brokerRole",
+        "deleteWhen",
+        "diskMaxUsedSpaceRatio",
+        "haListenPort",
+        "pullMessageThreadPoolNums",
+        "sendMessageThreadPoolNums",
+        "storePathCommitLog",
+        "storePathConsumeQueue",
+        "storePathIndex",
+        "storePathRootDir",
+        "traceTopicEnable",
+    }
 )
 
 
@@ -40,7 +52,9 @@ class Settings(msgspec.Struct, frozen=True):
     namesrv: NamesrvConfig = NamesrvConfig()
 
 
-def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Mapping[str, Any]]) -> Settings:
+def load(
+    file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Mapping[str, Any]]
+) -> Settings:
     """Raises ValueError with one readable line for a key or value that is wrong."""
     found: dict[str, dict[str, Any]] = {name: {} for name in _TABLES}
     if file is not None:

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from aerobee.store.results import Found
 
 SMALL = StoreConfig(
-    commit_log_segment_bytes=1 << 20, consume_queue_units=1000, index_slots=1000, index_entries=4000, max_message_bytes=4 << 20
+    commit_log_segment_bytes=1 << 20,
+    consume_queue_units=1000,
+    index_slots=1000,
+    index_entries=4000,
+    max_message_bytes=4 << 20,
 )
 
 

@@ -97,7 +97,9 @@ async def test_serve_says_where_it_listens_and_keeps_messages_over_a_restart(
     assert second.end(signal.SIGINT) == 0
 
 
-def test_data_directory_in_use_is_refused_with_one_line(start: Callable[..., Process], tmp_path: Path) -> None:
+def test_data_directory_in_use_is_refused_with_one_line(
+    start: Callable[..., Process], tmp_path: Path
+) -> None:
     data = str(tmp_path / "data")
     start("serve", "--data", data, *ANY_PORTS).ready()
     second = start("serve", "--data", data, *ANY_PORTS, "--log-level", "ERROR")
@@ -111,7 +113,16 @@ def test_port_in_use_is_refused_with_one_line(start: Callable[..., Process], tmp
     where = start("serve", "--ephemeral", *ANY_PORTS).ready()
     port = where["broker"].rpartition(":")[2]
     second = start(
-        "serve", "--ephemeral", "--namesrv-port", "-1", "--broker-port", port, "--grpc-port", "-1", "--log-level", "ERROR"
+        "serve",
+        "--ephemeral",
+        "--namesrv-port",
+        "-1",
+        "--broker-port",
+        port,
+        "--grpc-port",
+        "-1",
+        "--log-level",
+        "ERROR",
     )
     _, errors = second.popen.communicate(timeout=20)
     assert second.popen.returncode == 1
@@ -123,7 +134,16 @@ async def test_broker_and_name_server_run_apart(start: Callable[..., Process], t
     names = start("namesrv", "--namesrv-port", "0", "--data", str(tmp_path / "names"))
     namesrv = names.ready()["namesrv"]
     broker = start(
-        "broker", "--namesrv", namesrv, "--ephemeral", "--broker-port", "0", "--grpc-port", "-1", "--name", "b-7"
+        "broker",
+        "--namesrv",
+        namesrv,
+        "--ephemeral",
+        "--broker-port",
+        "0",
+        "--grpc-port",
+        "-1",
+        "--name",
+        "b-7",
     )
     address = broker.ready()["broker"]
     pool = Pool()
@@ -138,7 +158,9 @@ async def test_broker_and_name_server_run_apart(start: Callable[..., Process], t
 
 def test_settings_come_from_file_environment_and_flags(start: Callable[..., Process], tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
-    conf.write_text("brokerClusterName = FromFile\nbrokerName=file\nbrokerRole=ASYNC_MASTER\nflushDiskType=SYNC_FLUSH\n")
+    conf.write_text(
+        "brokerClusterName = FromFile\nbrokerName=file\nbrokerRole=ASYNC_MASTER\nflushDiskType=SYNC_FLUSH\n"
+    )
     process = start(
         "serve", "--ephemeral", *ANY_PORTS, "--config", str(conf), "--name", "flag",
         environment={"AEROBEE_BROKER__CLUSTER": "FromEnvironment"},

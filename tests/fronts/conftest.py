@@ -19,7 +19,9 @@ from aerobee.server import OFF, Server
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-SMALL = StoreConfig(commit_log_segment_bytes=1 << 24, consume_queue_units=1000, index_slots=1000, index_entries=4000)
+SMALL = StoreConfig(
+    commit_log_segment_bytes=1 << 24, consume_queue_units=1000, index_slots=1000, index_entries=4000
+)
 
 
 class Peer:
@@ -35,10 +37,14 @@ class Peer:
             setattr(command, name, value)
         return await self.connection.call(command, 10_000)
 
-    async def send(self, topic: str = "orders", body: bytes = b"x", queue_id: int = 0, **more: Any) -> Command:
+    async def send(
+        self, topic: str = "orders", body: bytes = b"x", queue_id: int = 0, **more: Any
+    ) -> Command:
         return await self.call(SendMessageV2(topic=topic, queue_id=queue_id, **more), body)
 
-    def start_pull(self, topic: str = "orders", offset: int = 0, queue_id: int = 0, **more: Any) -> Awaitable[Command]:
+    def start_pull(
+        self, topic: str = "orders", offset: int = 0, queue_id: int = 0, **more: Any
+    ) -> Awaitable[Command]:
         values: dict[str, Any] = {"consumer_group": "billing", "sys_flag": 6, "subscription": "*", **more}
         values.setdefault("suspend_timeout_millis", 15_000)
         header = PullMessage(topic=topic, queue_id=queue_id, queue_offset=offset, **values)

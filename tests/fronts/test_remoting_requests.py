@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -15,6 +15,9 @@ from aerobee.protocol import batch, bodies, message
 from aerobee.protocol.batch import BatchItem
 from aerobee.protocol.command import Command, Header, request
 from aerobee.protocol.headers import consume, offsets, produce
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Unknown(Header):
@@ -29,9 +32,10 @@ def ext(command: Command) -> dict[str, str]:
     return command.ext_dict()
 
 
-async def settled(turns: int = 30) -> None:
-    for _ in range(turns):
-        await asyncio.sleep(0.001)
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not true():  # noqa: ASYNC110 - the other side has no event to wait for
+            await asyncio.sleep(0)
 
 
 # -- send -------------------------------------------------------------------------------------------------
@@ -54,11 +58,15 @@ async def test_send_is_answered_with_ids_and_place(peer: Any, server: Any) -> No
 
 
 async def test_every_form_of_send_is_stored(peer: Any, server: Any) -> None:
-    await peer.call(produce.SendMessage(topic="orders", queue_id=0, properties="KEYS\x01a\x02"), b"long names")
+    await peer.call(
+        produce.SendMessage(topic="orders", queue_id=0, properties="KEYS\x01a\x02"), b"long names"
+    )
     await peer.send(body=b"letters")
     binary = await peer.call(produce.SendMessageV2(topic="orders", queue_id=0), b"binary", serialize=1)
     assert (binary.serialize, ext(binary)["queueOffset"]) == (1, "2")
-    raw = msgspec.Raw(b'{"a":"p","b":"orders","c":"TBW102","d":4,"e":0,"f":0,"g":1,"h":0,"i":"","k":false,"m":false}')
+    raw = msgspec.Raw(
+        b'{"a":"p","b":"orders","c":"TBW102","d":4,"e":0,"f":0,"g":1,"h":0,"i":"","k":false,"m":false}'
+    )
     numbers = await peer.call(Empty(), b"ali-ons", ext=raw)
     assert (numbers.code, ext(numbers)["queueOffset"]) == (0, "3")
     stored = [server.broker.store.record_of("orders", 0, at) for at in range(4)]
@@ -159,7 +167,12 @@ async def test_pull_answers_records_and_all_four_offsets(peer: Any) -> None:
         await peer.send(body=b"%d" % number)
     answer = await peer.start_pull()
     assert (answer.code, answer.remark) == (0, "FOUND")
-    assert ext(answer) == {"maxOffset": "3", "minOffset": "0", "nextBeginOffset": "3", "suggestWhichBrokerId": "0"}
+    assert ext(answer) == {
+        "maxOffset": "3",
+        "minOffset": "0",
+        "nextBeginOffset": "3",
+        "suggestWhichBrokerId": "0",
+    }
     assert [record.body for record in message.decode_all(answer.body)] == [b"0", b"1", b"2"]
 
 
@@ -196,8 +209,7 @@ async def test_held_pull_is_answered_under_its_own_opaque_while_others_go_on(pee
 async def test_pull_without_data_says_why(peer: Any, clock: Any, server: Any) -> None:
     await peer.send()
     held = peer.start_pull(offset=1)
-    while not server.broker.parked.count:
-        await asyncio.sleep(0)
+    await until(lambda: server.broker.parked.count == 1)
     clock.advance(15_000)
     answer = await held
     assert (answer.code, answer.remark, ext(answer)["nextBeginOffset"]) == (19, "OFFSET_OVERFLOW_ONE", "1")
@@ -209,11 +221,9 @@ async def test_held_pulls_go_with_their_connection(peer: Any, dial: Any, server:
     other = await dial()
     await other.send()
     held = peer.start_pull(offset=1)
-    while not server.broker.parked.count:
-        await asyncio.sleep(0)
+    await until(lambda: server.broker.parked.count == 1)
     peer.connection.abort()
-    while server.broker.parked.count:
-        await asyncio.sleep(0)
+    await until(lambda: server.broker.parked.count == 0)
     with pytest.raises(Exception, match="lost"):
         await held
     assert (await other.send()).code == 0
@@ -222,8 +232,7 @@ async def test_held_pulls_go_with_their_connection(peer: Any, dial: Any, server:
 async def test_held_pulls_are_answered_when_the_broker_stops(peer: Any, server: Any) -> None:
     await peer.send()
     held = peer.start_pull(offset=1)
-    while not server.broker.parked.count:
-        await asyncio.sleep(0)
+    await until(lambda: server.broker.parked.count == 1)
     await server.stop()
     assert (await held).code == 19
 
@@ -241,7 +250,9 @@ async def test_offsets_over_the_wire(peer: Any) -> None:
     assert ext(await peer.call(offsets.QueryConsumerOffset(**name))) == {"offset": "1"}
     assert ext(await peer.call(offsets.GetMaxOffset(topic="orders", queue_id=0))) == {"offset": "1"}
     assert ext(await peer.call(offsets.GetMinOffset(topic="orders", queue_id=0))) == {"offset": "0"}
-    assert ext(await peer.call(offsets.SearchOffset(topic="orders", queue_id=0, timestamp=0))) == {"offset": "0"}
+    assert ext(await peer.call(offsets.SearchOffset(topic="orders", queue_id=0, timestamp=0))) == {
+        "offset": "0"
+    }
     assert "timestamp" in ext(await peer.call(offsets.EarliestStoreTime(topic="orders", queue_id=0)))
     assert b'"orders@billing":{0:1}' in (await peer.call(offsets.AllConsumerOffsets())).body
 
@@ -270,11 +281,10 @@ async def test_heartbeats_make_a_group_whose_members_are_told(peer: Any, dial: A
     await other.call(consume.SendHeartbeat(), beat("two"), language="GO", version=317)
     listed = await peer.call(consume.ConsumerList(consumer_group="billing"))
     assert json.loads(listed.body) == {"consumerIdList": ["one", "two"]}
-    await settled()
+    await until(lambda: len(peer.asked) == 2)
     peer.asked.clear()
     other.connection.abort()
-    while not peer.asked:
-        await asyncio.sleep(0)
+    await until(lambda: bool(peer.asked))
     assert [(c.code, ext(c)) for c in peer.asked] == [(40, {"consumerGroup": "billing"})]
     member = server.broker.clients.find_client("one")
     assert member.language == "PYTHON"
@@ -309,7 +319,9 @@ async def test_queues_are_locked_and_unlocked(peer: Any) -> None:
 async def test_send_back_over_the_wire(peer: Any, server: Any) -> None:
     sent = await peer.send()
     _, where = message.parse_offset_message_id(ext(sent)["msgId"])
-    answer = await peer.call(produce.SendBack(offset=where, group="billing", delay_level=-1, max_reconsume_times=16))
+    answer = await peer.call(
+        produce.SendBack(offset=where, group="billing", delay_level=-1, max_reconsume_times=16)
+    )
     assert (answer.code, ext(answer)) == (0, {})
     assert server.broker.store.max_offset("%DLQ%billing", 0) == 1
     missing = await peer.call(produce.SendBack(offset=10**9, group="billing"))

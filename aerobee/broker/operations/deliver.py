@@ -41,6 +41,8 @@ def deliver(physical_offset: int, store: MessageStore, stamps: str = "") -> Reco
 
 def without_check(text: str) -> str:
     """Properties text without the store's record check, which holds for the old bytes only."""
-    if len(text) >= RECORD_CHECK_SIZE and text.startswith(f"{props.RECORD_CRC}\x01", len(text) - RECORD_CHECK_SIZE):
+    if len(text) >= RECORD_CHECK_SIZE and text.startswith(
+        f"{props.RECORD_CRC}\x01", len(text) - RECORD_CHECK_SIZE
+    ):
         return text[:-RECORD_CHECK_SIZE]
     return text

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from aerobee.broker import checks
 from aerobee.errors import InvalidParameter, QueryNotFound, TopicNotFound
-from aerobee.store.results import Boundary
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
+    from aerobee.store.results import Boundary
 
 
 def query_offset(group: str, topic: str, queue_id: int, broker: Broker) -> int:
@@ -22,7 +22,9 @@ def first_offset(topic: str, queue_id: int, broker: Broker) -> int:
     """Where a group without an offset starts if the whole queue is still there: 0. Else its consumer decides."""
     if broker.store.min_offset(topic, queue_id) <= 0 and broker.store.unit(topic, queue_id, 0) is not None:
         return 0
-    raise QueryNotFound(f"no offset for topic '{topic}' queue {queue_id}, and its first messages are gone or to come")
+    raise QueryNotFound(
+        f"no offset for topic '{topic}' queue {queue_id}, and its first messages are gone or to come"
+    )
 
 
 def update_offset(group: str, topic: str, queue_id: int, offset: int, broker: Broker) -> None:

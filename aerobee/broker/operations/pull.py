@@ -122,12 +122,20 @@ def _pending_reset(request: Pull, broker: Broker) -> Found | None:
         return None
     store, topic, queue_id = broker.store, request.topic, request.queue_id
     return Found(
-        ReadStatus.OFFSET_RESET, offset, store.min_offset(topic, queue_id), store.max_offset(topic, queue_id), [], [], 0
+        ReadStatus.OFFSET_RESET,
+        offset,
+        store.min_offset(topic, queue_id),
+        store.max_offset(topic, queue_id),
+        [],
+        [],
+        0,
     )
 
 
 def _read(request: Pull, accept: Accept | None, broker: Broker) -> Found:
-    found = broker.store.read(request.topic, request.queue_id, request.offset, _limit(request, broker), accept)
+    found = broker.store.read(
+        request.topic, request.queue_id, request.offset, _limit(request, broker), accept
+    )
     broker.offsets.pulled(request.group, request.topic, request.queue_id, found.next_offset)
     if found.messages:
         broker.stats.got(request.group, request.topic, len(found.messages), found.size_bytes)

@@ -46,14 +46,18 @@ def reset_offset(reset: Reset, broker: Broker) -> dict[MessageQueue, int]:
     for queue_id, offset in wanted.items():
         broker.offsets.set_reset(reset.group, reset.topic, queue_id, offset)
         broker.parked.wake(reset.topic, queue_id)  # a held reader is told now, not at its deadline
-    return {MessageQueue(broker.config.name, queue_id, reset.topic): offset for queue_id, offset in wanted.items()}
+    return {
+        MessageQueue(broker.config.name, queue_id, reset.topic): offset for queue_id, offset in wanted.items()
+    }
 
 
 def _queues(reset: Reset, topic: TopicConfig) -> range:
     if reset.queue_id < 0:
         return range(topic.write_queue_nums)
     if reset.queue_id >= topic.write_queue_nums:
-        raise SystemFailure(f"topic '{reset.topic}' has {topic.write_queue_nums} queues; asked for {reset.queue_id}")
+        raise SystemFailure(
+            f"topic '{reset.topic}' has {topic.write_queue_nums} queues; asked for {reset.queue_id}"
+        )
     return range(reset.queue_id, reset.queue_id + 1)
 
 
@@ -76,7 +80,9 @@ def _tell_clients(reset: Reset, topic: TopicConfig, broker: Broker) -> dict[Mess
     for queue_id in _queues(reset, topic):
         now_at = broker.offsets.get(reset.group, reset.topic, queue_id)
         if now_at < 0:
-            raise SystemFailure(f"group '{reset.group}' has no offset on topic '{reset.topic}' queue {queue_id} yet")
+            raise SystemFailure(
+                f"group '{reset.group}' has no offset on topic '{reset.topic}' queue {queue_id} yet"
+            )
         target = _target(reset, queue_id, broker)
         moved = target if reset.force or target < now_at else now_at
         table[MessageQueue(broker.config.name, queue_id, reset.topic)] = moved
@@ -97,7 +103,9 @@ def offsets_body(table: dict[MessageQueue, int], language: str) -> bytes:
     if language != "CPP":
         return encode(ResetOffsetBody(offset_table=table))
     rows = [
-        ResetOffsetEntry(broker_name=queue.broker_name, offset=offset, queue_id=queue.queue_id, topic=queue.topic)
+        ResetOffsetEntry(
+            broker_name=queue.broker_name, offset=offset, queue_id=queue.queue_id, topic=queue.topic
+        )
         for queue, offset in table.items()
     ]
     return encode(ResetOffsetList(offset_table=rows))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 from random import random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
@@ -24,8 +24,9 @@ from aerobee.protocol.ids import UniqueIds
 from aerobee.protocol.message import MAX_PROPERTIES, RECORD_CHECK_SIZE
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from aerobee.broker.broker import Broker
-    from aerobee.clock import Clock
     from aerobee.protocol.bodies import TopicConfig
     from aerobee.protocol.message import Record
 
@@ -75,11 +76,10 @@ def send(record: Record, origin: Origin, broker: Broker) -> Sent:
     queue_id = record.queue_id = _choose_queue(record.queue_id, topic)
     unique_key = props.get(text, props.UNIQ_KEY)
     if unique_key is None:
-        unique_key = _unique_ids(broker.store.store_host, broker.clock).next()
+        unique_key = _new_key(broker)
         text = f"{text}{_gap(text)}UNIQ_KEY\x01{unique_key}\x02"
-    record.properties_text = (
-        f"{text}{_gap(text)}MSG_REGION\x01{config.region}\x02TRACE_ON\x01true\x02CLUSTER\x01{config.cluster}\x02"
-    )
+    stamp = f"MSG_REGION\x01{config.region}\x02TRACE_ON\x01true\x02CLUSTER\x01{config.cluster}\x02"
+    record.properties_text = f"{text}{_gap(text)}{stamp}"
     _store(record, broker)
     broker.stats.sent(record.topic, 1, record.size)
     end = record.physical_offset + record.size
@@ -96,7 +96,9 @@ def send_batch(records: list[Record], origin: Origin, broker: Broker) -> list[Se
         raise MessageIllegal(f"a batch may not go to the retry topic '{first.topic}'")
     queue_id = _choose_queue(first.queue_id, topic)
     if sum(len(record.body) for record in records) > broker.store.config.max_message_bytes:
-        raise SystemFailure(f"batch of more than {broker.store.config.max_message_bytes} bytes; send smaller ones")
+        raise SystemFailure(
+            f"batch of more than {broker.store.config.max_message_bytes} bytes; send smaller ones"
+        )
     for record in records:
         record.queue_id = queue_id
         _check_batch_member(record)
@@ -137,7 +139,7 @@ def _send_special(record: Record, origin: Origin, broker: Broker) -> Sent:
     if names.is_retry(record.topic) and _is_dead(record, origin, broker):
         _to_dead_letters(record, properties, broker)
         queue_id = 0
-    unique_key = properties.get(props.UNIQ_KEY) or _unique_ids(broker.store.store_host, broker.clock).next()
+    unique_key = properties.get(props.UNIQ_KEY) or _new_key(broker)
     properties[props.UNIQ_KEY] = unique_key
     properties[props.CLUSTER] = config.cluster
     real_topic = record.topic
@@ -220,9 +222,13 @@ def _check_size(record: Record, broker: Broker) -> None:
     text = record.properties_text
     # A character takes at most 4 bytes: only long texts are worth encoding for the exact size.
     if len(text) > PROPERTIES_LIMIT // 4 and len(text.encode()) > PROPERTIES_LIMIT:
-        raise MessageIllegal(f"properties of {len(text.encode())} bytes; at most {PROPERTIES_LIMIT} are allowed")
+        raise MessageIllegal(
+            f"properties of {len(text.encode())} bytes; at most {PROPERTIES_LIMIT} are allowed"
+        )
     if len(record.topic) > names.MAX_TOPIC and not names.is_retry(record.topic):
-        raise MessageIllegal(f"topic name of {len(record.topic)} characters; at most {names.MAX_TOPIC} can be stored")
+        raise MessageIllegal(
+            f"topic name of {len(record.topic)} characters; at most {names.MAX_TOPIC} can be stored"
+        )
 
 
 def _check_batch_member(record: Record) -> None:
@@ -233,8 +239,12 @@ def _check_batch_member(record: Record) -> None:
         raise MessageIllegal("a batch may not be delayed")
 
 
+def _new_key(broker: Broker) -> str:
+    return _unique_ids(broker.store.store_host, cast("Hashable", broker.clock)).next()
+
+
 @lru_cache(maxsize=16)  # one per broker of the process; clients bring their keys, so it is rarely used
-def _unique_ids(store_host: bytes, clock: Clock) -> UniqueIds:
+def _unique_ids(store_host: bytes, clock: Any) -> UniqueIds:
     return UniqueIds(store_host[:-4], os.getpid(), clock)
 
 

@@ -79,7 +79,9 @@ class ConsumerGroup:
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     fingerprints: dict[str, int] = field(default_factory=dict)  # client id -> heartbeat fingerprint (V2 form)
     expressions: dict[str, Expressions] = field(default_factory=dict)  # client id -> what it said itself
-    conflicts: dict[str, dict[str, list[str]]] = field(default_factory=dict)  # topic -> expression -> client ids
+    conflicts: dict[str, dict[str, list[str]]] = field(
+        default_factory=dict
+    )  # topic -> expression -> client ids
 
     @property
     def broadcasting(self) -> bool:
@@ -147,7 +149,10 @@ class Clients:
                 needed |= beat.without_sub  # after a restart nothing is known
                 continue
             before = group.fingerprints.get(beat.client_id)
-            needed |= (before is None and beat.without_sub) or before not in (None, beat.heartbeat_fingerprint)
+            needed |= (before is None and beat.without_sub) or before not in (
+                None,
+                beat.heartbeat_fingerprint,
+            )
         return needed
 
     def remember_fingerprint(self, beat: Heartbeat) -> None:
@@ -183,7 +188,10 @@ class Clients:
         silent = [member for member in self._members.values() if now - member.last_seen > self._expiry_ms]
         for member in silent:
             log.warning(
-                "client=%s peer=%s silent_ms=%d: dropped", member.client_id, member.link.remote_text, now - member.last_seen
+                "client=%s peer=%s silent_ms=%d: dropped",
+                member.client_id,
+                member.link.remote_text,
+                now - member.last_seen,
             )
             self._remove(member, list(member.roles))
         for group, topics in list(self._learned.items()):

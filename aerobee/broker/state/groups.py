@@ -53,7 +53,9 @@ class Groups:
         if config is not None:
             return config
         if not self._auto_create and not names.is_system_group(name):
-            raise GroupNotFound(f"group '{name}' does not exist and groups are not created on use; create it first")
+            raise GroupNotFound(
+                f"group '{name}' does not exist and groups are not created on use; create it first"
+            )
         try:
             names.check_group(name)
         except ValueError as error:

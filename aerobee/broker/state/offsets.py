@@ -26,6 +26,7 @@ log = logging.getLogger("aerobee.offsets")
 _BARE_KEY = re.compile(rb"([{,]\s*)(-?\d+)\s*:")
 
 Queues = dict[int, int]
+Names = set[str]  # `set` itself is a method here
 
 
 class Offsets:
@@ -67,19 +68,24 @@ class Offsets:
         if offset < before:
             # Allowed, as in RocketMQ: a consumer that starts again, or an operator, may go back.
             log.warning(
-                "offset moved back group=%s topic=%s queue=%d from=%d to=%d", group, topic, queue_id, before, offset
+                "offset moved back group=%s topic=%s queue=%d from=%d to=%d",
+                group,
+                topic,
+                queue_id,
+                before,
+                offset,
             )
 
     def table(self, group: str, topic: str) -> Queues:
         return dict(self._table.get((group, topic), {}))
 
-    def topics_of(self, group: str) -> set[str]:
+    def topics_of(self, group: str) -> Names:
         return set(self._topics_of.get(group, ()))
 
-    def groups_of(self, topic: str) -> set[str]:
+    def groups_of(self, topic: str) -> Names:
         return set(self._groups_of.get(topic, ()))
 
-    def groups(self) -> set[str]:
+    def groups(self) -> Names:
         return set(self._topics_of)
 
     def remove_topic(self, topic: str) -> None:

@@ -106,9 +106,9 @@ class Topics:
 
     def text(self) -> bytes:
         """What topics.json holds."""
-        return msgspec.json.format(msgspec.json.encode(
-            {"dataVersion": self.data_version, "topicConfigTable": self._table}
-        ), indent=1)
+        return msgspec.json.format(
+            msgspec.json.encode({"dataVersion": self.data_version, "topicConfigTable": self._table}), indent=1
+        )
 
     def tick(self, now: int) -> None:
         self._saved.tick(now)

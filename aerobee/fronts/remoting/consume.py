@@ -61,7 +61,12 @@ def _answer(command: Command, request: Pull, found: Found) -> Answer:
     code = code_of(found.status, request.offset)
     if command.serialize == 0:
         head = _ANSWER(
-            int(code), found.max_offset, found.min_offset, found.next_offset, command.opaque, found.status.value
+            int(code),
+            found.max_offset,
+            found.min_offset,
+            found.next_offset,
+            command.opaque,
+            found.status.value,
         ).encode()
         size = len(head)
         prefix = (size + 4 + found.size_bytes).to_bytes(4, "big") + size.to_bytes(4, "big")

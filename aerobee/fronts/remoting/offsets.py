@@ -25,9 +25,11 @@ def query(connection: Connection, command: Command, broker: Broker) -> Answer:
     offset = op.query_offset(header.consumer_group, header.topic, header.queue_id, broker)
     if offset < 0:
         if header.set_zero_if_not_found is False:
-            raise QueryNotFound(f"group '{header.consumer_group}' has no offset on topic '{header.topic}' yet")
+            raise QueryNotFound(
+                f"group '{header.consumer_group}' has no offset on topic '{header.topic}' yet"
+            )
         offset = op.first_offset(header.topic, header.queue_id, broker)
-    return Reply(header=h.OffsetResult(offset))
+    return Reply(header=h.OffsetResult(offset=offset))
 
 
 def update(connection: Connection, command: Command, broker: Broker) -> Answer:
@@ -38,24 +40,28 @@ def update(connection: Connection, command: Command, broker: Broker) -> Answer:
 
 def max_offset(connection: Connection, command: Command, broker: Broker) -> Answer:
     header = command.fields(h.GetMaxOffset)
-    return Reply(header=h.OffsetResult(broker.store.max_offset(header.topic, header.queue_id)))
+    return Reply(header=h.OffsetResult(offset=broker.store.max_offset(header.topic, header.queue_id)))
 
 
 def min_offset(connection: Connection, command: Command, broker: Broker) -> Answer:
     header = command.fields(h.GetMinOffset)
-    return Reply(header=h.OffsetResult(broker.store.min_offset(header.topic, header.queue_id)))
+    return Reply(header=h.OffsetResult(offset=broker.store.min_offset(header.topic, header.queue_id)))
 
 
 def search(connection: Connection, command: Command, broker: Broker) -> Answer:
     header = command.fields(h.SearchOffset)
     boundary = Boundary.UPPER if (header.boundary_type or "").upper() == "UPPER" else Boundary.LOWER
     offset = op.search_offset(header.topic, header.queue_id, header.timestamp, boundary, broker)
-    return Reply(header=h.OffsetResult(offset))
+    return Reply(header=h.OffsetResult(offset=offset))
 
 
 def earliest(connection: Connection, command: Command, broker: Broker) -> Answer:
     header = command.fields(h.EarliestStoreTime)
-    return Reply(header=h.EarliestStoreTimeResult(op.earliest_store_time(header.topic, header.queue_id, broker)))
+    return Reply(
+        header=h.EarliestStoreTimeResult(
+            timestamp=op.earliest_store_time(header.topic, header.queue_id, broker)
+        )
+    )
 
 
 def reset(connection: Connection, command: Command, broker: Broker) -> Answer:

@@ -89,7 +89,9 @@ def _sent_reply(command: Command, header: SendHeader, sent: Sent, broker: Broker
     return Reply(header=_result([sent], sent.unique_key, broker, _handle(header.topic, sent, broker)))
 
 
-def _send_batch(connection: Connection, command: Command, header: SendHeader, broker: Broker) -> Answer | Later:
+def _send_batch(
+    connection: Connection, command: Command, header: SendHeader, broker: Broker
+) -> Answer | Later:
     records = [
         Record(
             header.topic,
@@ -116,7 +118,9 @@ async def _when_durable(end: int, reply: Answer, broker: Broker) -> Answer:
     return reply
 
 
-def _result(sent: list[Sent], unique_key: str | None, broker: Broker, handle: str | None = None) -> SendResult:
+def _result(
+    sent: list[Sent], unique_key: str | None, broker: Broker, handle: str | None = None
+) -> SendResult:
     host = broker.store.store_host.hex().upper()
     return SendResult(
         msg_id=",".join([f"{host}{one.physical_offset:016X}" for one in sent]),

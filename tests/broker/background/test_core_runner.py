@@ -63,8 +63,9 @@ async def test_job_that_fails_is_logged_and_called_again(caplog: pytest.LogCaptu
 
 async def test_changed_table_is_written_in_a_thread() -> None:
     class Table:
-        texts: list[bytes | None] = [b"one", None]
-        written: list[bytes] = []
+        def __init__(self) -> None:
+            self.texts: list[bytes | None] = [b"one", None]
+            self.written: list[bytes] = []
 
         def unsaved(self) -> bytes | None:
             return self.texts.pop(0)

@@ -12,7 +12,9 @@ from aerobee.errors import DiskFull
 
 @pytest.mark.seed("S004-31", "S004-33")
 @pytest.mark.parametrize("level", range(1, 19))
-def test_message_of_each_level_is_never_early_and_at_most_a_look_late(bench: Any, clock: Any, level: int) -> None:
+def test_message_of_each_level_is_never_early_and_at_most_a_look_late(
+    bench: Any, clock: Any, level: int
+) -> None:
     schedule = Schedule(bench.broker.store)
     delay_ms = bench.broker.store.delays[level - 1]
     bench.send(queue_id=2, body=b"later", properties={"DELAY": str(level)})
@@ -28,7 +30,9 @@ def test_message_of_each_level_is_never_early_and_at_most_a_look_late(bench: Any
     assert len(bench.records("orders", 2)) == 1
 
 
-def test_delivery_goes_on_where_it_stopped_and_what_fell_due_meanwhile_comes_at_once(bench: Any, clock: Any) -> None:
+def test_delivery_goes_on_where_it_stopped_and_what_fell_due_meanwhile_comes_at_once(
+    bench: Any, clock: Any
+) -> None:
     schedule = Schedule(bench.broker.store)
     for number in range(3):
         bench.send(body=b"%d" % number, properties={"DELAY": "1"})
@@ -51,7 +55,9 @@ def test_progress_is_kept_in_delay_offset_json(bench: Any, clock: Any) -> None:
     clock.advance(1000)
     schedule.tick(clock.now())
     schedule.save()
-    assert b'"offsetTable":{1:1,2:0,' in (bench.broker.store.root / "config" / "delayOffset.json").read_bytes()
+    assert (
+        b'"offsetTable":{1:1,2:0,' in (bench.broker.store.root / "config" / "delayOffset.json").read_bytes()
+    )
     assert schedule.unsaved() is None
 
 
@@ -63,7 +69,9 @@ def test_offsets_outside_the_queue_are_moved_into_it(bench: Any) -> None:
     assert 77 not in schedule.offsets
 
 
-def test_message_gone_from_the_log_is_skipped(bench: Any, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_gone_from_the_log_is_skipped(
+    bench: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     schedule = Schedule(bench.broker.store)
     bench.send(body=b"gone", properties={"DELAY": "1"})
     bench.send(body=b"there", properties={"DELAY": "1"})
@@ -96,7 +104,9 @@ def test_full_disk_loses_no_delivery(bench: Any, clock: Any) -> None:
     assert len(bench.records("orders")) == 1
 
 
-def test_many_due_messages_are_delivered_in_turns(bench: Any, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_due_messages_are_delivered_in_turns(
+    bench: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(schedule_module, "PER_TICK", 4)
     schedule = Schedule(bench.broker.store)
     for _ in range(9):

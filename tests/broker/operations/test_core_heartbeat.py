@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,7 +15,9 @@ from aerobee.protocol.bodies import (
     ProducerData,
     SubscriptionData,
 )
-from aerobee.protocol.command import Command
+
+if TYPE_CHECKING:
+    from aerobee.protocol.command import Command
 
 
 class Link:

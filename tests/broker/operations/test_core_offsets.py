@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,8 +16,10 @@ from aerobee.errors import (
     TopicNotFound,
 )
 from aerobee.protocol.bodies import ConsumerData, Heartbeat, MessageQueue
-from aerobee.protocol.command import Command
 from aerobee.store.results import Boundary
+
+if TYPE_CHECKING:
+    from aerobee.protocol.command import Command
 
 
 class Link:

@@ -45,7 +45,9 @@ class Link:
 def connect(bench: Any, expression: str = "*", version: int = 1, **data: Any) -> None:
     subscription = SubscriptionData(topic="orders", sub_string=expression, sub_version=version)
     consumer = ConsumerData(group_name="billing", subscription_data_set=[subscription], **data)
-    bench.broker.clients.heartbeat(Link(), Heartbeat(client_id="c", consumer_data_set=[consumer]), bench.clock.now())
+    bench.broker.clients.heartbeat(
+        Link(), Heartbeat(client_id="c", consumer_data_set=[consumer]), bench.clock.now()
+    )
 
 
 def bodies(found: Found) -> list[bytes]:
@@ -62,7 +64,12 @@ def test_found_messages_are_returned_at_once(bench: Any) -> None:
     for number in range(40):
         bench.send(body=b"%d" % number)
     found = bench.pull(hold_ms=15_000)
-    assert (found.status, found.next_offset, found.min_offset, found.max_offset) == (ReadStatus.FOUND, 32, 0, 40)
+    assert (found.status, found.next_offset, found.min_offset, found.max_offset) == (
+        ReadStatus.FOUND,
+        32,
+        0,
+        40,
+    )
     assert bodies(found) == [b"%d" % number for number in range(32)]
     assert bodies(bench.pull(offset=35, max_messages=3)) == [b"35", b"36", b"37"]
 
@@ -264,7 +271,9 @@ async def test_reset_wakes_a_held_pull(bench: Any) -> None:
 # -- holding ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.seed("S002-2", "S002-8", "S002-14", "S004-17", "S004-35", "S004-36", "S002-15", "S002-28", "S002-29")
+@pytest.mark.seed(
+    "S002-2", "S002-8", "S002-14", "S004-17", "S004-35", "S004-36", "S002-15", "S002-28", "S002-29"
+)
 async def test_pull_of_an_empty_queue_is_held_and_answered_by_the_next_message(bench: Any) -> None:
     bench.broker.topics.ensure("orders", 4)
     held = bench.hold()

@@ -18,7 +18,9 @@ def back(bench: Any, physical_offset: int, **more: Any) -> int:
 
 
 @pytest.mark.seed("S004-30", "S004-31", "S004-52", "S004-65")
-def test_failed_message_waits_in_the_delay_topic_as_a_new_copy_for_the_retry_topic(bench: Any, clock: Any) -> None:
+def test_failed_message_waits_in_the_delay_topic_as_a_new_copy_for_the_retry_topic(
+    bench: Any, clock: Any
+) -> None:
     sent = bench.send(body=b"work", properties={"TAGS": "paid", "KEYS": "k"}, flag=7, born_timestamp=5)
     back(bench, sent.physical_offset)
     original, (waiting,) = bench.records("orders")[0], bench.records("SCHEDULE_TOPIC_XXXX", 2)
@@ -49,7 +51,11 @@ def test_retries_wait_longer_and_longer_and_end_in_the_dead_letters(bench: Any, 
     assert waited == DELAYS
     back(bench, where)
     (dead,) = bench.records("%DLQ%billing")
-    assert (dead.reconsume_times, dead.properties["DELAY"], dead.properties["RETRY_TOPIC"]) == (17, "0", "orders")
+    assert (dead.reconsume_times, dead.properties["DELAY"], dead.properties["RETRY_TOPIC"]) == (
+        17,
+        "0",
+        "orders",
+    )
 
 
 @pytest.mark.seed("S004-28")

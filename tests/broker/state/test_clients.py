@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,7 +15,9 @@ from aerobee.protocol.bodies import (
     SubscriptionData,
     decode,
 )
-from aerobee.protocol.command import Command
+
+if TYPE_CHECKING:
+    from aerobee.protocol.command import Command
 
 
 class FakeLink:
@@ -145,7 +147,9 @@ def test_highest_version_of_a_subscription_wins_and_missing_topics_go() -> None:
 
 
 @pytest.mark.seed("S004-64")
-def test_members_that_subscribe_differently_are_reported_once_per_change(caplog: pytest.LogCaptureFixture) -> None:
+def test_members_that_subscribe_differently_are_reported_once_per_change(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     clients = Clients()
     one, two = FakeLink(), FakeLink()
     clients.heartbeat(one, beat("one", "g", subscribe("t", "A")), now=0)

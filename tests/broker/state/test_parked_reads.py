@@ -111,7 +111,9 @@ async def test_sql_filter_is_tested_on_the_properties_of_the_arrival() -> None:
 
 
 @pytest.mark.seed("S002-32")
-async def test_filter_that_fails_does_not_stop_the_send_nor_the_others(caplog: pytest.LogCaptureFixture) -> None:
+async def test_filter_that_fails_does_not_stop_the_send_nor_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def fail(properties: object) -> bool:
         raise RuntimeError("broken filter")
 

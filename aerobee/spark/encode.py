@@ -71,7 +71,7 @@ def properties_text(batch: pa.RecordBatch, unique_ids: list[str]) -> pa.Array:
     if "keys" in names:
         keys = batch.column("keys")
         if pa.types.is_list(keys.type):
-            keys = pc.binary_join(keys, " ")
+            keys = pc.binary_join(keys.cast(pa.list_(pa.string())), " ")
         parts.append(_pair("KEYS", keys))
     if "delayLevel" in names:
         parts.append(_pair("DELAY", batch.column("delayLevel").cast(pa.string())))

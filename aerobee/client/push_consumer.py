@@ -106,6 +106,7 @@ class PushConsumer:
         self._popping = PopLoop(member, self._handler, self.hooks, self._tasks)
         self._ownership = Ownership(member, self._locks, self._start_pulling, self._start_popping)
         self._rebalancer = Rebalancer(member, self._ownership, self._queues_changed)
+        self._rebalancing: asyncio.Task[None] | None = None
         self.started_at = 0
 
     # -- life ----------------------------------------------------------------------------------------------
@@ -162,7 +163,7 @@ class PushConsumer:
                 await self.session.call(address, CheckClientConfig(), bodies.encode(body))
 
     def _start_background(self) -> None:
-        self._tasks.start(self._rebalancer.run_forever(), "rebalance")
+        self._rebalancing = self._tasks.start(self._rebalancer.run_forever(), "rebalance")
         self._tasks.start(self._persist_forever(), "offsets")
         if self._member.locks_queues:
             self._tasks.start(self._locks.renew_forever(), "locks")
@@ -175,6 +176,8 @@ class PushConsumer:
         if self.session.consumers.get(self.group) is not self:
             return
         member.running = False
+        if self._rebalancing is not None:
+            self._rebalancing.cancel()
         fetching = [owned.fetching for owned in member.pulled.values()]
         fetching += [popped.fetching for popped in member.popped.values()]
         for task in fetching:

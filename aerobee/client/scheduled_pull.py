@@ -60,10 +60,16 @@ class ScheduledPull:
         self._turns: dict[MessageQueue, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> Self:
-        await self.consumer.start()
+        await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        await self.consumer.start()
+
+    async def stop(self) -> None:
         await self._tasks.cancel()
         await self.consumer.stop()
 

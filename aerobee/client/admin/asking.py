@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every part of the admin client is built on: asking one broker, or all of a topic or cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from aerobee.client.session import Session
+from aerobee.errors import NoRoute
+from aerobee.protocol import bodies
+from aerobee.protocol.headers.route import GetClusterInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from aerobee.client.options import Options
+    from aerobee.clock import Clock
+
+T = TypeVar("T")
+TIMEOUT_MS = 6_000
+
+
+class Asking:
+    def __init__(
+        self, namesrv: str | Session, *, options: Options | None = None, clock: Clock | None = None
+    ) -> None:
+        self.session = namesrv if isinstance(namesrv, Session) else Session(namesrv, options, clock)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        await self.session.start()
+
+    async def stop(self) -> None:
+        await self.session.stop()
+
+    async def cluster(self) -> bodies.ClusterInfo:
+        """Clusters, their brokers and addresses."""
+        answer = await self.session.ask_name_server(GetClusterInfo())
+        return bodies.decode(answer.body, bodies.ClusterInfo)
+
+    async def masters(self, cluster: str | None = None) -> dict[str, str]:
+        """Master address by broker name, of one cluster or all."""
+        info = await self.cluster()
+        if cluster is not None and cluster not in info.cluster_addr_table:
+            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+            raise NoRoute(f"cluster {cluster!r} is unknown to the name servers; there are: {known}")
+        names = None if cluster is None else set(info.cluster_addr_table[cluster])
+        found = {
+            name: data.master
+            for name, data in info.broker_addr_table.items()
+            if data.master and (names is None or name in names)
+        }
+        if not found:
+            raise NoRoute(f"the name servers {self.session.namesrv} know no broker")
+        return found
+
+    async def _masters_of(self, topic: str) -> dict[str, str]:
+        route = (await self.session.refresh_route(topic)).route
+        return {data.broker_name: data.master for data in route.broker_datas if data.master}
+
+    async def _each(self, addresses: dict[str, str], ask: Callable[[str], Awaitable[T]]) -> dict[str, T]:
+        """The same question to several brokers at once; the first refusal is raised."""
+        answers = await asyncio.gather(*(ask(address) for address in addresses.values()))
+        return dict(zip(addresses, answers, strict=True))

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding messages, and sending dead letters again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
+
+from aerobee.client.admin.asking import TIMEOUT_MS
+from aerobee.client.admin.progress import ProgressAdmin
+from aerobee.client.decoding import decode_messages
+from aerobee.client.message import Message, Origin, ReceivedMessage, SendResult
+from aerobee.client.producer import Producer
+from aerobee.client.raw_pull import PullRequest, PullStatus, pull
+from aerobee.errors import NoRoute, QueryNotFound
+from aerobee.protocol import names
+from aerobee.protocol import properties as props
+from aerobee.protocol.filters.tags import subscribe
+from aerobee.protocol.headers.offsets import QueryMessage, ViewMessage
+from aerobee.protocol.ids import time_of
+from aerobee.protocol.message import host_text, parse_offset_message_id
+
+if TYPE_CHECKING:
+    from aerobee.protocol.bodies import MessageQueue
+
+HOUR_MS = 3_600_000
+FOREVER = 2**63 - 1
+RESEND_GROUP = "aerobee-resend"
+
+
+class MessageAdmin(ProgressAdmin):
+    async def message_by_id(self, message_id: str, topic: str | None = None) -> ReceivedMessage:
+        """By the producer's id (the topic is needed) or by the broker's. QueryNotFound when there is none."""
+        if topic is not None:
+            now = self.session.clock.now()
+            try:
+                begin = time_of(message_id, now) - HOUR_MS
+            except ValueError:
+                begin = 0
+            found = await self._query(topic, message_id, 32, begin, FOREVER, unique=True)
+            for message in found:
+                if message_id in (message.unique_key, message.offset_id):
+                    return message
+        try:
+            store_host, physical_offset = parse_offset_message_id(message_id)
+        except ValueError:
+            raise QueryNotFound(
+                f"message {message_id!r} is unknown; it is no id of a broker either"
+            ) from None
+        return await self._view(host_text(store_host), physical_offset, message_id, topic)
+
+    async def _view(
+        self, address: str, physical_offset: int, message_id: str, topic: str | None
+    ) -> ReceivedMessage:
+        names_by_address = {address: name for name, address in (await self.masters()).items()}
+        if address not in names_by_address:
+            raise QueryNotFound(
+                f"message {message_id!r} is not found by key, and {address} is no broker here"
+            )
+        answer = await self.session.call(
+            address, ViewMessage(offset=physical_offset, topic=topic), timeout_ms=TIMEOUT_MS
+        )
+        return decode_messages(answer.body, Origin(names_by_address[address]))[0]
+
+    async def messages_by_key(
+        self, topic: str, key: str, *, max_messages: int = 64, begin: int = 0, end: int = FOREVER
+    ) -> list[ReceivedMessage]:
+        """Messages with the key, by time of storing; at most 64 a broker."""
+        found = await self._query(topic, key, max_messages, begin, end, unique=False)
+        return [message for message in found if key in message.keys and message.topic == topic]
+
+    async def _query(
+        self, topic: str, key: str, max_messages: int, begin: int, end: int, *, unique: bool
+    ) -> list[ReceivedMessage]:
+        header = QueryMessage(
+            topic=topic,
+            key=key,
+            max_num=max_messages,
+            begin_timestamp=begin,
+            end_timestamp=end,
+            unique_key=unique,
+        )
+        found: list[ReceivedMessage] = []
+        for name, address in (await self._masters_of(topic)).items():
+            try:
+                answer = await self.session.call(address, header, timeout_ms=2 * TIMEOUT_MS)
+            except QueryNotFound:
+                continue
+            found += decode_messages(answer.body, Origin(name))
+        return sorted(found, key=lambda message: message.store_timestamp)
+
+    async def message_at(self, queue: MessageQueue, offset: int) -> ReceivedMessage:
+        """Exactly the message of that offset. QueryNotFound when there is none."""
+        async for message in self.browse(queue, offset, offset + 1):
+            if message.queue_offset == offset:
+                return message
+        raise QueryNotFound(f"queue {queue} has no message at offset {offset}")
+
+    async def browse(
+        self, queue: MessageQueue, begin: int, end: int | None = None
+    ) -> AsyncIterator[ReceivedMessage]:
+        """Messages of a queue from offset `begin` up to `end` (not included), as no group's consumer."""
+        await self.session.route(queue.topic)
+        last = (await self.offset_range(queue))[1] if end is None else end
+        offset = begin
+        while offset < last:
+            request = PullRequest(
+                group=names.TOOLS_GROUP,
+                queue=queue,
+                offset=offset,
+                subscription=subscribe(queue.topic, "*", 0),
+                max_messages=min(32, last - offset),
+            )
+            answer = await pull(self.session, request)
+            for message in answer.messages:
+                if message.queue_offset < last:
+                    yield message
+            if answer.status is PullStatus.NO_NEW_MESSAGE or answer.next_offset <= offset:
+                return
+            offset = answer.next_offset
+
+    # -- dead letters --------------------------------------------------------------------------------------
+
+    async def dead_letters(self, group: str) -> AsyncIterator[ReceivedMessage]:
+        """All dead letters of a group, oldest first by queue."""
+        topic = names.dead_letter_topic(group)
+        try:
+            queues = (await self.session.refresh_route(topic)).readable
+        except NoRoute:
+            return  # no message has died yet
+        for queue in queues:
+            begin, end = await self.offset_range(queue)
+            async for message in self.browse(queue, begin, end):
+                yield message
+
+    async def resend_dead_letters(
+        self, group: str, *, choose: Callable[[ReceivedMessage], bool] | None = None
+    ) -> list[SendResult]:
+        """Send dead letters to the topic they came from, as new messages with the old id in ORIGIN_MESSAGE_ID. The
+        dead-letter topic keeps its copies; `choose` picks which ones to send."""
+        results = []
+        async with Producer(self.session, group=RESEND_GROUP) as producer:
+            async for letter in self.dead_letters(group):
+                if choose is None or choose(letter):
+                    results.append(await producer.send(as_new(letter)))  # noqa: PERF401 - it awaits
+        return results
+
+
+def as_new(letter: ReceivedMessage) -> Message:
+    """A dead letter as a message to the topic it was first sent to."""
+    topic = letter.property(props.RETRY_TOPIC) or letter.property(props.DLQ_ORIGIN_TOPIC)
+    if not topic:
+        raise ValueError(f"dead letter {letter.message_id} does not say which topic it came from")
+    own = {name: value for name, value in letter.properties.items() if name not in props.RESERVED}
+    message = Message(
+        topic,
+        letter.body,
+        tags=letter.tags,
+        keys=letter.keys,
+        properties=own,
+        sharding_key=letter.sharding_key,
+        flag=letter.flag,
+    )
+    message.properties = {**own, props.ORIGIN_MESSAGE_ID: letter.message_id}
+    return message

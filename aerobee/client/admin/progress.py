@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far groups are, and moving them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from aerobee.client.admin.asking import TIMEOUT_MS
+from aerobee.client.admin.figures import GroupLag, from_stats, merge
+from aerobee.client.admin.groups import GroupAdmin
+from aerobee.client.admin.topics import TopicAdmin
+from aerobee.client.offset_keeper import RemoteOffsets
+from aerobee.client.start_offset import max_offset, min_offset, offset_at
+from aerobee.errors import NoRoute, RequestCodeNotSupported, TopicNotFound
+from aerobee.protocol import bodies, names
+from aerobee.protocol.bodies import MessageQueue
+from aerobee.protocol.headers.groups import ConsumeStatsQuery, GroupFigures
+from aerobee.protocol.headers.offsets import CloneGroupOffset, ResetOffset, UpdateConsumerOffset
+
+
+class ProgressAdmin(TopicAdmin, GroupAdmin):
+    async def progress(
+        self, group: str, topic: str | None = None
+    ) -> dict[MessageQueue, bodies.QueueProgress]:
+        """Broker, consumer and pull offset of every queue, as RocketMQ counts them."""
+        found: dict[MessageQueue, bodies.QueueProgress] = {}
+        for address in (await self.masters()).values():
+            header = ConsumeStatsQuery(consumer_group=group, topic=topic)
+            answer = await self.session.call(address, header, timeout_ms=TIMEOUT_MS)
+            found.update(bodies.decode(answer.body, bodies.ConsumeStats).offset_table)
+        return found
+
+    async def lag(self, group: str, topic: str | None = None) -> GroupLag:
+        """What the group has not finished: ready, in flight, retrying, delayed, dead, and how old."""
+        parts = []
+        for address in (await self.masters()).values():
+            try:
+                header = GroupFigures(consumer_group=group, topic=topic)
+                answer = await self.session.call(address, header, timeout_ms=TIMEOUT_MS)
+            except RequestCodeNotSupported:
+                return await self._lag_from_stats(group, topic)
+            parts.append(bodies.decode(answer.body, GroupLag))
+        return merge(parts)
+
+    async def _lag_from_stats(self, group: str, topic: str | None) -> GroupLag:
+        progress = await self.progress(group, topic)
+        online = await self.members(group) is not None
+        try:
+            stats = await self.topic_stats(names.dead_letter_topic(group))
+        except (NoRoute, TopicNotFound):
+            stats = {}
+        dead = sum(entry.max_offset - entry.min_offset for entry in stats.values())
+        return from_stats(group, progress, self.session.clock.now(), online=online, dead=dead)
+
+    async def offset(self, group: str, queue: MessageQueue) -> int | None:
+        """The next offset the group will read; None when it has none."""
+        await self.session.route(queue.topic)
+        return await RemoteOffsets(self.session, group).read(queue)
+
+    async def set_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
+        """For a group without consumers; those running are told by `reset_offsets`."""
+        if offset < 0:
+            raise ValueError(f"offset is {offset}; it cannot be negative")
+        header = UpdateConsumerOffset(
+            consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+        )
+        await self.session.route(queue.topic)
+        await self.session.call(await self.session.master(queue.broker_name, queue.topic), header)
+
+    async def reset_offsets(
+        self, group: str, topic: str, to: str | int | datetime, *, queue_id: int = -1
+    ) -> dict[MessageQueue, int]:
+        """Move a group, running or not: `to` is "first", "last", a time (datetime or epoch ms), or, with a
+        `queue_id`, an offset. Returns where each queue stands."""
+        if isinstance(to, int) and queue_id >= 0:
+            return await self._reset(group, topic, timestamp=-1, queue_id=queue_id, offset=to)
+        if isinstance(to, datetime):
+            to = round(to.timestamp() * 1000)
+        if to not in ("first", "last") and not isinstance(to, int):
+            raise ValueError(f"to is {to!r}; give 'first', 'last', a datetime or epoch milliseconds")
+        timestamp = {"first": 0, "last": -1}.get(str(to), to)
+        return await self._reset(group, topic, timestamp=int(timestamp), queue_id=queue_id, offset=-1)
+
+    async def _reset(
+        self, group: str, topic: str, *, timestamp: int, queue_id: int, offset: int
+    ) -> dict[MessageQueue, int]:
+        header = ResetOffset(
+            topic=topic, group=group, timestamp=timestamp, is_force=True, queue_id=queue_id, offset=offset
+        )
+        found: dict[MessageQueue, int] = {}
+        for address in (await self._masters_of(topic)).values():
+            answer = await self.session.call(address, header, timeout_ms=TIMEOUT_MS)
+            found.update(bodies.decode(answer.body, bodies.ResetOffsetBody).offset_table)
+        return found
+
+    async def clone_offsets(self, source: str, target: str, topic: str) -> None:
+        """Have `target` go on where `source` stands."""
+
+        async def ask(address: str) -> None:
+            header = CloneGroupOffset(src_group=source, dest_group=target, topic=topic, offline=False)
+            await self.session.call(address, header, timeout_ms=TIMEOUT_MS)
+
+        await self._each(await self._masters_of(topic), ask)
+
+    async def offset_range(self, queue: MessageQueue) -> tuple[int, int]:
+        """The first offset there is, and the next to be written."""
+        await self.session.route(queue.topic)
+        return await min_offset(self.session, queue), await max_offset(self.session, queue)
+
+    async def offset_at(self, queue: MessageQueue, when: datetime | int) -> int:
+        """The first offset stored at or after a time."""
+        await self.session.route(queue.topic)
+        timestamp = round(when.timestamp() * 1000) if isinstance(when, datetime) else when
+        return await offset_at(self.session, queue, timestamp)

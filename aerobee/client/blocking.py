@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same client without `async`: every call runs on one background event loop of the process.
+
+`import aerobee.blocking as aerobee` gives Producer, PushConsumer, PullConsumer, SimpleConsumer, TransactionProducer,
+ScheduledPull and Admin with the same arguments. The loop's thread is made when first needed and made again in a
+forked child, so that it works in Spark's Python workers too; an object made before a fork belongs to the parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+from aerobee.client import admin as _admin
+from aerobee.client import producer as _producer
+from aerobee.client import pull_consumer as _pull_consumer
+from aerobee.client import push_consumer as _push_consumer
+from aerobee.client import scheduled_pull as _scheduled_pull
+from aerobee.client import simple_consumer as _simple_consumer
+from aerobee.client import transaction_producer as _transaction_producer
+from aerobee.client.handler import ConsumeResult, Outcome
+from aerobee.client.message import Message, ReceivedMessage, SendResult, SendStatus
+from aerobee.client.options import Options
+from aerobee.client.subscriptions import Sql
+from aerobee.client.transaction_producer import TransactionState
+
+__all__ = [
+    "Admin",
+    "ConsumeResult",
+    "Message",
+    "Options",
+    "Outcome",
+    "Producer",
+    "PullConsumer",
+    "PushConsumer",
+    "ReceivedMessage",
+    "ScheduledPull",
+    "SendResult",
+    "SendStatus",
+    "SimpleConsumer",
+    "Sql",
+    "TransactionProducer",
+    "TransactionState",
+    "run",
+]
+
+T = TypeVar("T")
+
+
+class _Loop:
+    """The process's background loop."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = 0
+        self._starting = threading.Lock()
+
+    def forget(self) -> None:
+        """In a forked child: the thread did not come along."""
+        self._loop = None
+        self._starting = threading.Lock()
+
+    def get(self) -> asyncio.AbstractEventLoop:
+        with self._starting:  # callers are threads, the one place where a lock is due
+            if self._loop is None or self._pid != os.getpid():
+                self._pid = os.getpid()
+                self._loop = _new_loop()
+                threading.Thread(target=self._loop.run_forever, name="aerobee-loop", daemon=True).start()
+            return self._loop
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+_background = _Loop()
+os.register_at_fork(after_in_child=_background.forget)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the background loop and wait for it."""
+    loop = _background.get()
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        running = None
+    if running is loop:
+        work.close()
+        raise RuntimeError(
+            "a blocking call on the background loop would wait for itself: use the async client there"
+        )
+    future = asyncio.run_coroutine_threadsafe(work, loop)
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()  # Ctrl-C: the call must not go on behind our back
+        raise
+
+
+async def _made(make: Callable[..., T], arguments: tuple[Any, ...], named: dict[str, Any]) -> T:
+    return make(*arguments, **named)
+
+
+def _iterate(source: AsyncIterator[T]) -> Iterator[T]:
+    while True:
+        try:
+            item = run(_next(source))
+        except StopAsyncIteration:
+            return
+        yield item
+
+
+async def _next(source: AsyncIterator[T]) -> T:
+    return await anext(source)
+
+
+class _Blocking:
+    """Stands for an async client: attributes are its own, coroutine methods are run to their end."""
+
+    _made_of: Callable[..., Any]
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self._client = run(_made(type(self)._made_of, arguments, named))
+        self._pid = os.getpid()
+
+    def __enter__(self) -> Any:
+        run(self._client.start())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pid == os.getpid():
+            run(self._client.stop())
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if self._pid != os.getpid():
+            raise RuntimeError(f"this {type(self).__name__} was made before a fork; make one in this process")
+        value = getattr(self._client, name)
+        if inspect.iscoroutinefunction(value):
+            return functools.wraps(value)(lambda *arguments, **named: _plain(run(value(*arguments, **named))))
+        if inspect.isasyncgenfunction(value):
+            return functools.wraps(value)(lambda *arguments, **named: _iterate(value(*arguments, **named)))
+        return value
+
+
+class BlockingMessage:
+    """A received message whose ack, nack and extend block."""
+
+    __slots__ = ("_message",)
+
+    def __init__(self, message: ReceivedMessage) -> None:
+        self._message = message
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._message, name)
+
+    def __repr__(self) -> str:
+        return repr(self._message)
+
+    def ack(self) -> None:
+        run(self._message.ack())
+
+    def nack(self, delay_ms: int = 0) -> None:
+        run(self._message.nack(delay_ms))
+
+    def extend(self, invisible_ms: int) -> None:
+        run(self._message.extend(invisible_ms))
+
+
+def _plain(value: Any) -> Any:
+    """Leased messages get blocking methods; everything else is as the async client gives it."""
+    if (
+        isinstance(value, list)
+        and value
+        and isinstance(value[0], ReceivedMessage)
+        and value[0].lease is not None
+    ):
+        return [BlockingMessage(message) for message in value]
+    return value
+
+
+class Producer(_Blocking):
+    _made_of = _producer.Producer
+
+
+class TransactionProducer(_Blocking):
+    _made_of = _transaction_producer.TransactionProducer
+
+
+class PushConsumer(_Blocking):
+    """The handler runs on the loop when it is a coroutine function, else in threads of its own."""
+
+    _made_of = _push_consumer.PushConsumer
+
+
+class PullConsumer(_Blocking):
+    _made_of = _pull_consumer.PullConsumer
+
+
+class SimpleConsumer(_Blocking):
+    _made_of = _simple_consumer.SimpleConsumer
+
+
+class ScheduledPull(_Blocking):
+    _made_of = _scheduled_pull.ScheduledPull
+
+
+class Admin(_Blocking):
+    _made_of = _admin.Admin

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The import table of the style guide (section 3), read off the source: who may use whom, who reads the clock."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "aerobee"
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if "generated" not in path.parts)
+
+EVERYONE = {"errors", "clock", "config"}
+MAY_IMPORT = {
+    "protocol": set(),
+    "net": {"protocol"},
+    "store": {"protocol"},
+    "namesrv": {"net", "protocol"},
+    "broker": {"store", "protocol"},
+    "fronts": {"broker", "net", "protocol"},
+    "client": {"net", "protocol"},
+    "spark": {"client", "protocol"},
+    "console": {"client", "protocol"},
+    "cli": {"client", "protocol"},
+    "testing": {"server", "client", "protocol"},
+    "blocking": {"client"},
+    "__main__": {"cli"},
+    "server": {"broker", "fronts", "namesrv", "net", "protocol", "store"},
+    "errors": set(),
+    "clock": set(),
+    "config": set(),
+}
+# Files that may use more than their package, each for the reason given.
+MORE = {
+    "aerobee/broker/background/registration.py": {"net", "namesrv"},  # it dials the name servers
+    "aerobee/cli/serve.py": {"server", "fronts", "namesrv"},  # it starts them
+    "aerobee/__init__.py": {"server", "client"},  # what `import aerobee` gives
+}
+# Single modules of a layer that is otherwise closed to them.
+MODULES = {
+    "fronts": {"aerobee.store.results"},  # the values an operation returns
+    "namesrv": {"aerobee.store.metadata"},  # a file replaced whole
+}
+EXTRAS = {
+    "grpc": {"fronts/grpc"},
+    "google": {"fronts/grpc"},
+    "pyspark": {"spark"},
+    "pyarrow": {"spark"},
+    "numpy": {"spark"},
+    "pandas": {"spark"},
+    "starlette": {"console"},
+    "uvicorn": {"console"},
+    "prometheus_client": {"console"},
+}
+CLOCKS = {
+    "time.time",
+    "time.time_ns",
+    "time.monotonic",
+    "time.monotonic_ns",
+    "datetime.now",
+    "datetime.utcnow",
+}
+IO_MODULES = {"asyncio", "select", "selectors", "subprocess", "uvloop", "ssl", "http", "urllib"}
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def layer_of(path: Path) -> str:
+    part = path.relative_to(PACKAGE).parts[0]
+    return part.removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[tuple[str, int]]:
+    """Every module imported, anywhere in the file, with its line; `from a import b` counts as `a.b` too."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name_of(path)}:{node.lineno}: relative import"
+            module = node.module or ""
+            yield module, node.lineno
+            yield from ((f"{module}.{alias.name}", node.lineno) for alias in node.names)
+
+
+def own_imports(path: Path) -> Iterator[tuple[str, str, int]]:
+    """(layer, module, line) of what is imported from this package."""
+    for module, line in imports(path):
+        parts = module.split(".")
+        if parts[0] == "aerobee" and len(parts) > 1:
+            yield parts[1], module, line
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_file_imports_only_what_its_layer_may(path: Path) -> None:
+    layer = layer_of(path)
+    if layer != "__init__":
+        assert layer in MAY_IMPORT, f"a new layer {layer}: add it to the table, here and in the style guide"
+    allowed = MAY_IMPORT.get(layer, set()) | MORE.get(name_of(path), set()) | EVERYONE | {layer}
+    if layer == "spark":
+        allowed.add("store")
+    known = set(MAY_IMPORT)
+    modules = MODULES.get(layer, set())
+    wrong = [
+        f"line {line}: {module}"
+        for used, module, line in own_imports(path)
+        if used in known - allowed and not any((module + ".").startswith(each + ".") for each in modules)
+    ]
+    assert not wrong, f"{name_of(path)} ({layer}) may import {sorted(allowed)}, not {wrong}"
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if layer_of(p) == "store"], ids=name_of)
+def test_the_store_knows_records_and_no_commands(path: Path) -> None:
+    used = {module for layer, module, _ in own_imports(path) if layer == "protocol"}
+    forbidden = {"aerobee.protocol.command", "aerobee.protocol.headers", "aerobee.protocol.frames"}
+    assert not {module for module in used for bad in forbidden if (module + ".").startswith(bad + ".")}
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if layer_of(p) == "broker"], ids=name_of)
+def test_the_broker_sees_values_and_never_frames(path: Path) -> None:
+    """Requests to clients are commands: state and background may make them, none may cut frames."""
+    used = {module for layer, module, _ in own_imports(path) if layer == "protocol"}
+    assert not {module for module in used if module.startswith("aerobee.protocol.frames")}
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_extras_are_imported_only_where_they_are_an_extra(path: Path) -> None:
+    inside = path.relative_to(PACKAGE).as_posix()
+    wrong = [
+        f"line {line}: {module}"
+        for module, line in imports(path)
+        for extra, homes in EXTRAS.items()
+        if module.split(".")[0] == extra and not any(inside.startswith(home) for home in homes)
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if layer_of(p) == "protocol"], ids=name_of)
+def test_the_protocol_does_no_io(path: Path) -> None:
+    used = {module.split(".")[0] for module, _ in imports(path)}
+    assert not used & IO_MODULES
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if name_of(p) != "aerobee/clock.py"], ids=name_of)
+def test_only_the_clock_reads_the_clock(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    wrong = [
+        f"line {node.lineno}: {ast.unparse(node)}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and any(ast.unparse(node).endswith(clock) for clock in CLOCKS)
+    ]
+    wrong += [f"{module} line {line}" for module, line in imports(path) if module in CLOCKS]
+    assert not wrong, f"{name_of(path)} reads the clock: {wrong}; take `now` or a Clock instead"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_every_file_says_its_licence_and_what_it_is_for(path: Path) -> None:
+    text = path.read_text()
+    assert text.startswith("# SPDX-License-Identifier: Apache-2.0\n")
+    if text.count("\n") > 5:
+        assert ast.get_docstring(ast.parse(text)), f"{name_of(path)} has no docstring"
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if layer_of(p) == "broker"], ids=name_of)
+def test_no_part_holds_the_broker(path: Path) -> None:
+    """State is told what it needs; only operations and drivers are handed the whole."""
+    if "state" not in path.parts:
+        return
+    used = {module for _, module, _ in own_imports(path)}
+    assert not {module for module in used if module.startswith("aerobee.broker.broker")}
+
+
+def test_names_say_what_a_thing_does() -> None:
+    vague = ("Manager", "Service", "Helper", "Util", "Utils", "Impl")
+    found = [
+        f"{name_of(path)}: {node.name}"
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+        and node.name.endswith(vague)
+        and not path.is_relative_to(PACKAGE / "fronts/grpc")  # gRPC's own word is service
+    ]
+    assert not found

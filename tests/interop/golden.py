@@ -90,8 +90,7 @@ def java_pop(session: peers.Session, client: str) -> None:
     topic, group = f"golden-{client}", "golden-pop"
     session.peer.call(
         "admin",
-        args=["setConsumeMode", "-n", session.address, "-c", "DefaultCluster", "-t", topic]
-        + ["-g", group, "-m", "POP", "-q", "8"],
+        args=f"setConsumeMode -n {session.address} -c DefaultCluster -t {topic} -g {group} -m POP -q 8".split(),
     )
     session.consumer(group, topic, kind="pop", failTimes=1).wait(4, 60)
 

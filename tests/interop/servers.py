@@ -204,6 +204,10 @@ class Server(ABC):
         self.stop()
         self.start()
 
+    def start_broker(self) -> None:
+        """After `kill`."""
+        self.start()
+
     def write_settings(self, extra: Mapping[str, str]) -> Path:
         path = self.data.parent / f"{self.data.name}.conf"
         path.write_text("".join(f"{key}={value}\n" for key, value in {**self.settings, **extra}.items()))
@@ -286,7 +290,7 @@ class RocketMQ(Server):
 
     def start(self) -> None:
         self._start_namesrv()
-        self._start_broker()
+        self.start_broker()
 
     def _start_namesrv(self) -> None:
         config = self.home / "namesrv.conf"
@@ -296,7 +300,7 @@ class RocketMQ(Server):
         )
         process.start("boot success", 60)
 
-    def _start_broker(self) -> None:
+    def start_broker(self) -> None:
         config = self.write_settings(
             {
                 "brokerIP1": HOST,
@@ -353,7 +357,7 @@ class RocketMQ(Server):
     def restart(self) -> None:
         """Only the broker: a name server keeps its routes."""
         self.processes["broker"].stop()
-        self._start_broker()
+        self.start_broker()
 
     def output(self) -> str:
         return "\n".join(f"== {name}\n{process.output()}" for name, process in self.processes.items())

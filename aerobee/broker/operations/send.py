@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from aerobee.protocol.bodies import TopicConfig
     from aerobee.protocol.message import Record
 
+PAIR_END = props.PAIR_END  # some clients leave out the last one
 PROPERTIES_LIMIT = MAX_PROPERTIES - RECORD_CHECK_SIZE  # the store may add its check
 
 
@@ -77,9 +78,11 @@ def send(record: Record, origin: Origin, broker: Broker) -> Sent:
     unique_key = props.get(text, props.UNIQ_KEY)
     if unique_key is None:
         unique_key = _new_key(broker)
-        text = f"{text}{_gap(text)}UNIQ_KEY\x01{unique_key}\x02"
-    stamp = f"MSG_REGION\x01{config.region}\x02TRACE_ON\x01true\x02CLUSTER\x01{config.cluster}\x02"
-    record.properties_text = f"{text}{_gap(text)}{stamp}"
+        text = f"UNIQ_KEY\x01{unique_key}\x02{text}"
+    record.properties_text = (
+        f"{text if text[-1] == PAIR_END else text + PAIR_END}"
+        f"MSG_REGION\x01{config.region}\x02TRACE_ON\x01true\x02CLUSTER\x01{config.cluster}\x02"
+    )
     _store(record, broker)
     broker.stats.sent(record.topic, 1, record.size)
     end = record.physical_offset + record.size
@@ -246,8 +249,3 @@ def _new_key(broker: Broker) -> str:
 @lru_cache(maxsize=16)  # one per broker of the process; clients bring their keys, so it is rarely used
 def _unique_ids(store_host: bytes, clock: Any) -> UniqueIds:
     return UniqueIds(store_host[:-4], os.getpid(), clock)
-
-
-def _gap(text: str) -> str:
-    """Some clients leave out the last separator."""
-    return "" if not text or text[-1] == "\x02" else "\x02"

@@ -32,6 +32,7 @@ class Topics:
         self._table: dict[str, TopicConfig] = {}
         # Topics a send may go to without further questions: neither reserved nor a retry topic.
         self._plain: dict[str, TopicConfig] = {}
+        self.plain: Callable[[str], TopicConfig | None] = self._plain.get
         self.data_version = DataVersion(timestamp=clock.now())
         self.listeners: list[Callable[[], None]] = []
         file = JsonFile(directory / "topics.json", _decode)
@@ -45,10 +46,6 @@ class Topics:
 
     def get(self, name: str) -> TopicConfig | None:
         return self._table.get(name)
-
-    def plain(self, name: str) -> TopicConfig | None:
-        """The topic, if a producer may send to it and nothing special is known of its name."""
-        return self._plain.get(name)
 
     def all(self) -> dict[str, TopicConfig]:
         return self._table

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any
 
 from aerobee.broker.operations.pull import Pull, code_of, pull
@@ -23,12 +24,7 @@ _COMMIT = int(PullFlag.COMMIT_OFFSET)
 _SUSPEND = int(PullFlag.SUSPEND)
 _SUBSCRIPTION = int(PullFlag.SUBSCRIPTION)
 
-# The answer to a JSON request, written straight; see produce.py.
-_ANSWER = (
-    '{{"code":{},"extFields":{{"maxOffset":"{}","minOffset":"{}","nextBeginOffset":"{}",'
-    '"suggestWhichBrokerId":"0"}},"flag":1,"language":"PYTHON","opaque":{},"remark":"{}",'
-    f'"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}}}'
-).format
+_LENGTHS = struct.Struct(">II").pack
 
 
 def pull_message(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
@@ -60,17 +56,14 @@ async def _held(command: Command, request: Pull, later: Coroutine[Any, Any, Foun
 def _answer(command: Command, request: Pull, found: Found) -> Answer:
     code = code_of(found.status, request.offset)
     if command.serialize == 0:
-        head = _ANSWER(
-            int(code),
-            found.max_offset,
-            found.min_offset,
-            found.next_offset,
-            command.opaque,
-            found.status.value,
+        # Written straight, see produce.py.
+        head = (
+            f'{{"code":{code.value},"extFields":{{"maxOffset":"{found.max_offset}","minOffset":"{found.min_offset}",'
+            f'"nextBeginOffset":"{found.next_offset}","suggestWhichBrokerId":"0"}},"flag":1,"language":"PYTHON",'
+            f'"opaque":{command.opaque},"remark":"{found.status.value}","serializeTypeCurrentRPC":"JSON",'
+            f'"version":{VERSION}}}'
         ).encode()
-        size = len(head)
-        prefix = (size + 4 + found.size_bytes).to_bytes(4, "big") + size.to_bytes(4, "big")
-        return b"".join((prefix, head, *found.messages))
+        return b"".join((_LENGTHS(len(head) + 4 + found.size_bytes, len(head)), head, *found.messages))
     result = PullResult(
         suggest_which_broker_id=0,
         next_begin_offset=found.next_offset,

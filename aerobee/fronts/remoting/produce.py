@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import struct
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from aerobee.broker.operations import send as sending
@@ -25,14 +27,16 @@ if TYPE_CHECKING:
 
 SendHeader = SendMessage | SendMessageV2
 
-# The success frame of a JSON request, written straight: header objects would cost more than storing the message.
-_SUCCESS = (
-    '{{"code":0,"extFields":{{"MSG_REGION":"{}","TRACE_ON":"true","msgId":"{}{:016X}","queueId":"{}",'
-    '"queueOffset":"{}","transactionId":"{}"}},"flag":1,"language":"PYTHON","opaque":{},'
-    f'"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}}}'
-).format
 _NOT_WAITING = "WAIT\x01false\x02"
 _FIRST_OLD_LIMIT = 121  # clients from 3.4.9 on know the limit of retries they send
+
+
+_LENGTHS = struct.Struct(">II").pack
+
+
+@lru_cache(maxsize=16)
+def _hex(host: bytes) -> str:
+    return host.hex().upper()
 
 
 def send_v2(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
@@ -75,17 +79,14 @@ def _send(connection: Connection, command: Command, header: SendHeader, broker: 
 
 def _sent_reply(command: Command, header: SendHeader, sent: Sent, broker: Broker) -> Answer:
     if command.serialize == 0 and not sent.timer_out and sent.unique_key.isalnum():
-        head = _SUCCESS(
-            broker.config.region,
-            broker.store.store_host.hex().upper(),
-            sent.physical_offset,
-            sent.queue_id,
-            sent.queue_offset,
-            sent.unique_key,
-            command.opaque,
+        # Written straight: objects for header and frame would cost more than storing the message does.
+        head = (
+            f'{{"code":0,"extFields":{{"MSG_REGION":"{broker.config.region}","TRACE_ON":"true",'
+            f'"msgId":"{_hex(broker.store.store_host)}{sent.physical_offset:016X}","queueId":"{sent.queue_id}",'
+            f'"queueOffset":"{sent.queue_offset}","transactionId":"{sent.unique_key}"}},"flag":1,'
+            f'"language":"PYTHON","opaque":{command.opaque},"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
         ).encode()
-        size = len(head)
-        return (size + 4).to_bytes(4, "big") + size.to_bytes(4, "big") + head
+        return _LENGTHS(len(head) + 4, len(head)) + head
     return Reply(header=_result([sent], sent.unique_key, broker, _handle(header.topic, sent, broker)))
 
 
@@ -121,7 +122,7 @@ async def _when_durable(end: int, reply: Answer, broker: Broker) -> Answer:
 def _result(
     sent: list[Sent], unique_key: str | None, broker: Broker, handle: str | None = None
 ) -> SendResult:
-    host = broker.store.store_host.hex().upper()
+    host = _hex(broker.store.store_host)
     return SendResult(
         msg_id=",".join([f"{host}{one.physical_offset:016X}" for one in sent]),
         queue_id=sent[0].queue_id,

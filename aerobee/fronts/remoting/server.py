@@ -38,7 +38,7 @@ class RemotingFront:
             answer = adapter(connection, command, self.broker)
         except Exception as error:
             return _refusal(connection, command, error)
-        if answer is None or type(answer) is bytes or type(answer) is Reply:
+        if type(answer) is bytes or answer is None or type(answer) is Reply:
             return answer
         return _guarded(connection, command, answer)  # type: ignore[arg-type]
 

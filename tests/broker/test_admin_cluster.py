@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The broker's own figures and settings."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aerobee.broker.operations.admin import cluster, settings
+from aerobee.broker.state.stats import METERS_PER_TICK, Stats
+from aerobee.errors import InvalidParameter, NoPermission, SystemFailure, TopicNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SHEET_KEYS = """brokerActive brokerVersionDesc putTps getTransferredTps getTransferedTps sendThreadPoolQueueSize
+pullThreadPoolQueueSize ackThreadPoolQueueSize sendThreadPoolQueueHeadWaitTimeMills
+pullThreadPoolQueueHeadWaitTimeMills ackThreadPoolQueueHeadWaitTimeMills pageCacheLockTimeMills
+earliestMessageTimeStamp commitLogDiskRatio timerReadBehind timerOffsetBehind timerCongestNum timerEnqueueTps
+timerDequeueTps msgPutTotalYesterdayMorning msgPutTotalTodayMorning msgPutTotalTodayNow
+msgGetTotalYesterdayMorning msgGetTotalTodayMorning msgGetTotalTodayNow bootTimestamp runtime putMessageTimesTotal
+putMessageFailedTimes putMessageSizeTotal putMessageAverageSize putMessageEntireTimeMax putMessageDistributeTime
+getMessageEntireTimeMax dispatchMaxBuffer getFoundTps getMissTps getTotalTps putLatency99 putLatency999
+consumeQueueDiskRatio commitLogMinOffset commitLogMaxOffset commitLogDirCapacity dispatchBehindBytes
+remainHowManyDataToFlush remainTransientStoreBufferNumbs startAcceptSendRequestTimeStamp scheduleMessageOffset_1
+scheduleMessageOffset_18 sendThreadPoolQueueCapacity queryThreadPoolQueueSize litePullThreadPoolQueueSize
+EndTransactionQueueSize""".split()
+
+
+def test_the_runtime_table_has_every_key_of_the_tools(bench: Any) -> None:
+    first = bench.clock.now()
+    bench.send("orders", b"12345")
+    table = cluster.runtime_info(bench.broker)
+    assert set(SHEET_KEYS) - table.keys() == set()
+    assert all(isinstance(value, str) for value in table.values())
+    assert re.fullmatch(r"\d+\.\d+ \d+\.\d+ \d+\.\d+", table["putTps"])
+    assert int(table["earliestMessageTimeStamp"]) == first
+    assert int(table["commitLogMaxOffset"]) == bench.broker.store.log_max
+    assert table["putMessageTimesTotal"] == table["msgPutTotalTodayNow"] == "1"
+    float(table["commitLogDiskRatio"])
+
+
+def test_delay_levels_show_what_is_delivered_and_what_is_stored(bench: Any) -> None:
+    start = bench.clock.now()
+    for second in (0, 2, 4):
+        bench.clock.jump(start + second * 1000)
+        bench.send("orders", properties={"DELAY": "2"})  # 5 s
+    assert cluster.runtime_info(bench.broker)["scheduleMessageOffset_2"] == "0,3"
+    bench.clock.jump(start + 7000)
+    assert cluster.runtime_info(bench.broker)["scheduleMessageOffset_2"] == "2,3"
+    assert cluster.delay_offsets(bench.broker).offset_table[1] == 0
+
+
+def test_uptime_reads_as_rocketmqs(bench: Any) -> None:
+    bench.clock.advance(hours=49, seconds=61)
+    assert cluster.runtime_info(bench.broker)["runtime"] == "[ 2 days, 1 hours, 1 minutes, 1 seconds ]"
+
+
+def test_figures_of_a_topic(bench: Any) -> None:
+    stats, now = bench.broker.stats, bench.clock.now()
+    with pytest.raises(SystemFailure, match="no figures 'TOPIC_PUT_NUMS' of 'orders'"):
+        cluster.stats("TOPIC_PUT_NUMS", "orders", bench.broker)
+    for tick in range(1, 4):
+        stats.sent("orders", 100, 1000)
+        stats.tick(now + tick * 10_000)
+    shown = cluster.stats("TOPIC_PUT_NUMS", "orders", bench.broker)
+    minute = shown.stats_minute
+    assert (minute.sum, minute.tps, minute.average) == (300, 10.0, 100.0)
+    assert shown.stats_day.sum == 300
+    assert cluster.stats("TOPIC_PUT_SIZE", "orders", bench.broker).stats_minute.sum == 3000
+    assert cluster.stats("BROKER_PUT_NUMS", "DefaultCluster", bench.broker).stats_minute.sum == 300
+
+
+def test_there_are_no_slaves(bench: Any) -> None:
+    assert cluster.high_availability(bench.broker)["master"] is True
+
+
+def test_cleaning_up_is_harmless(bench: Any) -> None:
+    bench.send("orders")
+    cluster.clean_up(bench.broker)
+    assert len(bench.records("orders")) == 1
+
+
+# -- counting over time --------------------------------------------------------------------------------------
+
+
+def test_rates_fall_to_zero_a_minute_after_the_last_message() -> None:
+    stats = Stats(0)
+    stats.sent("t", 60, 600)
+    for now in range(0, 130_000, 10_000):
+        stats.tick(now)
+    figures = stats.figures("TOPIC_PUT_NUMS", "t")
+    assert figures is not None
+    assert figures.minute.sum == 0
+    assert stats.send_rate("t") == 0.0
+
+
+def test_the_hour_and_the_day_are_sampled_more_rarely() -> None:
+    stats = Stats(0)
+    for step in range(1, 6 * 60 * 26):
+        stats.sent("t", 1, 10)
+        stats.tick(step * 10_000)
+    figures = stats.figures("TOPIC_PUT_NUMS", "t")
+    assert figures is not None
+    assert figures.minute.sum == 6
+    assert figures.hour.sum == pytest.approx(6 * 60, rel=0.17)  # up to 10 minutes more
+    assert figures.day.sum == pytest.approx(6 * 60 * 24, rel=0.05)  # up to an hour more
+    assert figures.day.per_second == pytest.approx(0.1)
+
+
+def test_consumption_is_counted_per_group_and_topic() -> None:
+    stats = Stats(0)
+    stats.tick(10_000)
+    stats.got("g", "t", 50, 500)
+    stats.missed()
+    stats.tick(20_000)
+    assert stats.consume_rate("g", "t") == 5.0
+    assert stats.consume_rate("other", "t") == 0.0
+    rates = stats.broker_rates(10)
+    assert (rates["got"], rates["found"], rates["missed"]) == (5.0, 0.1, 0.1)
+
+
+def test_sending_back_acks_and_checkpoints_have_figures() -> None:
+    stats = Stats(0)
+    for count, name in (
+        (stats.sent_back, "SNDBCK_PUT_NUMS"),
+        (stats.acked, "GROUP_ACK_NUMS"),
+        (stats.popped, "GROUP_CK_NUMS"),
+    ):
+        count("g", "t")
+        assert stats.figures(name, "t@g") is not None
+    stats.failed()
+    stats.remove_group("g")
+    assert stats.figures("GROUP_ACK_NUMS", "t@g") is None
+    stats.acked("g", "t")
+    stats.remove_topic("t")
+    assert stats.figures("GROUP_ACK_NUMS", "t@g") is None
+    assert stats.put_failed == 1
+
+
+def test_ten_thousand_topics_are_sampled_a_few_at_a_time() -> None:
+    stats = Stats(0)
+    for i in range(METERS_PER_TICK * 2):
+        stats.sent(f"t{i}", 1, 1)
+    calls = 1
+    while stats.tick(10_000) == 0:
+        calls += 1
+    assert calls == 3
+
+
+def test_totals_at_midnight_are_kept() -> None:
+    from datetime import datetime
+
+    noon = int(datetime(2026, 5, 1, 12).timestamp() * 1000)
+    stats = Stats(noon)
+    stats.sent("t", 5, 5)
+    stats.got("g", "t", 2, 2)
+    day = 24 * 3_600_000
+    stats.tick(noon + day)
+    stats.sent("t", 1, 1)
+    assert stats.put_day() == (0, 5, 6)
+    stats.tick(noon + 2 * day)
+    assert stats.put_day() == (5, 6, 6)
+    assert stats.got_day() == (2, 2, 2)
+
+
+# -- settings ------------------------------------------------------------------------------------------------
+
+
+def test_settings_are_shown_under_rocketmqs_names(bench: Any) -> None:
+    lines = dict(line.split("=", 1) for line in settings.settings(bench.broker).splitlines())
+    assert lines["brokerName"] == "broker-a"
+    assert lines["brokerClusterName"] == "DefaultCluster"
+    assert lines["flushDiskType"] == "ASYNC_FLUSH"
+    assert lines["autoCreateTopicEnable"] == "true"
+    assert lines["fileReservedTime"] == "72"
+
+
+def test_a_changed_setting_takes_effect(bench: Any) -> None:
+    settings.change_settings(
+        "brokerPermission=4\nrecallMessageEnable=False\n# note\n\nfileReservedTime=48.5", bench.broker
+    )
+    assert bench.broker.config.perm == 4
+    assert bench.broker.config.recall is False
+    assert bench.broker.store.config.retention_hours == 48.5
+    settings.change_settings("flushDiskType=SYNC_FLUSH", bench.broker)
+    assert bench.broker.store.needs_sync
+
+
+def test_creating_topics_on_send_can_be_turned_off_and_on(bench: Any) -> None:
+    settings.change_settings("autoCreateTopicEnable=false", bench.broker)
+    with pytest.raises(TopicNotFound):
+        bench.send("new")
+    settings.change_settings("autoCreateTopicEnable=true", bench.broker)
+    bench.send("new")
+
+
+def test_rocketmqs_own_settings_are_taken_without_effect(bench: Any) -> None:
+    before = settings.settings(bench.broker)
+    settings.change_settings("waitTimeMillsInSendQueue=1000", bench.broker)
+    assert settings.settings(bench.broker) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "remark"),
+    [
+        ("brokerName=x", InvalidParameter, "'brokerName' takes effect at the start only"),
+        ("listenPort=1", InvalidParameter, "at the start only"),
+        ("brokerPermision=4", InvalidParameter, "do you mean 'brokerPermission'"),
+        ("qqqqqqqqqqqqqqq=4", InvalidParameter, "no setting"),
+        ("brokerPermission=many", InvalidParameter, "not of type int"),
+        ("flushDiskType=NEVER", InvalidParameter, "neither"),
+        ("brokerPermission", InvalidParameter, "key=value"),
+        ("rocketmqHome=/", NoPermission, "remotely"),
+    ],
+)
+def test_a_wrong_change_is_refused_by_name(
+    make_bench: Callable[..., Any], text: str, error: type[Exception], remark: str
+) -> None:
+    bench = make_bench()
+    before = settings.settings(bench.broker)
+    with pytest.raises(error, match=remark):
+        settings.change_settings("transactionCheckMax=5\n" + text, bench.broker)
+    assert settings.settings(bench.broker) == before

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topics and groups as operators create, change, delete and see them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aerobee.broker.operations.admin import groups, topics
+from aerobee.errors import (
+    ConsumerNotOnline,
+    GroupNotFound,
+    InvalidParameter,
+    SystemFailure,
+    TopicNotFound,
+)
+from aerobee.protocol import names
+from aerobee.protocol.bodies import (
+    ConsumerData,
+    GroupConfig,
+    Heartbeat,
+    MessageQueue,
+    ProducerData,
+    SubscriptionData,
+    TopicConfig,
+)
+from aerobee.store.results import ReadStatus
+
+
+class Link:
+    remote_text = "10.0.0.9:50001"
+    is_open = True
+
+    def __init__(self) -> None:
+        self.attributes: dict[str, Any] = {"language": "JAVA", "version": 479}
+
+    def send(self, command: Any) -> None: ...
+
+
+def beat(bench: Any, group: str, *topic_names: str) -> None:
+    subscriptions = [SubscriptionData(topic=name) for name in topic_names]
+    consumer = ConsumerData(group_name=group, subscription_data_set=subscriptions)
+    producer = ProducerData(group_name="shop")
+    heartbeat = Heartbeat(client_id="c1", consumer_data_set=[consumer], producer_data_set=[producer])
+    bench.broker.clients.heartbeat(Link(), heartbeat, bench.clock.now())
+
+
+# -- topics ------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_is_created_and_changed(bench: Any) -> None:
+    topics.put_topic(
+        TopicConfig(topic_name="t", read_queue_nums=2, write_queue_nums=3), "+message.type=FIFO", bench.broker
+    )
+    topics.put_topic(
+        TopicConfig(topic_name="t", read_queue_nums=4, write_queue_nums=4, perm=4), "", bench.broker
+    )
+    config = bench.broker.topics.require("t")
+    assert (config.read_queue_nums, config.perm, config.attributes) == (4, 4, {"message.type": "FIFO"})
+    topics.put_topic(config, "-message.type", bench.broker)
+    assert bench.broker.topics.require("t").attributes == {}
+    bench.restart()
+    assert bench.broker.topics.require("t").read_queue_nums == 4
+
+
+def test_a_list_of_topics_is_created_whole_or_not_at_all(bench: Any) -> None:
+    good, bad = TopicConfig(topic_name="good"), TopicConfig(topic_name="TBW102")
+    with pytest.raises(InvalidParameter):
+        topics.put_topics([good, bad], bench.broker)
+    assert bench.broker.topics.get("good") is None
+    topics.put_topics(
+        [good, TopicConfig(topic_name="too", attributes={"+message.type": "DELAY"})], bench.broker
+    )
+    assert bench.broker.topics.require("too").attributes == {"message.type": "DELAY"}
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "remark"),
+    [
+        (TopicConfig(topic_name=""), "", "blank"),
+        (TopicConfig(topic_name="a b"), "", "other characters"),
+        (TopicConfig(topic_name="x" * 128), "", "at most 127"),
+        (TopicConfig(topic_name="SCHEDULE_TOPIC_XXXX"), "", "broker's own"),
+        (TopicConfig(topic_name="rmq_sys_x"), "", "broker's own"),
+        (TopicConfig(topic_name="DefaultCluster"), "", "broker's own"),
+        (TopicConfig(topic_name="t", read_queue_nums=-1), "", "-1 read queues"),
+        (TopicConfig(topic_name="t", perm=77), "", "perm 77"),
+        (TopicConfig(topic_name="t"), "message.type=FIFO", "write \\+key=value"),
+        (TopicConfig(topic_name="t"), "+colour=red", "write \\+key=value"),
+        (TopicConfig(topic_name="t"), "+message.type=RED", "FIFO"),
+        (TopicConfig(topic_name="t"), "+cleanup.policy=COMPACTION", "not supported"),
+        (TopicConfig(topic_name="t"), "+reserve.time=x", "a number"),
+    ],
+)
+def test_a_wrong_topic_is_refused(bench: Any, config: TopicConfig, changes: str, remark: str) -> None:
+    with pytest.raises(InvalidParameter, match=remark):
+        topics.put_topic(config, changes, bench.broker)
+
+
+def test_deleting_a_topic_takes_everything_of_it(bench: Any) -> None:
+    broker = bench.broker
+    bench.send("orders")
+    bench.send("other")
+    retry = names.pop_retry_topic("orders", "billing")
+    broker.topics.ensure(retry)
+    broker.topics.ensure(names.pop_retry_topic("other", "billing"))
+    for topic in ("orders", "other"):
+        broker.offsets.set("billing", topic, 0, 1)
+    topics.delete_topic("orders", broker)
+    assert broker.topics.get("orders") is None
+    assert broker.topics.get(retry) is None
+    assert broker.topics.get(names.pop_retry_topic("other", "billing")) is not None
+    assert broker.offsets.topics_of("billing") == {"other"}
+    assert broker.store.max_offset("orders", 0) == 0
+    assert broker.stats.figures("TOPIC_PUT_NUMS", "orders") is None
+    bench.restart()
+    assert bench.broker.topics.get("orders") is None
+    assert bench.send("orders").queue_offset == 0
+
+
+async def test_a_held_pull_is_let_go_when_its_topic_is_deleted(bench: Any) -> None:
+    bench.send("orders")
+    held = bench.hold("orders", 1)
+    await asyncio.sleep(0)
+    topics.delete_topic("orders", bench.broker)
+    assert (await held).status == ReadStatus.NO_MATCHED_LOGIC_QUEUE
+
+
+def test_system_topics_cannot_be_deleted(bench: Any) -> None:
+    for topic in ("TBW102", "DefaultCluster", "broker-a", names.HALF_TOPIC):
+        with pytest.raises(InvalidParameter):
+            topics.delete_topic(topic, bench.broker)
+    assert "DefaultCluster" in topics.system_topics(bench.broker)
+
+
+def test_topic_stats_show_every_queue(bench: Any) -> None:
+    bench.send("orders", queue_id=1)
+    bench.send("orders", queue_id=1)
+    stats = topics.topic_stats("orders", bench.broker)
+    assert len(stats.offset_table) == 4
+    row = stats.offset_table[MessageQueue("broker-a", 1, "orders")]
+    assert (row.min_offset, row.max_offset, row.last_update_timestamp) == (0, 2, bench.clock.now())
+    assert stats.offset_table[MessageQueue("broker-a", 0, "orders")].last_update_timestamp == 0
+    with pytest.raises(TopicNotFound):
+        topics.topic_stats("nowhere", bench.broker)
+
+
+def test_groups_of_a_topic_are_those_subscribed_and_those_with_offsets(bench: Any) -> None:
+    beat(bench, "online", "orders")
+    bench.broker.offsets.set("offline", "orders", 0, 1)
+    assert topics.groups_of("orders", bench.broker) == ["offline", "online"]
+
+
+def test_all_topics_have_the_members_java_expects(bench: Any) -> None:
+    all_topics = topics.all_topics(bench.broker)
+    assert all_topics.topic_config_table["TBW102"].perm == 7
+    assert all_topics.topic_queue_mapping_detail_map == {}
+
+
+# -- groups ------------------------------------------------------------------------------------------------
+
+
+def test_a_group_is_created_changed_and_deleted(bench: Any) -> None:
+    broker = bench.broker
+    groups.put_group(GroupConfig(group_name="g", retry_max_times=3, attributes={"+a": "1"}), broker)
+    groups.put_group(GroupConfig(group_name="g", retry_max_times=5, attributes={"-a": ""}), broker)
+    assert groups.group_config("g", broker).retry_max_times == 5
+    assert groups.group_config("g", broker).attributes == {}
+    broker.offsets.set("g", "orders", 0, 1)
+    groups.delete_group("g", broker, clean_offsets=False)
+    assert broker.offsets.topics_of("g") == {"orders"}
+    groups.delete_group("g", broker, clean_offsets=True)
+    assert broker.offsets.topics_of("g") == set()
+    with pytest.raises(GroupNotFound):
+        groups.group_config("g", broker)
+
+
+@pytest.mark.parametrize(
+    "config", [GroupConfig(group_name="a b"), GroupConfig(group_name="g", retry_queue_nums=-1)]
+)
+def test_a_wrong_group_is_refused(bench: Any, config: GroupConfig) -> None:
+    with pytest.raises(InvalidParameter):
+        groups.put_group(config, bench.broker)
+
+
+def test_a_group_can_be_forbidden_a_topic(bench: Any) -> None:
+    bench.send("orders")
+    broker = bench.broker
+    broker.groups.require("billing")
+    assert groups.forbid("billing", "orders", None, broker)
+    assert not groups.forbid("billing", "orders", False, broker)
+    assert broker.groups.forbidden("billing", "orders")
+    assert groups.forbid("billing", "orders", True, broker)
+    assert groups.all_groups(broker).forbidden_table == {}
+
+
+def test_connections_of_consumers_and_producers(bench: Any) -> None:
+    with pytest.raises(ConsumerNotOnline):
+        groups.consumer_connection("billing", bench.broker)
+    with pytest.raises(SystemFailure):
+        groups.producer_connection("shop", bench.broker)
+    beat(bench, "billing", "orders")
+    consumers = groups.consumer_connection("billing", bench.broker)
+    (connection,) = consumers.connection_set
+    assert (connection.client_id, connection.client_addr, connection.version) == ("c1", "10.0.0.9:50001", 479)
+    assert set(consumers.subscription_table) == {"orders"}
+    assert groups.producer_connection("shop", bench.broker).connection_set == [connection]
+    assert [p.client_id for p in groups.all_producers(bench.broker).data["shop"]] == ["c1"]
+    found = groups.subscription("billing", "orders", bench.broker)
+    assert found.subscription_data is not None
+    assert groups.subscription("billing", "nothing", bench.broker).subscription_data is None

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small inline SVG charts: no library, no network, sharp on a phone. Values in, markup out."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import NamedTuple
+
+WIDTH, HEIGHT = 640, 220
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 14, 30
+COLOURS = ("#2f6db5", "#d9822b", "#3a9b6c", "#b5462f", "#7d58b0", "#5b6b7a")
+
+
+class Series(NamedTuple):
+    name: str
+    points: list[tuple[float, float]]
+
+
+def nice(value: float) -> str:
+    """1234567 -> 1.2 M; at most three digits and a unit."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(value) >= size:
+            return f"{value / size:.1f}".rstrip("0").rstrip(".") + f" {unit}"
+    return f"{value:.0f}" if abs(value) >= 10 or value == int(value) else f"{value:.2g}"
+
+
+def lines(series: list[Series], *, unit: str = "", labels: list[tuple[float, str]] | None = None) -> str:
+    """Curves over a common x axis; `labels` are (x, text) marks below it."""
+    points = [p for one in series for p in one.points]
+    if not points:
+        return _empty()
+    low_x, high_x = min(x for x, _ in points), max(x for x, _ in points)
+    high_y = max(max(y for _, y in points), 1e-9)
+    drawn = [_frame(high_y, unit)]
+    for i, one in enumerate(series):
+        path = " ".join(f"{_x(x, low_x, high_x):.1f},{_y(y, high_y):.1f}" for x, y in one.points)
+        colour = COLOURS[i % len(COLOURS)]
+        drawn.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        if len(one.points) == 1:
+            (x, y), *_ = one.points
+            drawn.append(
+                f'<circle cx="{_x(x, low_x, high_x):.1f}" cy="{_y(y, high_y):.1f}" r="3" fill="{colour}"/>'
+            )
+    drawn += [
+        f'<text x="{_x(x, low_x, high_x):.1f}" y="{HEIGHT - 10}" text-anchor="middle">{escape(text)}</text>'
+        for x, text in labels or []
+    ]
+    return _svg("".join(drawn)) + _legend([one.name for one in series])
+
+
+def bars(values: list[tuple[str, float]], *, unit: str = "") -> str:
+    """Horizontal bars with their values written out, largest first as given."""
+    if not values:
+        return _empty()
+    top = max(max(v for _, v in values), 1e-9)
+    rows = []
+    for name, value in values:
+        share = max(0.5, 100 * value / top) if value > 0 else 0
+        rows.append(
+            f'<tr><th>{escape(name)}</th><td class="bar"><i style="width:{share:.1f}%"></i></td>'
+            f"<td>{nice(value)}{escape(unit)}</td></tr>"
+        )
+    return f'<table class="bars">{"".join(rows)}</table>'
+
+
+def stacked(rows: list[tuple[str, dict[str, float]]], parts: list[str]) -> str:
+    """One bar per row, split into parts; for states of a group's messages."""
+    if not rows:
+        return _empty()
+    body = []
+    for name, values in rows:
+        total = sum(values.get(part, 0) for part in parts) or 1
+        pieces = "".join(
+            f'<i style="width:{100 * values.get(part, 0) / total:.2f}%;background:{COLOURS[i % len(COLOURS)]}"'
+            f' title="{escape(part)}: {nice(values.get(part, 0))}"></i>'
+            for i, part in enumerate(parts)
+            if values.get(part, 0)
+        )
+        body.append(f'<tr><th>{escape(name)}</th><td class="bar">{pieces}</td><td>{nice(total)}</td></tr>')
+    return f'<table class="bars">{"".join(body)}</table>' + _legend(parts)
+
+
+def _x(x: float, low: float, high: float) -> float:
+    return _LEFT + (x - low) / ((high - low) or 1) * (WIDTH - _LEFT - _RIGHT)
+
+
+def _y(y: float, high: float) -> float:
+    return HEIGHT - _BOTTOM - y / high * (HEIGHT - _TOP - _BOTTOM)
+
+
+def _frame(high: float, unit: str) -> str:
+    grid = []
+    for i in range(5):
+        value = high * i / 4
+        at = _y(value, high)
+        grid.append(f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}" class="grid"/>')
+        grid.append(
+            f'<text x="{_LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{nice(value)}{escape(unit)}</text>'
+        )
+    return "".join(grid)
+
+
+def _svg(inside: str) -> str:
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">{inside}</svg>'
+
+
+def _legend(names: list[str]) -> str:
+    items = "".join(
+        f'<span><b style="background:{COLOURS[i % len(COLOURS)]}"></b>{escape(name)}</span>'
+        for i, name in enumerate(names)
+    )
+    return f'<p class="legend">{items}</p>'
+
+
+def _empty() -> str:
+    return '<p class="none">nothing to show</p>'

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A page from the ledger: one self-contained HTML file, and the same numbers for the terminal.
+
+Spark aggregates; what reaches the driver is a few hundred rows whatever the size of the topics.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aerobee.spark.pipelines import charts
+from aerobee.spark.pipelines.ledger import STATES, summary
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BUCKETS = 60
+
+
+class Figures(NamedTuple):
+    """Everything the page and the terminal show."""
+
+    groups: list[dict[str, Any]]
+    latency: list[dict[str, Any]]
+    throughput: list[dict[str, Any]]
+    lag: dict[str, list[tuple[float, float]]]
+    keys: list[tuple[str, int]]
+    queues: list[tuple[str, int]]
+    stuck: list[dict[str, Any]]
+    dead: list[dict[str, Any]]
+    span: tuple[float, float]
+
+    @property
+    def lost(self) -> int:
+        return sum(int(row["lost"]) for row in self.groups)
+
+
+def report(book: DataFrame, path: str | Path, *, title: str = "Aerobee report") -> Figures:
+    """Write the page and return its figures.
+
+    >>> figures = report(ledger(spark, ["orders"], namesrv="127.0.0.1:9876"), "report.html")      # doctest: +SKIP
+    >>> figures.lost                                                                              # doctest: +SKIP
+    0
+    """
+    book = book.persist()
+    try:
+        figures = _figures(book)
+    finally:
+        book.unpersist()
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(_page(title, figures), encoding="utf-8")
+    return figures
+
+
+def _figures(book: DataFrame) -> Figures:
+    from pyspark.sql import functions as f
+
+    groups = [row.asDict() for row in summary(book).collect()]
+    edges = book.agg(
+        f.min(f.unix_millis("storedAt")),
+        f.greatest(f.max(f.unix_millis("storedAt")), f.max(f.unix_millis("finishedAt"))),
+    ).first()
+    low, high = ((edges[0] or 0) / 1000, (edges[1] or edges[0] or 0) / 1000) if edges else (0.0, 0.0)
+    step = max((high - low) / BUCKETS, 0.001)
+    return Figures(
+        groups,
+        _latency(book),
+        _throughput(book, low, step),
+        _lag(book, low, step),
+        _hot_keys(book),
+        _queues(book),
+        _stuck(book),
+        _dead(book),
+        (low, high),
+    )
+
+
+def _latency(book: DataFrame) -> list[dict[str, Any]]:
+    """Stored to first delivered and to finished, where traces tell; percentiles in milliseconds."""
+    from pyspark.sql import functions as f
+
+    def since(column: str) -> Any:
+        return f.unix_millis(column) - f.unix_millis("storedAt")
+
+    shares = [0.5, 0.9, 0.99, 1.0]
+    rows = book.groupBy("group").agg(
+        f.percentile_approx(since("firstDeliveredAt"), shares).alias("delivered"),
+        f.percentile_approx(since("finishedAt"), shares).alias("finished"),
+    )
+    return [row.asDict() for row in rows.orderBy("group").collect() if row.delivered or row.finished]
+
+
+def _bucket(column: str, low: float, step: float) -> Any:
+    from pyspark.sql import functions as f
+
+    return f.floor((f.unix_millis(column) / 1000 - f.lit(low)) / f.lit(step)).alias("bucket")
+
+
+def _throughput(book: DataFrame, low: float, step: float) -> list[dict[str, Any]]:
+    """Messages a second over time: stored (once, not per group) and finished per group."""
+    from pyspark.sql import functions as f
+
+    unique = book.dropDuplicates(["topic", "brokerName", "queueId", "queueOffset"])
+    stored = unique.groupBy(f.lit("stored").alias("name"), _bucket("storedAt", low, step)).count()
+    finished = book.where("finishedAt IS NOT NULL")
+    finished = finished.groupBy(
+        f.concat(f.lit("finished by "), "group").alias("name"), _bucket("finishedAt", low, step)
+    )
+    rows = (
+        stored.unionByName(finished.count()).where("bucket IS NOT NULL").orderBy("name", "bucket").collect()
+    )
+    return [{"name": r.name, "at": low + (r.bucket + 0.5) * step, "rate": r["count"] / step} for r in rows]
+
+
+def _lag(book: DataFrame, low: float, step: float) -> dict[str, list[tuple[float, float]]]:
+    """Messages stored and not finished, over time, for groups with traces."""
+    from pyspark.sql import functions as f
+
+    known = book.groupBy("group").agg(f.count("finishedAt").alias("n")).where("n > 0").select("group")
+    traced = book.join(known, "group")
+    came = traced.groupBy("group", _bucket("storedAt", low, step)).agg(f.count("*").alias("change"))
+    went = traced.where("finishedAt IS NOT NULL").groupBy("group", _bucket("finishedAt", low, step))
+    changes = came.unionByName(went.agg((-f.count("*")).alias("change"))).where("bucket IS NOT NULL")
+    rows = (
+        changes.groupBy("group", "bucket")
+        .agg(f.sum("change").alias("change"))
+        .orderBy("group", "bucket")
+        .collect()
+    )
+    found: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        curve = found.setdefault(row.group, [])
+        curve.append((low + (row.bucket + 1) * step, (curve[-1][1] if curve else 0) + row.change))
+    return {group: [(at, max(0, value)) for at, value in curve] for group, curve in found.items()}
+
+
+def _hot_keys(book: DataFrame) -> list[tuple[str, int]]:
+    from pyspark.sql import functions as f
+
+    unique = book.dropDuplicates(["topic", "brokerName", "queueId", "queueOffset"]).where("keys IS NOT NULL")
+    counted = unique.groupBy("keys").count().where("count > 1").orderBy(f.desc("count"), "keys").limit(10)
+    return [(row["keys"], row["count"]) for row in counted.collect()]
+
+
+def _queues(book: DataFrame) -> list[tuple[str, int]]:
+    unique = book.dropDuplicates(["topic", "brokerName", "queueId", "queueOffset"])
+    rows = (
+        unique.groupBy("topic", "brokerName", "queueId")
+        .count()
+        .orderBy("topic", "brokerName", "queueId")
+        .limit(64)
+    )
+    return [(f"{row.topic}/{row.brokerName}/{row.queueId}", row["count"]) for row in rows.collect()]
+
+
+def _stuck(book: DataFrame) -> list[dict[str, Any]]:
+    """Queues whose oldest unfinished message waits; the first place to look for a hung consumer."""
+    from pyspark.sql import functions as f
+
+    waiting = book.where(f.col("state").isin("waiting", "in_flight", "retrying"))
+    rows = waiting.groupBy("group", "topic", "queueId").agg(
+        f.count("*").alias("waiting"), f.min("storedAt").alias("oldest")
+    )
+    return [row.asDict() for row in rows.orderBy("oldest").limit(20).collect()]
+
+
+def _dead(book: DataFrame) -> list[dict[str, Any]]:
+    rows = book.where("state = 'dead'").orderBy("storedAt").limit(20)
+    return [
+        row.asDict()
+        for row in rows.select("group", "topic", "msgId", "keys", "attempts", "storedAt").collect()
+    ]
+
+
+# -- the page ------------------------------------------------------------------------------------------
+
+_STYLE = """
+:root{color-scheme:light dark;--ink:#1d2733;--soft:#5b6b7a;--line:#dfe5ea;--paper:#fff;--card:#f6f8fa}
+@media(prefers-color-scheme:dark){:root{--ink:#e6ebf0;--soft:#9fb0bf;--line:#2c3844;--paper:#141b22;--card:#1b242d}}
+*{box-sizing:border-box}body{margin:0 auto;max-width:880px;padding:20px 16px 60px;background:var(--paper);color:var(--ink);
+font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+h1{font-size:26px;margin:0 0 4px}h2{font-size:18px;margin:34px 0 8px}p{margin:6px 0}.sub{color:var(--soft)}
+.verdict{margin:18px 0;padding:14px 18px;border-radius:10px;font-size:18px;font-weight:600;color:#fff;background:#2f8a5b}
+.verdict.bad{background:#b5462f}.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));gap:10px}
+.card{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:10px 12px}
+.card b{display:block;font-size:22px}.card span{color:var(--soft);font-size:13px}
+.scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:14px}
+th,td{text-align:left;padding:5px 8px;border-bottom:1px solid var(--line);white-space:nowrap}
+td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
+.bars th{font-weight:400;width:1%;color:var(--soft)}.bars td.bar{width:auto;padding-right:0}
+.bars td.bar i{display:inline-block;height:14px;background:#2f6db5;vertical-align:middle}
+.bars td:last-child{width:1%;text-align:right}svg{width:100%;height:auto;display:block}
+svg text{fill:var(--soft);font-size:11px}.grid{stroke:var(--line)}.legend span{margin-right:16px;font-size:13px}
+.legend b{display:inline-block;width:11px;height:11px;border-radius:2px;margin-right:5px}.none{color:var(--soft)}
+"""
+
+
+def _page(title: str, figures: Figures) -> str:
+    verdict = (
+        '<div class="verdict">Nothing was lost.</div>'
+        if figures.lost == 0
+        else f'<div class="verdict bad">{figures.lost} messages are lost.</div>'
+    )
+    sections = [
+        ("Groups", _group_table(figures)),
+        ("How each group's messages stand", _states(figures)),
+        ("Throughput, messages a second", _throughput_chart(figures)),
+        ("Lag: stored and not finished", _lag_chart(figures)),
+        ("Latency, milliseconds from stored", _latency_table(figures)),
+        ("Messages per queue", charts.bars([(n, float(v)) for n, v in figures.queues])),
+        ("Hot keys", charts.bars([(n, float(v)) for n, v in figures.keys])),
+        ("Waiting longest", _table(figures.stuck, ["group", "topic", "queueId", "waiting", "oldest"])),
+        ("Dead letters", _table(figures.dead, ["group", "topic", "msgId", "keys", "attempts", "storedAt"])),
+    ]
+    body = "".join(f"<h2>{escape(name)}</h2><div class=scroll>{content}</div>" for name, content in sections)
+    return (
+        "<!doctype html><html lang=en><head><meta charset=utf-8>"
+        '<meta name=viewport content="width=device-width,initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>"
+        f"<h1>{escape(title)}</h1><p class=sub>{_span(figures.span)}</p>{verdict}{_cards(figures)}{body}</body></html>"
+    )
+
+
+def _span(span: tuple[float, float]) -> str:
+    from datetime import UTC, datetime
+
+    if not span[0]:
+        return "no messages"
+    first, last = (datetime.fromtimestamp(at, UTC) for at in span)
+    return f"messages stored {first:%Y-%m-%d %H:%M:%S} to {last:%H:%M:%S} UTC, {span[1] - span[0]:.0f} s"
+
+
+def _cards(figures: Figures) -> str:
+    def total(name: str) -> int:
+        return sum(int(row.get(name) or 0) for row in figures.groups)
+
+    values = [
+        (name, total(name)) for name in ("sent", "acked", "waiting", "retried", "dead", "duplicates", "lost")
+    ]
+    cards = "".join(f"<div class=card><b>{charts.nice(v)}</b><span>{n}</span></div>" for n, v in values)
+    return f'<div class="cards">{cards}</div>'
+
+
+def _group_table(figures: Figures) -> str:
+    return _table(figures.groups, ["group", "topic", "sent", "delivered", *STATES, "retried", "duplicates"])
+
+
+def _states(figures: Figures) -> str:
+    rows = [
+        (f"{row['group']} / {row['topic']}", {s: float(row[s]) for s in STATES}) for row in figures.groups
+    ]
+    return charts.stacked(rows, list(STATES))
+
+
+def _throughput_chart(figures: Figures) -> str:
+    curves: dict[str, list[tuple[float, float]]] = {}
+    for row in figures.throughput:
+        curves.setdefault(row["name"], []).append((row["at"], row["rate"]))
+    return charts.lines(
+        [charts.Series(n, p) for n, p in curves.items()], unit="/s", labels=_ticks(figures.span)
+    )
+
+
+def _lag_chart(figures: Figures) -> str:
+    series = [charts.Series(group, points) for group, points in figures.lag.items()]
+    return charts.lines(series, labels=_ticks(figures.span))
+
+
+def _ticks(span: tuple[float, float]) -> list[tuple[float, str]]:
+    low, high = span
+    return [(low + (high - low) * i / 4, f"{(high - low) * i / 4:.0f} s") for i in range(5)]
+
+
+def _latency_table(figures: Figures) -> str:
+    rows = []
+    for row in figures.latency:
+        for what in ("delivered", "finished"):
+            if row[what]:
+                values = dict(zip(("p50", "p90", "p99", "max"), row[what], strict=True))
+                rows.append({"group": row["group"], "to": what, **values})
+    return (
+        _table(rows, ["group", "to", "p50", "p90", "p99", "max"]) if rows else '<p class="none">no traces</p>'
+    )
+
+
+def _table(rows: list[dict[str, Any]], names: list[str]) -> str:
+    if not rows:
+        return '<p class="none">none</p>'
+    head = "".join(f"<th{_align(rows[0].get(n))}>{escape(n)}</th>" for n in names)
+    body = "".join(
+        "<tr>" + "".join(f"<td{_align(row.get(n))}>{_cell(row.get(n))}</td>" for n in names) + "</tr>"
+        for row in rows
+    )
+    return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def _align(value: Any) -> str:
+    return " class=n" if isinstance(value, (int, float)) else ""
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, (int, float)):
+        return f"{value:,.0f}"
+    return escape(f"{value:%Y-%m-%d %H:%M:%S}" if hasattr(value, "strftime") else str(value))

@@ -105,13 +105,10 @@ def _throughput(book: DataFrame, low: float, step: float) -> list[dict[str, Any]
 
     unique = book.dropDuplicates(["topic", "brokerName", "queueId", "queueOffset"])
     stored = unique.groupBy(f.lit("stored").alias("name"), _bucket("storedAt", low, step)).count()
-    finished = book.where("finishedAt IS NOT NULL")
-    finished = finished.groupBy(
+    grouped = book.where("finishedAt IS NOT NULL").groupBy(
         f.concat(f.lit("finished by "), "group").alias("name"), _bucket("finishedAt", low, step)
     )
-    rows = (
-        stored.unionByName(finished.count()).where("bucket IS NOT NULL").orderBy("name", "bucket").collect()
-    )
+    rows = stored.unionByName(grouped.count()).where("bucket IS NOT NULL").orderBy("name", "bucket").collect()
     return [{"name": r.name, "at": low + (r.bucket + 0.5) * step, "rate": r["count"] / step} for r in rows]
 
 
@@ -180,8 +177,8 @@ def _dead(book: DataFrame) -> list[dict[str, Any]]:
 _STYLE = """
 :root{color-scheme:light dark;--ink:#1d2733;--soft:#5b6b7a;--line:#dfe5ea;--paper:#fff;--card:#f6f8fa}
 @media(prefers-color-scheme:dark){:root{--ink:#e6ebf0;--soft:#9fb0bf;--line:#2c3844;--paper:#141b22;--card:#1b242d}}
-*{box-sizing:border-box}body{margin:0 auto;max-width:880px;padding:20px 16px 60px;background:var(--paper);color:var(--ink);
-font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+*{box-sizing:border-box}body{margin:0 auto;max-width:880px;padding:20px 16px 60px;
+background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 h1{font-size:26px;margin:0 0 4px}h2{font-size:18px;margin:34px 0 8px}p{margin:6px 0}.sub{color:var(--soft)}
 .verdict{margin:18px 0;padding:14px 18px;border-radius:10px;font-size:18px;font-weight:600;color:#fff;background:#2f8a5b}
 .verdict.bad{background:#b5462f}.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));gap:10px}

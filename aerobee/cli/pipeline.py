@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`aerobee pipeline consume|lake|ledger|report|replay`: the Spark pipelines from the command line."""
+
+from __future__ import annotations
+
+import importlib
+import json as json_text
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+app = typer.Typer(
+    no_args_is_help=True, help="Spark jobs over topics: local by default, on a cluster by --master."
+)
+
+Namesrv = Annotated[
+    str | None,
+    typer.Option("--namesrv", "-n", envvar="AEROBEE_NAMESRV", help="name servers, ';' between them"),
+]
+Store = Annotated[str | None, typer.Option("--store", help="read a store directory instead of brokers")]
+Master = Annotated[str | None, typer.Option("--master", help="Spark master URL [local[*]]")]
+Once = Annotated[bool, typer.Option("--once", help="stop when all that is there now is done")]
+Checkpoint = Annotated[str | None, typer.Option("--checkpoint", help="checkpoint directory of the stream")]
+Opt = Annotated[
+    list[str] | None, typer.Option("--option", "-o", help="data source option, as name=value; repeatable")
+]
+Json = Annotated[bool, typer.Option("--json", help="machine-readable output")]
+
+DEFAULT_NAMESRV = "127.0.0.1:9876"
+console = Console(stderr=True)
+
+
+@app.command()
+def lake(
+    topics: Annotated[str, typer.Argument(help="topics, ',' between them, or a pattern such as 'order*'")],
+    out: Annotated[str, typer.Argument(help="directory of the lake")],
+    namesrv: Namesrv = None,
+    store: Store = None,
+    json_bodies: Annotated[
+        bool, typer.Option("--json-bodies", help="JSON bodies become columns, schema inferred")
+    ] = False,
+    schema: Annotated[
+        str | None, typer.Option("--schema", help="schema of JSON bodies, as DDL: 'id INT, name STRING'")
+    ] = None,
+    once: Once = False,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="join small files afterwards (with --once)")
+    ] = False,
+    master: Master = None,
+    checkpoint: Checkpoint = None,
+    option: Opt = None,
+) -> None:
+    """Copy topics into partitioned Parquet, exactly once.
+
+    Example: aerobee pipeline lake orders ./lake --json-bodies --once
+    """
+    from aerobee.spark.pipelines import lake as pipeline
+
+    spark = _session("lake", master)
+    settings = {**_source(namesrv, store), **_options(option)}
+    query = pipeline.lake(
+        spark,
+        topics,
+        out,
+        checkpoint=checkpoint,
+        schema=schema,
+        json=json_bodies,
+        once=once,
+        options=settings,
+    )
+    rows = _watch(query, "lake")
+    if compact and once:
+        gone = pipeline.Table(spark, out).compact()
+        console.print(f"compacted away {gone} small files")
+    console.print(f"{rows:,} messages into {out}")
+
+
+@app.command()
+def ledger(
+    topics: Annotated[str, typer.Argument(help="topics, ',' between them")],
+    group: Annotated[
+        list[str] | None, typer.Option("--group", "-g", help="groups [all with offsets]")
+    ] = None,
+    namesrv: Namesrv = None,
+    store: Store = None,
+    out: Annotated[
+        str | None, typer.Option("--out", help="write the ledger as Parquet to this directory")
+    ] = None,
+    message: Annotated[
+        str | None, typer.Option("--message", help="show what happened to this message id")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="show what happened to messages with this key")
+    ] = None,
+    master: Master = None,
+    json: Json = False,
+) -> None:
+    """What became of every message: one row per message and group.
+
+    Exit code 1 when a message is lost. Example: aerobee pipeline ledger orders -g billing
+    """
+    from aerobee.spark.pipelines.ledger import summary
+
+    book = _book(topics, group, namesrv, store, master)
+    if out:
+        book.write.mode("overwrite").parquet(out)
+        book = book.sparkSession.read.parquet(out)
+    if message or key:
+        _show(
+            book.where(book["msgId"] == message if message else book["keys"].contains(key)).limit(200),
+            as_json=json,
+        )
+        return
+    rows = [row.asDict() for row in summary(book).collect()]
+    _print_rows(rows, "Ledger", as_json=json)
+    lost = sum(int(row["lost"]) for row in rows)
+    if lost:
+        console.print(f"[red]{lost} messages are lost[/red]")
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    topics: Annotated[str, typer.Argument(help="topics, ',' between them")],
+    out: Annotated[Path, typer.Argument(help="HTML file to write")] = Path("aerobee-report.html"),
+    group: Annotated[
+        list[str] | None, typer.Option("--group", "-g", help="groups [all with offsets]")
+    ] = None,
+    namesrv: Namesrv = None,
+    store: Store = None,
+    master: Master = None,
+    json: Json = False,
+) -> None:
+    """Throughput, latency, lag, retries, dead letters, skew: one HTML page and the same numbers here."""
+    from aerobee.spark.pipelines.report import report as pipeline
+
+    book = _book(topics, group, namesrv, store, master)
+    figures = pipeline(book, out, title=f"Aerobee: {topics}")
+    _print_rows(figures.groups, "Groups", as_json=json)
+    console.print(f"report: {out.resolve()}")
+
+
+@app.command()
+def replay(
+    topic: Annotated[
+        str, typer.Argument(help="where to take messages from: a topic, '%DLQ%group', or a lake directory")
+    ],
+    name: Annotated[
+        str, typer.Option("--name", help="name of this replay; the same name never sends a message twice")
+    ],
+    namesrv: Namesrv = None,
+    target: Annotated[
+        str | None, typer.Option("--target", help="topic to send to [each message's original topic]")
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option("--where", help="Spark SQL condition on the rows, e.g. \"tags = 'paid'\"")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help="only messages stored at or after this time (ISO)")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", help="only messages stored before this time (ISO)")
+    ] = None,
+    rate: Annotated[int, typer.Option("--rate", help="messages a second, 0 = no limit")] = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="count, send nothing")] = False,
+    audit: Annotated[str, typer.Option("--audit", help="directory of the audit tables")] = "aerobee-replays",
+    master: Master = None,
+) -> None:
+    """Publish chosen messages again, once, at a given rate.
+
+    Example: aerobee pipeline replay '%DLQ%billing' --name fix-42 --dry-run
+    """
+    from aerobee.spark.pipelines.replay import replay as pipeline
+
+    spark = _session("replay", master)
+    source = _source(namesrv, None)
+    rows = _replay_rows(spark, topic, source)
+    for condition in (
+        where,
+        since and f"storeTimestamp >= timestamp'{since}'",
+        until and f"storeTimestamp < timestamp'{until}'",
+    ):
+        if condition:
+            rows = rows.where(condition)
+    with _Bar("replay") as advance:
+        outcome = pipeline(
+            rows,
+            name=name,
+            namesrv=source["namesrv"],
+            audit=audit,
+            target=target,
+            rate=rate,
+            dry_run=dry_run,
+            progress=advance,
+        )
+    said = "would send" if dry_run else "sent"
+    count = outcome.chosen - outcome.already if dry_run else outcome.sent
+    console.print(
+        f"{outcome.chosen:,} chosen, {outcome.already:,} sent before, {said} {count:,} (audit: {audit}/{name})"
+    )
+
+
+@app.command()
+def consume(
+    topics: Annotated[str, typer.Argument(help="topics, ',' between them")],
+    handler: Annotated[
+        str, typer.Option("--handler", help="the function to run, as module:name; on the Python path")
+    ],
+    group: Annotated[str, typer.Option("--group", "-g", help="consumer group")],
+    namesrv: Namesrv = None,
+    per: Annotated[
+        str, typer.Option("--per", help="what the function gets: message, batch or arrow")
+    ] = "message",
+    tasks: Annotated[
+        int | None, typer.Option("--tasks", help="tasks per batch [the cluster's cores]")
+    ] = None,
+    once: Once = False,
+    out: Annotated[
+        str | None, typer.Option("--out", help="append the results as Parquet to this directory")
+    ] = None,
+    master: Master = None,
+    checkpoint: Checkpoint = None,
+    option: Opt = None,
+) -> None:
+    """Run a function on every message, on Spark's executors; failures are retried and dead-lettered.
+
+    Example: aerobee pipeline consume orders -g billing --handler billing:charge --once
+    """
+    from aerobee.spark.pipelines.consume import consume as pipeline
+
+    sys.path.insert(0, "")
+    function = _function(handler)
+    spark = _session("consume", master)
+
+    def sink(frame: DataFrame, _: int) -> None:
+        if out:
+            frame.write.mode("append").parquet(out)
+
+    query = pipeline(
+        spark, topics, group, function, namesrv=_source(namesrv, None)["namesrv"],
+        checkpoint=checkpoint or f"aerobee-checkpoints/consume-{group}", per=per, tasks=tasks, once=once, sink=sink,
+        options=_options(option),
+    )  # fmt: skip
+    rows = _watch(query, f"consume {group}")
+    console.print(f"{rows:,} messages through {handler}")
+
+
+# -- shared ----------------------------------------------------------------------------------------
+
+
+def _session(name: str, master: str | None) -> SparkSession:
+    from aerobee.spark.session import NoJava, session
+
+    with console.status("starting Spark"):
+        try:
+            return session(f"aerobee {name}", master=master)
+        except NoJava as error:
+            raise SystemExit(f"aerobee: {error}") from None
+
+
+def _source(namesrv: str | None, store: str | None) -> dict[str, str]:
+    if store and namesrv:
+        raise typer.BadParameter("give --namesrv or --store, not both")
+    return {"storePath": store} if store else {"namesrv": namesrv or DEFAULT_NAMESRV}
+
+
+def _options(given: list[str] | None) -> dict[str, str]:
+    found = {}
+    for one in given or []:
+        name, sign, value = one.partition("=")
+        if not sign:
+            raise typer.BadParameter(f"--option {one!r} is not name=value")
+        found[name] = value
+    return found
+
+
+def _book(
+    topics: str, groups: list[str] | None, namesrv: str | None, store: str | None, master: str | None
+) -> DataFrame:
+    from aerobee.spark.pipelines.ledger import ledger as pipeline
+
+    names = [name.strip() for name in topics.split(",") if name.strip()]
+    source = _source(namesrv, store)
+    spark = _session("ledger", master)
+    try:
+        with console.status("reading"):
+            return pipeline(spark, names, groups or None, **source)
+    except ValueError as error:
+        raise SystemExit(f"aerobee: {error}") from None
+
+
+def _replay_rows(spark: SparkSession, topic: str, source: dict[str, str]) -> DataFrame:
+    if Path(topic).is_dir():
+        from aerobee.spark.pipelines.lake import Table as Lake
+
+        return Lake(spark, topic).read()
+    reader = spark.read.format("rocketmq").option("subscribe", topic).option("includeProperties", "true")
+    return reader.option("namesrv", source["namesrv"]).load()
+
+
+def _function(handler: str) -> Callable[[Any], Any]:
+    module, sign, name = handler.partition(":")
+    if not sign:
+        raise typer.BadParameter(f"--handler {handler!r} is not module:function")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise typer.BadParameter(f"--handler {handler!r}: {error}") from None
+    if not callable(found):
+        raise typer.BadParameter(f"--handler {handler!r} is no function")
+    return found  # type: ignore[no-any-return]
+
+
+def _watch(query: StreamingQuery, name: str) -> int:
+    """Follow a stream until it ends or Ctrl-C; a live count on a terminal, a line per batch elsewhere."""
+    seen, rows = -1, 0
+    with console.status(f"{name}: starting") as status:
+        try:
+            while True:
+                ended = query.awaitTermination(1) if query.isActive else True
+                for progress in query.recentProgress:
+                    if progress["batchId"] > seen and progress["numInputRows"]:
+                        seen, rows = progress["batchId"], rows + progress["numInputRows"]
+                        said = f"{name}: batch {seen}, {rows:,} messages, {progress['processedRowsPerSecond']:,.0f}/s"
+                        status.update(said)
+                        if not console.is_terminal:
+                            console.print(said)
+                if ended:
+                    break
+        except KeyboardInterrupt:
+            query.stop()
+    if (error := query.exception()) is not None:
+        raise SystemExit(f"aerobee: {str(error).splitlines()[0]}")
+    return rows
+
+
+class _Bar:
+    """A bar on a terminal, a line per step elsewhere."""
+
+    def __init__(self, name: str) -> None:
+        columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
+        self._task = self._bar.add_task(name, total=None)
+        self._name = name
+
+    def __enter__(self) -> Callable[[int, int], None]:
+        self._bar.start()
+        return self._advance
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def _advance(self, done: int, total: int) -> None:
+        self._bar.update(self._task, completed=done, total=total)
+        if not console.is_terminal:
+            console.print(f"{self._name}: {done:,} of {total:,}")
+
+
+def _show(frame: DataFrame, *, as_json: bool) -> None:
+    _print_rows([row.asDict() for row in frame.collect()], "Messages", as_json=as_json)
+
+
+def _print_rows(rows: list[dict[str, Any]], title: str, *, as_json: bool) -> None:
+    if as_json:
+        print(json_text.dumps(rows, default=str, ensure_ascii=False))  # noqa: T201 - the command's output
+        return
+    if not rows:
+        console.print("nothing found")
+        return
+    table = Table(title=title)
+    for name, value in rows[0].items():
+        table.add_column(name, justify="right" if isinstance(value, int) else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    Console().print(table)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

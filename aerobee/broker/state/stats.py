@@ -4,7 +4,7 @@
 Operations call `sent`, `got`, `missed`, `sent_back`, `acked` and `popped`: plain additions, no time.
 `tick(now)` takes the samples the rates are computed from, a bounded number of meters a call, as RocketMQ
 does: every 10 s for the minute (7 kept), every 10 min for the hour (7), every hour for the day (25). A rate
-is the difference between the newest and the oldest sample.
+is the difference between the newest sample and the oldest one kept.
 
 For other parts: `sent(topic, count, size_bytes)` after an append, `got(group, topic, count, size_bytes)` when
 a pull or pop returns messages, `missed()` when it returns none, `remove_topic` and `remove_group` when one is
@@ -71,12 +71,13 @@ class _Samples:
         if len(self._values) > self._keep:
             del self._values[:4]
 
-    def span(self, field: int) -> Span:
-        values = self._values
-        if len(values) < 8:
-            return Span()
-        took_ms, calls = values[-4] - values[0], values[-3] - values[1]
-        total = values[field - 4] - values[field]
+    def newest(self) -> array[int]:
+        return self._values[-4:]
+
+    def span(self, field: int, newest: array[int]) -> Span:
+        """From the oldest sample here to `newest`."""
+        oldest = self._values
+        took_ms, calls, total = newest[0] - oldest[0], newest[1] - oldest[1], newest[field] - oldest[field]
         return Span(total, total * 1000 / took_ms if took_ms > 0 else 0.0, total / calls if calls else 0.0)
 
 
@@ -85,13 +86,14 @@ class Meter:
 
     __slots__ = ("_day", "_hour", "_minute", "calls", "count", "size_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, at: int) -> None:
         self.calls = 0
         self.count = 0
         self.size_bytes = 0
         self._minute = _Samples(7)
         self._hour = _Samples(7)
         self._day = _Samples(25)
+        self.sample(at, 0)  # nothing so far: what comes first counts too
 
     def add(self, count: int, size_bytes: int) -> None:
         self.calls += 1
@@ -106,10 +108,14 @@ class Meter:
             self._day.add(now, self)
 
     def counts(self) -> Spans:
-        return Spans(self._minute.span(2), self._hour.span(2), self._day.span(2))
+        return self._spans(2)
 
     def sizes(self) -> Spans:
-        return Spans(self._minute.span(3), self._hour.span(3), self._day.span(3))
+        return self._spans(3)
+
+    def _spans(self, field: int) -> Spans:
+        newest = self._minute.newest()
+        return Spans(*(samples.span(field, newest) for samples in (self._minute, self._hour, self._day)))
 
 
 class _Second(NamedTuple):
@@ -136,8 +142,9 @@ class Stats:
         }
         self._topic_put = self._meters[TOPIC_PUT]
         self._group_get = self._meters[GROUP_GET]
-        self._broker_put = Meter()
-        self._broker_get = Meter()
+        self._sampled_at = now
+        self._broker_put = Meter(self._sampled_at)
+        self._broker_get = Meter(self._sampled_at)
         self._seconds: deque[_Second] = deque(maxlen=601)
         self._turn = 0
         self._next_turn = now
@@ -151,7 +158,7 @@ class Stats:
     def sent(self, topic: str, count: int, size_bytes: int) -> None:
         meter = self._topic_put.get(topic)
         if meter is None:
-            meter = self._topic_put[topic] = Meter()
+            meter = self._topic_put[topic] = Meter(self._sampled_at)
         meter.calls += 1
         meter.count += count
         meter.size_bytes += size_bytes
@@ -163,7 +170,7 @@ class Stats:
         key = f"{topic}@{group}"
         meter = self._group_get.get(key)
         if meter is None:
-            meter = self._group_get[key] = Meter()
+            meter = self._group_get[key] = Meter(self._sampled_at)
         meter.calls += 1
         meter.count += count
         meter.size_bytes += size_bytes
@@ -193,7 +200,7 @@ class Stats:
         meters = self._meters[name]
         meter = meters.get(key)
         if meter is None:
-            meter = meters[key] = Meter()
+            meter = meters[key] = Meter(self._sampled_at)
         return meter
 
     def remove_topic(self, topic: str) -> None:
@@ -238,7 +245,7 @@ class Stats:
             if meter is None:
                 self._pending = None
                 self._turn += 1
-                self._next_turn = now + SAMPLE_MS
+                self._sampled_at, self._next_turn = now, now + SAMPLE_MS
                 return
             meter.sample(now, self._turn)
 

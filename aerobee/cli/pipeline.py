@@ -118,7 +118,7 @@ def ledger(
         book = book.sparkSession.read.parquet(out)
     if message or key:
         _show(
-            book.where(book["msgId"] == message if message else book["keys"].contains(key)).limit(200),
+            book.where(book["msgId"] == message if message else book["keys"].contains(key or "")).limit(200),
             as_json=json,
         )
         return

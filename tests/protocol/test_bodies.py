@@ -235,6 +235,14 @@ def test_the_ordinals_of_the_cpp_client_are_read() -> None:
     assert consumer.subscription_data_set[0].code_set == [65]
 
 
+@pytest.mark.seed("S000-34")
+def test_no_assignment_and_an_empty_one_are_told_apart() -> None:
+    empty = B.Assignment(message_queue_assignments=[])
+    assert encode(empty) == b'{"messageQueueAssignments":[]}'
+    assert decode(encode(empty), B.Assignment).message_queue_assignments == []
+    assert decode(encode(B.Assignment()), B.Assignment).message_queue_assignments is None
+
+
 def test_a_batch_ack_is_read_by_its_long_names() -> None:
     data = (
         b'{"brokerName":"b","acks":[{"consumerGroup":"g","topic":"T","retry":"1","startOffset":1,"queueId":2,'

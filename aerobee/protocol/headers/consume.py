@@ -68,7 +68,7 @@ class SendHeartbeat(Header):
 
 
 class HeartbeatResult(Header):
-    support_v2: bool = field(default=True, name="IS_SUPPORT_HEART_BEAT_V2")
+    support_v2: bool = field(default=False, name="IS_SUPPORT_HEART_BEAT_V2")
     subscription_changed: bool = field(default=False, name="IS_SUB_CHANGE")
 
 

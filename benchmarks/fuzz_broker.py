@@ -51,13 +51,17 @@ def corpus() -> list[bytes]:
         request(consume.PullMessage(**pull, sys_flag=4)),
         request(consume.PullMessage(**pull, sys_flag=6, suspend_timeout_millis=200)),
         request(consume.PopMessage(consumer_group="fuzz", topic="fuzz", invisible_time=1000, poll_time=100)),
-        request(consume.AckMessage(consumer_group="fuzz", topic="fuzz", queue_id=0, extra_info=receipt, offset=0)),
+        request(
+            consume.AckMessage(consumer_group="fuzz", topic="fuzz", queue_id=0, extra_info=receipt, offset=0)
+        ),
         request(consume.SendHeartbeat(), bodies.encode(beat)),
         request(consume.LockQueues(), bodies.encode(lock)),
         request(consume.ConsumerList(consumer_group="fuzz")),
         request(consume.Unregister(client_id="fuzz", consumer_group="fuzz")),
         request(offsets.QueryConsumerOffset(consumer_group="fuzz", topic="fuzz", queue_id=0)),
-        request(offsets.UpdateConsumerOffset(consumer_group="fuzz", topic="fuzz", queue_id=0, commit_offset=1)),
+        request(
+            offsets.UpdateConsumerOffset(consumer_group="fuzz", topic="fuzz", queue_id=0, commit_offset=1)
+        ),
         request(offsets.SearchOffset(topic="fuzz", queue_id=0, timestamp=1)),
         request(offsets.ViewMessage(offset=0)),
         request(offsets.QueryMessage(topic="fuzz", key="k")),
@@ -75,7 +79,9 @@ class Fuzz:
         self._corpus = corpus()
 
     def frame(self) -> bytes:
-        make = self._random.choice((self._flipped, self._flipped, self._cut, self._retyped, self._recoded, self._noise))
+        make = self._random.choice(
+            (self._flipped, self._flipped, self._cut, self._retyped, self._recoded, self._noise)
+        )
         return make()
 
     def _sound(self) -> bytes:
@@ -97,14 +103,30 @@ class Fuzz:
 
     def _retyped(self) -> bytes:
         """A JSON header whose values have other types and sizes."""
-        odd = ["", "-1", "9" * 30, "null", None, True, [], {}, 1e308, "\u0000\u0001\u0002", "x" * 300, -(2**63), 2**31]
+        odd = [
+            "",
+            "-1",
+            "9" * 30,
+            "null",
+            None,
+            True,
+            [],
+            {},
+            1e308,
+            "\u0000\u0001\u0002",
+            "x" * 300,
+            -(2**63),
+            2**31,
+        ]
         sound = json.loads(command.encode(self._json())[8:])
         fields = sound.get("extFields", {})
         for name in list(fields):
             if self._random.random() < 0.4:
                 fields[name] = self._random.choice(odd)
         if self._random.random() < 0.2:
-            sound[self._random.choice(["code", "opaque", "flag", "version", "language"])] = self._random.choice(odd)
+            sound[self._random.choice(["code", "opaque", "flag", "version", "language"])] = (
+                self._random.choice(odd)
+            )
         return self._framed(json.dumps(sound).encode(), self._random.randbytes(self._random.randrange(40)))
 
     def _json(self) -> Command:
@@ -114,8 +136,20 @@ class Fuzz:
 
     def _recoded(self) -> bytes:
         """Any code with the fields and the body of another request."""
-        body = self._random.choice([b"", b"{}", b"[]", b"{" * 200, b'{"offsetTable":{{', self._random.randbytes(64)])
-        names = ["topic", "group", "consumerGroup", "queueId", "offset", "timestamp", "clientId", "extraInfo", "key"]
+        body = self._random.choice(
+            [b"", b"{}", b"[]", b"{" * 200, b'{"offsetTable":{{', self._random.randbytes(64)]
+        )
+        names = [
+            "topic",
+            "group",
+            "consumerGroup",
+            "queueId",
+            "offset",
+            "timestamp",
+            "clientId",
+            "extraInfo",
+            "key",
+        ]
         fields = {name: self._random.choice(["fuzz", "0", "-1", "x y", "1 2 3 4 5 6 7 8"]) for name in names}
         header = {"code": self._random.choice(CODES), "opaque": 1, "flag": 0, "extFields": fields}
         return self._framed(json.dumps(header).encode(), body)
@@ -176,7 +210,9 @@ async def _healthy(pool: Pool, address: str, report: Report) -> None:
     began = time.perf_counter()
     try:
         connection = await pool.get(address)
-        sent = await connection.call(request(produce.SendMessageV2(topic="healthy", queue_id=0), b"fine"), 10_000)
+        sent = await connection.call(
+            request(produce.SendMessageV2(topic="healthy", queue_id=0), b"fine"), 10_000
+        )
         pull = consume.PullMessage(
             consumer_group="healthy",
             topic="healthy",
@@ -187,7 +223,9 @@ async def _healthy(pool: Pool, address: str, report: Report) -> None:
         )
         got = await connection.call(request(pull), 10_000)
         if sent.code or got.code or b"fine" not in got.body:
-            report.failures.append(f"healthy client: send {sent.code} {sent.remark}, pull {got.code} {got.remark}")
+            report.failures.append(
+                f"healthy client: send {sent.code} {sent.remark}, pull {got.code} {got.remark}"
+            )
     except Exception as error:  # whatever it is, the healthy client saw it
         report.failures.append(f"healthy client: {error!r}")
     report.healthy += 1
@@ -221,7 +259,9 @@ async def main() -> int:
     code = await server.wait()
     print(f"frames={report.frames} connections={report.connections} frames/s={report.frames / took:.0f}")
     print(f"rss before={before / 2**20:.1f} MiB after={after / 2**20:.1f} MiB; stopped with code {code}")
-    print(f"healthy rounds={report.healthy} worst={report.worst_ms:.0f} ms failures={report.failures or 'none'}")
+    print(
+        f"healthy rounds={report.healthy} worst={report.worst_ms:.0f} ms failures={report.failures or 'none'}"
+    )
     return 0 if alive and code == 0 and not report.failures else 1
 
 

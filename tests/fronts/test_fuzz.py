@@ -7,12 +7,15 @@ import importlib.util
 import logging
 import sys
 from pathlib import Path
-from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 
 from aerobee.config import StoreConfig
 from aerobee.server import OFF, Server
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "fuzz_broker.py"
 

@@ -326,3 +326,12 @@ async def test_send_back_over_the_wire(peer: Any, server: Any) -> None:
     assert server.broker.store.max_offset("%DLQ%billing", 0) == 1
     missing = await peer.call(produce.SendBack(offset=10**9, group="billing"))
     assert missing.code == 1
+
+
+async def test_batch_that_the_cpp_client_marks_with_one_is_stored_whole(peer: Any, server: Any) -> None:
+    body = batch.encode([BatchItem(0, b"one"), BatchItem(0, b"two")])
+    for value, stored in ((b'"1"', 1), (b'"true"', 3), (b"true", 5)):
+        raw = msgspec.Raw(b'{"topic":"orders","queueId":"0","batch":' + value + b"}")
+        answer = await peer.call(produce.SendMessage(topic="orders"), body, ext=raw)
+        assert answer.code == 0
+        assert server.broker.store.max_offset("orders", 0) == stored

@@ -41,16 +41,21 @@ def _hex(host: bytes) -> str:
 
 def send_v2(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
     header = command.fields(SendMessageV2)
-    if header.batch:
+    if header.batch and _is_true(command, "m"):
         return _send_batch(connection, command, header, broker)
     return _send(connection, command, header, broker)
 
 
 def send_v1(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
     header = command.fields(SendMessage)
-    if header.batch:
+    if header.batch and _is_true(command, "batch"):
         return _send_batch(connection, command, header, broker)
     return _send(connection, command, header, broker)
+
+
+def _is_true(command: Command, name: str) -> bool:
+    """To Java only the word is true: the C++ client writes 1 for a batch that the broker then keeps whole."""
+    return command.ext_dict().get(name, "").lower() == "true"
 
 
 def send_batch(connection: Connection, command: Command, broker: Broker) -> Answer | Later:

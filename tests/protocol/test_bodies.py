@@ -354,6 +354,7 @@ registrations = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(registrations, st.sampled_from([409, 479]))
 @settings(deadline=None)
 def test_a_registration_survives_plain_and_compressed(body: B.RegisterBrokerBody, broker: int) -> None:

@@ -223,6 +223,7 @@ built = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(built, st.sampled_from(Dialect))
 @settings(deadline=None)
 def test_what_is_written_is_read_back(value: Value, dialect: Dialect) -> None:

@@ -12,6 +12,7 @@ words = st.text(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(words, words, max_size=6))
 def test_properties_survive(pairs: dict[str, str]) -> None:
     text = props.render(pairs)

@@ -48,6 +48,7 @@ def test_what_is_no_handle_is_a_protocol_error(text: str) -> None:
         Receipt.parse(text)
 
 
+@pytest.mark.slow
 @given(st.text(st.sampled_from("0123456789 -xé;,%"), max_size=60) | st.text(max_size=30))
 @settings(deadline=None, max_examples=200)
 def test_garbage_is_a_protocol_error_everywhere(text: str) -> None:
@@ -91,6 +92,7 @@ queues = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(queues)
 @settings(deadline=None)
 def test_info_strings_survive(found: dict[tuple[str, int], tuple[int, list[int]]]) -> None:

@@ -32,7 +32,14 @@ _V1 = codec.MAGIC_V1
 
 
 def decode_messages(data: bytes, origin: Origin) -> list[ReceivedMessage]:
-    """All messages of a pull or pop answer."""
+    """All messages of a pull or pop answer. ProtocolError when the bytes are no records."""
+    try:
+        return _decode(data, origin)
+    except (UnicodeDecodeError, IndexError) as error:
+        raise ProtocolError(f"record: {error}") from None
+
+
+def _decode(data: bytes, origin: Origin) -> list[ReceivedMessage]:
     found: list[ReceivedMessage] = []
     topics: dict[bytes, str] = {}
     at, end = 0, len(data)

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aerobee.client.offset_keeper import LocalOffsets, OffsetMemory, RemoteOffsets, read_memory_first
+from aerobee.errors import ProtocolError, RequestTimeout
+from aerobee.protocol.bodies import MessageQueue
+from aerobee.protocol.headers.offsets import OffsetResult, QueryConsumerOffset, UpdateConsumerOffset
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Q0, Q1 = MessageQueue("a", 0, "T"), MessageQueue("a", 1, "T")
+
+
+def test_raise_to_never_goes_back_and_set_does() -> None:
+    memory = OffsetMemory()
+    memory.raise_to(Q0, 5)
+    memory.raise_to(Q0, 3)
+    assert memory.get(Q0) == 5
+    memory.set(Q0, 3)
+    assert memory.get(Q0) == 3
+
+
+@pytest.mark.seed("S001-19")
+def test_a_frozen_offset_refuses_updates_until_it_is_removed() -> None:
+    memory = OffsetMemory()
+    memory.set(Q0, 9)
+    memory.freeze(Q0, 2)
+    memory.raise_to(Q0, 50)
+    memory.set(Q0, 60)
+    assert memory.get(Q0) == 2
+    memory.remove(Q0)
+    memory.raise_to(Q0, 1)
+    assert memory.get(Q0) == 1
+
+
+class TestRemote:
+    @pytest.mark.seed("S003-34", "S003-32")
+    async def test_a_read_asks_the_master_and_remembers(self, session: Any) -> None:
+        session.answers[QueryConsumerOffset] = [(0, OffsetResult(offset=42), b"")]
+        store = RemoteOffsets(session, "g")
+        assert await store.read(Q0) == 42
+        assert store.memory.get(Q0) == 42
+        address, header, timeout_ms = session.asked[0]
+        assert (address, header.consumer_group, header.topic, header.queue_id) == ("a:1", "g", "T", 0)
+        assert timeout_ms == 5_000
+        assert await read_memory_first(store, Q0) == 42
+        assert len(session.asked) == 1
+
+    async def test_nothing_stored_is_none(self, session: Any) -> None:
+        session.answers[QueryConsumerOffset] = [(22, None, b"")]
+        assert await RemoteOffsets(session, "g").read(Q0) is None
+
+    async def test_a_broker_that_does_not_answer_raises(self, session: Any) -> None:
+        session.answers[QueryConsumerOffset] = [RequestTimeout("late")]
+        with pytest.raises(RequestTimeout):
+            await RemoteOffsets(session, "g").read(Q0)
+
+    @pytest.mark.seed("S003-25")
+    async def test_progress_is_reported_one_way_for_owned_queues_only(self, session: Any) -> None:
+        store = RemoteOffsets(session, "g")
+        store.memory.set(Q0, 7)
+        store.memory.set(Q1, 8)
+        await store.persist([Q0])
+        assert [(header.queue_id, header.commit_offset) for _, header, _ in session.sent] == [(0, 7)]
+        assert type(session.sent[0][1]) is UpdateConsumerOffset
+        assert store.memory.get(Q1) is None, "not owned any more"
+
+
+class TestLocal:
+    def store(self, path: Path) -> LocalOffsets:
+        return LocalOffsets.at(str(path), "10.0.0.1@DEFAULT", "g")
+
+    @pytest.mark.seed("S003-33", "S003-32", "S004-55")
+    async def test_offsets_survive_in_javas_file_and_format(self, tmp_path: Path) -> None:
+        store = self.store(tmp_path)
+        store.load()
+        store.memory.set(Q0, 3)
+        await store.persist([Q0])
+        text = (tmp_path / "10.0.0.1@DEFAULT/g/offsets.json").read_text()
+        assert text == '{"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:3}}'
+        again = self.store(tmp_path)
+        again.load()
+        assert await again.read(Q0) == 3
+        assert await again.read(Q1) is None
+
+    async def test_a_file_written_by_java_is_read(self, tmp_path: Path) -> None:
+        path = tmp_path / "10.0.0.1@DEFAULT/g/offsets.json"
+        path.parent.mkdir(parents=True)
+        path.write_text('{\n\t"offsetTable":{{\n\t\t"brokerName":"a",\n\t\t"queueId":1,\n\t\t"topic":"T"\n\t}:17\n\t}\n}')
+        store = self.store(tmp_path)
+        store.load()
+        assert await store.read(Q1) == 17
+
+    async def test_what_others_wrote_is_kept(self, tmp_path: Path) -> None:
+        store = self.store(tmp_path)
+        for queue, offset in ((Q0, 3), (Q1, 4)):
+            store.memory.set(queue, offset)
+            await store.persist_one(queue)
+        again = self.store(tmp_path)
+        again.load()
+        assert (await again.read(Q0), await again.read(Q1)) == (3, 4)
+
+    @pytest.mark.seed("S004-56", "S004-55", "S004-57")
+    async def test_a_broken_file_falls_back_to_the_one_before(self, tmp_path: Path) -> None:
+        store = self.store(tmp_path)
+        for offset in (3, 4):
+            store.memory.set(Q0, offset)
+            await store.persist([Q0])
+        path = tmp_path / "10.0.0.1@DEFAULT/g/offsets.json"
+        for broken in (b"", b'{"offsetTable":{{"bro', None):
+            path.unlink() if broken is None else path.write_bytes(broken)
+            again = self.store(tmp_path)
+            again.load()
+            assert await again.read(Q0) == 3, broken
+
+    async def test_two_broken_files_stop_the_start(self, tmp_path: Path) -> None:
+        path = tmp_path / "10.0.0.1@DEFAULT/g/offsets.json"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"{broken")
+        path.with_name("offsets.json.bak").write_bytes(b"{broken too")
+        with pytest.raises(ProtocolError):
+            self.store(tmp_path).load()
+
+    async def test_an_unchanged_offset_is_not_written_again(self, tmp_path: Path) -> None:
+        store = self.store(tmp_path)
+        store.memory.set(Q0, 3)
+        await store.persist([Q0])
+        await store.persist([])
+        await store.persist([Q0])
+        assert not (tmp_path / "10.0.0.1@DEFAULT/g/offsets.json.bak").exists()

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +42,7 @@ MAY_IMPORT = {
 MORE = {
     "aerobee/broker/background/registration.py": {"net", "namesrv"},  # it dials the name servers
     "aerobee/cli/serve.py": {"server", "fronts", "namesrv"},  # it starts them
+    "aerobee/cli/pipeline.py": {"spark"},  # it runs them
     "aerobee/__init__.py": {"server", "client"},  # what `import aerobee` gives
 }
 # Single modules of a layer that is otherwise closed to them.
@@ -130,16 +133,37 @@ def test_the_broker_sees_values_and_never_frames(path: Path) -> None:
     assert not {module for module in used if module.startswith("aerobee.protocol.frames")}
 
 
+def checking_lines(node: ast.AST) -> range:
+    """The lines of an `if TYPE_CHECKING:`, which are not run."""
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    return range(0)
+
+
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_extras_are_imported_only_where_they_are_an_extra(path: Path) -> None:
     inside = path.relative_to(PACKAGE).as_posix()
+    skipped = {line for node in ast.walk(ast.parse(path.read_text())) for line in checking_lines(node)}
     wrong = [
         f"line {line}: {module}"
         for module, line in imports(path)
+        if line not in skipped
         for extra, homes in EXTRAS.items()
         if module.split(".")[0] == extra and not any(inside.startswith(home) for home in homes)
     ]
     assert not wrong
+
+
+@pytest.mark.slow
+def test_broker_client_and_command_line_start_without_any_extra() -> None:
+    script = (
+        "import sys, aerobee, aerobee.server, aerobee.blocking, aerobee.cli.main\n"
+        f"print([each for each in {sorted(EXTRAS)!r} if each in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if layer_of(p) == "protocol"], ids=name_of)

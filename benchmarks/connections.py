@@ -67,8 +67,9 @@ async def main() -> int:
         print(
             f"connections={count} dialled_s={dialled:.1f} served={served_all} one_send_to_all_ms={took * 1000:.0f}"
         )
+        each = (idle - before) / count / 1024
         print(
-            f"broker rss before={before / 2**20:.1f} MiB held={idle / 2**20:.1f} MiB per_connection={(idle - before) / count / 1024:.1f} KiB"
+            f"rss before={before / 2**20:.1f} MiB held={idle / 2**20:.1f} MiB per_connection={each:.1f} KiB"
         )
         for pool in [*pools, sender]:
             await pool.close()

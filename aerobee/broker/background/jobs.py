@@ -12,6 +12,7 @@ from aerobee.broker.background.retention import keep_store
 from aerobee.broker.background.revive import Revive
 from aerobee.broker.background.runner import Job, every, run
 from aerobee.broker.background.schedule import Schedule
+from aerobee.broker.background.timers import Timers
 from aerobee.broker.background.transaction_check import TransactionCheck
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Background:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._schedule = Schedule(broker.store)
+        self._timers = Timers(broker.store, broker.clock.now())
         self._revive = Revive(broker)
         self._task: asyncio.Task[None] | None = None
 
@@ -36,6 +38,8 @@ class Background:
             Job("store", keep_store(broker.store)),
             Job("schedule", self._schedule.tick),
             Job("schedule offsets", flush_every(DELAY_FLUSH_MS, self._schedule)),
+            Job("timers", self._timers.tick),
+            Job("timer files", self._timers.flush),
             Job("held pulls", every(hold_check_ms, broker.parked.tick)),
             Job("clients", every(CLIENT_SCAN_MS, self._drop_silent)),
             Job("offsets", flush_every(config.offset_flush_ms, broker.offsets)),
@@ -57,6 +61,7 @@ class Background:
                 await self._task
         self._schedule.save()
         self._revive.close()
+        self._timers.close()
         self._broker.offsets.save()
         self._broker.topics.save()
         self._broker.groups.save()

@@ -73,7 +73,7 @@ class Schedule:
                     # A due time further off than the whole delay: the clock was set back. Then it is due now.
                     if now < due <= now + delay_ms:
                         break
-                    deliver(unit.physical_offset, store)
+                    deliver(unit.physical_offset, store, now)
                 offset += 1
         finally:
             self._moved(level, offset)

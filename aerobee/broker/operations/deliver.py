@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol.message import RECORD_CHECK_SIZE
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.deliver")
 
 
-def deliver(physical_offset: int, store: MessageStore, stamps: str = "") -> Record | None:
-    """Append a copy to REAL_TOPIC / REAL_QID, with more properties text if given; None when the message is gone.
+def deliver(physical_offset: int, store: MessageStore, now: int) -> Record | None:
+    """Append a copy to REAL_TOPIC / REAL_QID; None when the message is gone.
 
     REAL_TOPIC, REAL_QID and the delay stay in its properties, as in RocketMQ; nothing delays it again.
     """
@@ -32,9 +33,9 @@ def deliver(physical_offset: int, store: MessageStore, stamps: str = "") -> Reco
     if topic is None or queue_id is None or not queue_id.isdigit():
         log.error("message at physical_offset=%d names no real topic: not delivered", physical_offset)
         return None
-    copy = msgspec.structs.replace(
-        waiting, topic=topic, queue_id=int(queue_id), properties_text=text + stamps, queue_offset=0
-    )
+    if waiting.topic == names.TIMER_TOPIC:
+        text += f"TIMER_ENQUEUE_MS\x01{waiting.store_timestamp}\x02TIMER_DEQUEUE_MS\x01{now}\x02"
+    copy = msgspec.structs.replace(waiting, topic=topic, queue_id=int(queue_id), properties_text=text)
     store.append(copy)
     return copy
 

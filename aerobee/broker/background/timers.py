@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Delivers messages at the time their producers asked for.
+
+The driver of `store/timer_wheel.py`: what arrives in the topic rmq_sys_wheel_timer goes into the wheel; what the
+wheel says is due is appended to its real topic, dropped if it was recalled, or stored in the topic once more when
+its time is still days away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aerobee.broker.operations.deliver import deliver, without_check
+from aerobee.protocol import message, names
+from aerobee.protocol import properties as props
+from aerobee.store.results import ReadLimit
+from aerobee.store.timer_log import Kind
+from aerobee.store.timer_wheel import TimerWheel
+
+if TYPE_CHECKING:
+    from aerobee.protocol.message import Record
+    from aerobee.store.message_store import MessageStore
+    from aerobee.store.timer_wheel import Due
+
+log = logging.getLogger("aerobee.timer")
+
+LOOK_MS = 100
+FLUSH_MS = 1_000
+PER_TICK = 256  # messages added or delivered before others have their turn
+QUEUE = 0
+_BULK = ReadLimit(max_messages=PER_TICK, max_bytes=4 * 1024 * 1024, max_scan=PER_TICK)
+
+
+class Timers:
+    def __init__(self, store: MessageStore, now: int) -> None:
+        self._store = store
+        self._wheel = TimerWheel.open(store.root, now, log_max=store.log_max)
+        self._second = -1
+        self._recalled: set[str] = set()  # of the second being delivered
+
+    @property
+    def pending(self) -> int:
+        """Messages that wait for their time."""
+        return self._wheel.pending
+
+    @property
+    def queue_offset(self) -> int:
+        """How far the timer topic has been read."""
+        return self._wheel.queue_offset
+
+    def tick(self, now: int) -> int:
+        """Add what arrived, deliver what is due; returns the ms until the next look."""
+        busy = self._add(now)
+        # Only once everything is in the wheel: a recall must be known before its message comes due.
+        if not busy:
+            busy = self._deliver(now)
+        return 0 if busy else min(LOOK_MS, max(1, self._wheel.wait_ms(now)))
+
+    # -- into the wheel ------------------------------------------------------------------------------------
+
+    def _add(self, now: int) -> bool:
+        """True when there is more to add."""
+        wheel, store = self._wheel, self._store
+        end = store.max_offset(names.TIMER_TOPIC, QUEUE)
+        if wheel.queue_offset >= end:
+            return False
+        wheel.queue_offset = max(wheel.queue_offset, store.min_offset(names.TIMER_TOPIC, QUEUE))
+        found = store.read(names.TIMER_TOPIC, QUEUE, wheel.queue_offset, _BULK)
+        for raw in found.messages:
+            record = message.decode(raw)
+            self._add_one(record, now)
+            wheel.queue_offset = record.queue_offset + 1
+        wheel.queue_offset = max(wheel.queue_offset, found.next_offset)  # past what could not be read
+        return wheel.queue_offset < end
+
+    def _add_one(self, record: Record, now: int) -> None:
+        text = record.properties_text
+        topic, due = props.get(text, props.REAL_TOPIC), props.get(text, props.TIMER_OUT_MS)
+        if topic is None or due is None or not due.isdigit():
+            log.error("message at physical_offset=%d has no delivery time: left out", record.physical_offset)
+            return
+        kind = Kind.PLAIN
+        if props.get(text, props.TIMER_DEL_UNIQKEY) is not None:
+            kind |= Kind.DELETE
+        self._wheel.add(int(due), record.physical_offset, record.size, props.java_hash(topic), now, kind)
+
+    # -- out of the wheel ----------------------------------------------------------------------------------
+
+    def _deliver(self, now: int) -> bool:
+        """True when more may be due."""
+        batch = self._wheel.due(now, PER_TICK)
+        done = 0
+        try:
+            for due in batch:
+                self._deliver_one(due, now)
+                done += 1
+        finally:
+            self._wheel.done(done)  # also when the disk is full: the rest is tried again
+        return bool(batch) or self._wheel.wait_ms(now) == 0
+
+    def _deliver_one(self, due: Due, now: int) -> None:
+        if due.due_ms != self._second:
+            self._second = due.due_ms
+            self._recalled.clear()
+        if due.kind & Kind.ROLL:
+            self._roll(due.physical_offset)
+        elif due.kind & Kind.DELETE:
+            self._recall(due.physical_offset)
+        elif not self._recalled or not self._is_recalled(due.physical_offset):
+            deliver(due.physical_offset, self._store, now)
+
+    def _roll(self, physical_offset: int) -> None:
+        """Its time is far off: a new copy, so that retention of the log does not take it."""
+        record = self._store.record_at(physical_offset)
+        if record is None:
+            log.warning("message at physical_offset=%d is gone or damaged: not rolled on", physical_offset)
+            return
+        properties = props.parse(without_check(record.properties_text))
+        times = properties.get(props.TIMER_ROLL_TIMES, "0")
+        properties[props.TIMER_ROLL_TIMES] = str(int(times) + 1 if times.isdigit() else 1)
+        self._store.append(msgspec.structs.replace(record, properties_text=props.render(properties)))
+
+    def _recall(self, physical_offset: int) -> None:
+        record = self._store.record_at(physical_offset)
+        key = props.get(record.properties_text, props.TIMER_DEL_UNIQKEY) if record else None
+        if key is not None:
+            self._recalled.add(key)
+
+    def _is_recalled(self, physical_offset: int) -> bool:
+        record = self._store.record_at(physical_offset)
+        if record is None:
+            return False
+        key, topic = record.unique_key, props.get(record.properties_text, props.REAL_TOPIC)
+        # Older brokers wrote the unique key alone, newer ones with the topic before it.
+        recalled = key in self._recalled or f"{topic}+{key}" in self._recalled
+        if recalled:
+            log.info("recalled topic=%s unique_key=%s", topic, key)
+        return recalled
+
+    # -- files ---------------------------------------------------------------------------------------------
+
+    async def flush(self, now: int) -> int:
+        await asyncio.to_thread(self._wheel.prepare_flush())
+        return FLUSH_MS
+
+    def close(self) -> None:
+        self._wheel.close()

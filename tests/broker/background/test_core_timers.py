@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aerobee.broker.background import timers as timers_module
+from aerobee.broker.background.timers import Timers
+from aerobee.broker.operations.recall import Recall, recall, recall_handle
+from aerobee.errors import DiskFull
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DAY_MS = 24 * 3600 * 1000
+
+
+@pytest.fixture
+def timers(bench: Any) -> Iterator[Timers]:
+    made = Timers(bench.broker.store, bench.clock.now())
+    yield made
+    made.close()
+
+
+def run(timers: Timers, now: int) -> None:
+    """Tick until there is nothing left to do at `now`."""
+    for _ in range(10_000):
+        if timers.tick(now) > 0:
+            return
+    raise AssertionError("never idle")
+
+
+@pytest.mark.parametrize("delay_ms", [1, 700, 1000, 1001, 5000, 5300, 3_600_000])
+def test_message_is_never_early_and_at_most_a_second_late(
+    bench: Any, clock: Any, timers: Timers, delay_ms: int
+) -> None:
+    due = clock.now() + delay_ms
+    bench.send(queue_id=2, body=b"timed", properties={"TIMER_DELIVER_MS": str(due), "KEYS": "k"})
+    run(timers, clock.now())
+    clock.advance(delay_ms - 1)
+    run(timers, clock.now())
+    assert bench.records("orders", 2) == []
+    clock.advance(1_001)
+    run(timers, clock.now())
+    (delivered,) = bench.records("orders", 2)
+    assert delivered.body == b"timed"
+    assert delivered.store_timestamp >= due
+    properties = delivered.properties
+    assert (properties["REAL_TOPIC"], properties["KEYS"]) == ("orders", "k")
+    assert {"TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_DELIVER_MS"} <= set(properties)
+    run(timers, clock.now() + 10_000)
+    assert len(bench.records("orders", 2)) == 1
+
+
+def test_messages_come_in_the_order_of_their_times(bench: Any, clock: Any, timers: Timers) -> None:
+    for seconds in (30, 10, 20):
+        bench.send(body=b"%d" % seconds, properties={"TIMER_DELAY_SEC": str(seconds)})
+    run(timers, clock.now())
+    assert timers.pending == 3
+    clock.advance(seconds=60)
+    run(timers, clock.now())
+    assert [record.body for record in bench.records("orders")] == [b"10", b"20", b"30"]
+    assert timers.pending == 0
+
+
+def test_message_due_while_the_broker_was_down_comes_after_the_restart(bench: Any, clock: Any) -> None:
+    first = Timers(bench.broker.store, clock.now())
+    bench.send(body=b"soon", properties={"TIMER_DELAY_SEC": "10"})
+    run(first, clock.now())
+    bench.send(body=b"unread", properties={"TIMER_DELAY_SEC": "20"})  # stored, not yet in the wheel
+    first.close()
+    bench.restart()
+    clock.advance(minutes=5)
+    second = Timers(bench.broker.store, clock.now())
+    run(second, clock.now())
+    run(second, clock.now() + 2_000)
+    assert [record.body for record in bench.records("orders")] == [b"soon", b"unread"]
+    second.close()
+
+
+def test_recalled_message_is_not_delivered_and_others_of_its_second_are(
+    bench: Any, clock: Any, timers: Timers
+) -> None:
+    sent = bench.send(body=b"recalled", properties={"TIMER_DELAY_SEC": "10", "UNIQ_KEY": "A1"})
+    bench.send(body=b"kept", properties={"TIMER_DELAY_SEC": "10", "UNIQ_KEY": "B2"})
+    run(timers, clock.now())
+    handle = recall_handle("orders", "broker-a", sent.timer_out, sent.unique_key)
+    recall(Recall("orders", handle), bench.broker)
+    run(timers, clock.now())
+    clock.advance(seconds=12)
+    run(timers, clock.now())
+    assert [record.body for record in bench.records("orders")] == [b"kept"]
+
+
+def test_message_days_away_is_stored_again_on_its_way_and_delivered_once(
+    bench: Any, clock: Any, timers: Timers
+) -> None:
+    due = clock.now() + 5 * DAY_MS
+    bench.send(body=b"far", properties={"TIMER_DELIVER_MS": str(due)})
+    run(timers, clock.now())
+    while clock.now() < due:
+        clock.advance(hours=6)
+        if clock.now() < due:
+            run(timers, clock.now())
+            assert bench.records("orders") == []
+    clock.advance(seconds=1)
+    run(timers, clock.now())
+    (delivered,) = bench.records("orders")
+    assert int(delivered.properties["TIMER_ROLL_TIMES"]) >= 2
+    assert len(bench.records("rmq_sys_wheel_timer")) == 1 + int(delivered.properties["TIMER_ROLL_TIMES"])
+
+
+def test_full_disk_loses_no_delivery(bench: Any, clock: Any, timers: Timers) -> None:
+    for number in range(3):
+        bench.send(body=b"%d" % number, properties={"TIMER_DELAY_SEC": "1"})
+    run(timers, clock.now())
+    clock.advance(seconds=5)
+    bench.broker.store._retention.refusal = "full"
+    with pytest.raises(DiskFull):
+        run(timers, clock.now())
+    bench.broker.store._retention.refusal = ""
+    run(timers, clock.now())
+    assert [record.body for record in bench.records("orders")] == [b"0", b"1", b"2"]
+
+
+def test_many_messages_are_added_and_delivered_in_turns(
+    bench: Any, clock: Any, timers: Timers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timers_module, "PER_TICK", 4)
+    for _ in range(10):
+        bench.send(properties={"TIMER_DELAY_SEC": "1"})
+    run(timers, clock.now())
+    clock.advance(seconds=3)
+    assert timers.tick(clock.now()) == 0
+    assert len(bench.records("orders")) == 4
+    run(timers, clock.now())
+    assert len(bench.records("orders")) == 10
+
+
+def test_message_without_a_time_is_left_out(bench: Any, clock: Any, timers: Timers) -> None:
+    from aerobee.protocol.message import Record
+
+    bench.broker.store.append(Record("rmq_sys_wheel_timer", b"odd", "TIMER_OUT_MS\x01soon\x02"))
+    bench.send(body=b"fine", properties={"TIMER_DELAY_SEC": "1"})
+    run(timers, clock.now())
+    clock.advance(seconds=3)
+    run(timers, clock.now())
+    assert [record.body for record in bench.records("orders")] == [b"fine"]
+
+
+async def test_wheel_is_synced_off_the_loop(bench: Any, clock: Any, timers: Timers) -> None:
+    bench.send(properties={"TIMER_DELAY_SEC": "1"})
+    run(timers, clock.now())
+    assert await timers.flush(clock.now()) == 1_000
+    assert (bench.broker.store.root / "config" / "timercheck").exists()

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from aerobee.client.consume_loop import ConsumeLoop
+from aerobee.client.handler import ConsumeResult, Handler, Outcome
+from aerobee.client.options import Options
+from aerobee.errors import NetworkError
+from aerobee.protocol.bodies import MessageModel
+from aerobee.protocol.headers.produce import SendBack, SendMessageV2
+
+OK = (0, None, b"")
+
+
+@pytest.fixture
+def loop(make_member: Any, own: Any, session: Any, hooks: Any, tasks: Any, make_message: Any, settle: Any) -> Any:
+    class Loop:
+        def __init__(self, function: Any, **member: Any) -> None:
+            self.member = make_member(**member)
+            self.owned = own(self.member)
+            options = session.options
+            self.handler = Handler(function, options.consume_batch, options.concurrency, "g")
+            self.loop = ConsumeLoop(self.member, self.handler, hooks, tasks)
+
+        async def consume(self, *offsets: int, **more: Any) -> list[Any]:
+            messages = [make_message(n, **more) for n in offsets]
+            self.owned.inbox.put(messages)
+            self.loop.submit(self.owned, messages)
+            await settle()
+            return messages
+
+        @property
+        def offset(self) -> int | None:
+            return self.member.offsets.memory.get(self.owned.queue)
+
+    return Loop
+
+
+@pytest.mark.seed("S004-20", "S004-22", "S004-23")
+async def test_consumed_messages_leave_the_inbox_and_move_the_offset(loop: Any) -> None:
+    seen: list[int] = []
+
+    async def handle(message: Any) -> None:
+        seen.append(message.queue_offset)
+
+    one = loop(handle)
+    await one.consume(5, 6, 7)
+    assert seen == [5, 6, 7]
+    assert (one.owned.inbox.count, one.offset) == (0, 8)
+
+
+@pytest.mark.parametrize("options", [Options(consume_batch=3)])
+@pytest.mark.seed("S004-19")
+async def test_what_is_fetched_is_cut_into_batches(loop: Any) -> None:
+    sizes: list[int] = []
+
+    async def handle(messages: Any) -> None:
+        sizes.append(len(messages))
+
+    await loop(handle).consume(*range(8))
+    assert sizes == [3, 3, 2]
+
+
+@pytest.mark.seed("S004-61", "S004-90")
+async def test_handlers_run_side_by_side_and_the_slowest_holds_the_offset(loop: Any, settle: Any) -> None:
+    gate = asyncio.Event()
+
+    async def handle(message: Any) -> None:
+        if message.queue_offset == 5:
+            await gate.wait()
+
+    one = loop(handle)
+    await one.consume(5, 6, 7)
+    assert (one.owned.inbox.offsets(), one.offset) == ([5], 5)
+    gate.set()
+    await settle()
+    assert one.offset == 8
+
+
+async def fail(message: Any) -> None:
+    raise RuntimeError("no")
+
+
+@pytest.mark.seed("S004-21", "S004-25", "S004-28", "S004-83")
+async def test_a_failed_message_is_sent_back_and_then_counts_as_done(loop: Any, session: Any) -> None:
+    session.answers[SendBack] = [OK]
+    one = loop(fail)
+    await one.consume(5)
+    ((address, header, timeout_ms),) = session.asked
+    assert (address, header.offset, header.group, header.delay_level) == ("a:1", 500, "g", 0)
+    assert (header.max_reconsume_times, header.origin_topic, timeout_ms) == (16, "T", 5_000)
+    assert (one.owned.inbox.count, one.offset) == (0, 6)
+
+
+@pytest.mark.seed("S004-28")
+async def test_the_handler_may_choose_the_delay_level(loop: Any, session: Any) -> None:
+    session.answers[SendBack] = [OK, OK]
+
+    async def handle(message: Any) -> Outcome:
+        return Outcome(ConsumeResult.RETRY, delay_level=-1 if message.queue_offset == 5 else 3)
+
+    await loop(handle).consume(5, 6)
+    assert [header.delay_level for header in session.headers(SendBack)] == [-1, 3]
+
+
+@pytest.mark.parametrize("options", [Options(consume_batch=4)])
+async def test_in_a_batch_the_ack_index_parts_good_from_failed(loop: Any, session: Any) -> None:
+    session.answers[SendBack] = [OK, OK]
+
+    async def handle(messages: Any) -> Outcome:
+        return Outcome(ack_index=1)
+
+    one = loop(handle)
+    await one.consume(0, 1, 2, 3)
+    assert [header.offset for header in session.headers(SendBack)] == [200, 300]
+    assert one.offset == 4
+
+
+@pytest.mark.seed("S004-21")
+async def test_when_send_back_fails_the_message_goes_to_the_retry_topic_by_hand(loop: Any, session: Any) -> None:
+    session.know("%RETRY%g", queues=1)
+    session.answers[SendBack] = [NetworkError("gone")]
+    session.answers[SendMessageV2] = [OK]
+    one = loop(fail)
+    (message,) = await one.consume(5, reconsume_times=2)
+    (header,) = session.headers(SendMessageV2)
+    assert (header.topic, header.reconsume_times, header.max_reconsume_times) == ("%RETRY%g", 3, 16)
+    assert "RETRY_TOPIC\x01T\x02" in header.properties
+    assert "DELAY\x015\x02" in header.properties
+    assert f"ORIGIN_MESSAGE_ID\x01{message.offset_id}\x02" in header.properties
+    assert one.offset == 6
+
+
+@pytest.mark.seed("S004-21")
+async def test_when_everything_fails_the_message_is_tried_again_here_after_5_s(
+    loop: Any, session: Any, settle: Any
+) -> None:
+    attempts: list[int] = []
+
+    async def handle(message: Any) -> None:
+        attempts.append(message.attempt)
+        raise RuntimeError("no")
+
+    session.answers[SendBack] = [NetworkError("gone"), OK]
+    one = loop(handle)
+    await one.consume(5, 6)
+    assert attempts == [1, 1]
+    assert one.owned.inbox.offsets() == [5], "6 was sent back, 5 could not be"
+    session.answers[SendBack] = [OK]
+    session.clock.advance(5_000)
+    await settle()
+    assert attempts == [1, 1, 2]
+    assert one.offset == 7
+
+
+async def test_broadcast_failures_are_dropped(loop: Any, session: Any) -> None:
+    one = loop(fail, model=MessageModel.BROADCASTING)
+    await one.consume(5)
+    assert session.asked == []
+    assert one.offset == 6
+
+
+@pytest.mark.seed("S003-6", "S003-20")
+async def test_a_dropped_queue_is_neither_consumed_nor_reported(loop: Any, settle: Any) -> None:
+    gate, seen = asyncio.Event(), []
+
+    async def handle(message: Any) -> None:
+        seen.append(message.queue_offset)
+        await gate.wait()
+
+    one = loop(handle)
+    await one.consume(5)
+    one.owned.inbox.dropped = True
+    gate.set()
+    await one.consume(6)
+    assert (seen, one.offset) == ([5], None)
+
+
+@pytest.mark.seed("S004-52")
+async def test_a_retry_message_shows_its_own_topic(loop: Any) -> None:
+    seen: list[str] = []
+
+    async def handle(message: Any) -> None:
+        seen.append(message.topic)
+
+    await loop(handle).consume(5, topic="%RETRY%g", properties="RETRY_TOPIC\x01orders\x02")
+    assert seen == ["orders"]
+
+
+@pytest.mark.seed("S004-26", "S004-29", "S004-84")
+async def test_a_handler_that_hangs_has_its_message_sent_back_at_level_3(loop: Any, session: Any, settle: Any) -> None:
+    gate = asyncio.Event()
+
+    async def handle(message: Any) -> None:
+        if message.queue_offset == 5:
+            await gate.wait()
+
+    one = loop(handle)
+    await one.consume(5, 6)
+    await one.loop.clean_overdue(one.owned)
+    assert session.asked == [], "not yet"
+    session.clock.advance(15 * 60_000 + 1)
+    session.answers[SendBack] = [NetworkError("gone"), OK]
+    await one.loop.clean_overdue(one.owned)
+    assert one.owned.inbox.offsets() == [5], "a failed send-back keeps it for the next try"
+    await one.loop.clean_overdue(one.owned)
+    assert session.headers(SendBack)[-1].delay_level == 3
+    assert (one.owned.inbox.count, one.offset) == (0, 7)
+
+
+@pytest.mark.seed("S004-27")
+async def test_a_late_failure_of_a_cleaned_message_is_not_sent_back_twice(loop: Any, session: Any, settle: Any) -> None:
+    gate = asyncio.Event()
+
+    async def handle(message: Any) -> None:
+        await gate.wait()
+        raise RuntimeError("too late")
+
+    one = loop(handle)
+    await one.consume(5)
+    session.clock.advance(15 * 60_000 + 1)
+    session.answers[SendBack] = [OK]
+    await one.loop.clean_overdue(one.owned)
+    gate.set()
+    await settle()
+    assert len(session.headers(SendBack)) == 1
+
+
+@pytest.mark.seed("S004-79", "S004-20")
+async def test_hooks_see_every_call_and_a_failing_one_stops_nothing(loop: Any, session: Any, hooks: Any) -> None:
+    seen: list[Any] = []
+    hooks.add(before=lambda messages: seen.append("before"), after=lambda m, kind, took: seen.append(str(kind)))
+    hooks.add(before=lambda messages: 1 / 0, after=lambda m, kind, took: 1 / 0)
+    session.answers[SendBack] = [OK, OK]
+
+    async def handle(message: Any) -> ConsumeResult | None:
+        if message.queue_offset == 6:
+            raise RuntimeError("no")
+        return ConsumeResult.RETRY if message.queue_offset == 7 else None
+
+    await loop(handle).consume(5, 6, 7)
+    assert seen == ["before", "SUCCESS", "before", "EXCEPTION", "before", "FAILED"]
+
+
+@pytest.mark.slow
+async def test_plain_functions_run_in_threads_and_off_the_loop(loop: Any, session: Any) -> None:
+    names, done = set(), asyncio.Event()
+    home = asyncio.get_running_loop()
+
+    def handle(message: Any) -> None:
+        names.add(threading.current_thread().name)
+        if message.queue_offset == 9:
+            home.call_soon_threadsafe(done.set)
+
+    one = loop(handle)
+    await one.consume(*range(10))
+    await asyncio.wait_for(done.wait(), 5)
+    while one.owned.inbox.count:
+        await asyncio.sleep(0.001)
+    assert all(name.startswith("aerobee-g") for name in names)
+    assert one.offset == 10
+    one.handler.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [Options(concurrency=2)])
+async def test_many_plain_calls_share_a_hand_over_and_failures_stay_their_own(loop: Any, session: Any) -> None:
+    session.answers[SendBack] = lambda *_: OK
+
+    def handle(message: Any) -> None:
+        if message.queue_offset % 50 == 7:
+            raise RuntimeError("no")
+
+    one = loop(handle)
+    await one.consume(*range(500))
+    while one.owned.inbox.count:
+        await asyncio.sleep(0.001)
+    assert sorted(header.offset // 100 for header in session.headers(SendBack)) == list(range(7, 500, 50))
+    assert one.offset == 500
+    one.handler.close()

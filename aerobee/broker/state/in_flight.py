@@ -274,8 +274,8 @@ class InFlight:
     def oldest(self, count: int) -> list[Checkpoint]:
         """The longest open ones, to make room."""
         found: list[Checkpoint] = []
-        while self._by_age and len(found) < count:
-            checkpoint = self._by_age.popleft()
+        while len(found) < count and (self._by_age or self._by_time):
+            checkpoint = self._by_age.popleft() if self._by_age else heapq.heappop(self._by_time)[2]
             if checkpoint.open and not checkpoint.journaled:
                 found.append(checkpoint)
         return found
@@ -300,10 +300,8 @@ class InFlight:
 
     def restore(self, lane: Lane, checkpoint: Checkpoint, position: int) -> None:
         """A checkpoint read from the revive log: after a restart, or written by another broker."""
-        if self.known(lane, checkpoint.start, checkpoint.pop_time):
-            return
         self.due.add(checkpoint.due, position)
-        if checkpoint.open:
+        if checkpoint.open and not self.known(lane, checkpoint.start, checkpoint.pop_time):
             diffs = checkpoint.diffs
             entry = checkpoint.open if diffs is None else Sparse(checkpoint.open, diffs)
             self._add_cold(lane, checkpoint.start, checkpoint.pop_time, entry)

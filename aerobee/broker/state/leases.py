@@ -35,6 +35,7 @@ log = logging.getLogger("aerobee.pop")
 # RocketMQ's timer delivers an ack up to this much after the checkpoint's time.
 FOREIGN_ACK_MS = 3_000
 EARLY_ACKS = 10_000
+REFUSED_MS = 1_000
 _SIGNED = 1 << 31  # RocketMQ's bit map is a signed 32-bit integer
 
 EarlyKey = tuple[str, str, int, int, int]  # lane, start offset, pop time
@@ -49,6 +50,7 @@ class Leases:
         self.log = revive_log
         self._offsets = offsets
         self._started = now
+        self._refused_until = 0  # by the disk
         # Acks of checkpoints that RocketMQ's timer has not delivered yet; the oldest go when there are too many.
         self._early: dict[EarlyKey, set[int]] = {}
 
@@ -88,17 +90,19 @@ class Leases:
 
     def make_room(self, now: int) -> None:
         """The table is at its cap: write the oldest to the log, some at a time."""
-        for checkpoint in self.in_flight.oldest(256):
-            if not self.journal(checkpoint, now):
-                return
+        if now >= self._refused_until:
+            for checkpoint in self.in_flight.oldest(256):
+                self.journal(checkpoint, now)
 
     def journal(self, checkpoint: Checkpoint, now: int) -> bool:
         """Write a young checkpoint to the revive log. False, and tried again later, when the disk refuses."""
         try:
             position = self.log.write_checkpoint(checkpoint.revive_queue, as_logged(checkpoint), now)
         except StoreError as error:
-            log.warning("checkpoint kept in memory, the revive log refused it: %s", error)
-            self.in_flight.postpone(checkpoint, now + 1_000)
+            if now >= self._refused_until:
+                log.warning("checkpoints stay in memory, the revive log refuses them: %s", error)
+                self._refused_until = now + REFUSED_MS
+            self.in_flight.postpone(checkpoint, now + REFUSED_MS)
             return False
         self.log.pending(position)
         self.in_flight.journaled(checkpoint, position)

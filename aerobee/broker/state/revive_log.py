@@ -15,6 +15,8 @@ The revive group's committed offset is, as in RocketMQ, the last one that is don
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -139,16 +141,22 @@ class ReviveLog:
         return entry.value, entry.physical_offset
 
     def unread(self, limit: int) -> Iterator[Entry]:
-        """What was written before the start, and what others (RocketMQ's timer) have written since."""
-        for queue_id in range(self.queues):
-            end = self._store.max_offset(self.topic, queue_id)
-            while self._read[queue_id] < end and limit > 0:
-                offset = self._read[queue_id]
-                self._read[queue_id] += 1
-                limit -= 1
-                entry = self._entry(queue_id, offset)
-                if entry is not None:
-                    yield entry
+        """What was written before the start, and what others (RocketMQ's timer) have written since.
+
+        In the order it was written, whichever queue it is in: a drop voids what came before it, nothing else.
+        """
+        queues = [self._unread_of(queue_id) for queue_id in range(self.queues)]
+        merged = heapq.merge(*queues, key=lambda found: found[0])
+        for _, queue_id, entry in itertools.islice(merged, limit):
+            self._read[queue_id] += 1
+            if entry is not None:
+                yield entry
+
+    def _unread_of(self, queue_id: int) -> Iterator[tuple[int, int, Entry | None]]:
+        end = self._store.max_offset(self.topic, queue_id)
+        for offset in range(self._read[queue_id], end):
+            entry = self._entry(queue_id, offset)
+            yield -1 if entry is None else entry.physical_offset, queue_id, entry
 
     def _entry(self, queue_id: int, offset: int) -> Entry | None:
         record = self._store.record_of(self.topic, queue_id, offset)

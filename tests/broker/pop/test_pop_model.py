@@ -436,6 +436,7 @@ class History(RuleBasedStateMachine):
             return
         target = int(self.store.max_offset(topic, queue_id) * share)
         self.broker.offsets.set_reset(group, topic, queue_id, target)
+        self.broker.offsets.save()  # as the operation does: an operator's word is not lost
         for lease in [x for x in self.leases.values() if x.place[:3] == (group, topic, queue_id)]:
             if lease.place.offset >= target:
                 del self.leases[lease.place]

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import msgspec
 
@@ -36,6 +36,15 @@ OFF = -1
 ANY_PORT = 0
 GRACE_MS = 3_000
 _NEVER_MS = 1 << 50
+
+
+class Front(Protocol):
+    """A front that brings its own port: gRPC."""
+
+    @property
+    def address(self) -> str: ...
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
 
 
 class Server:
@@ -89,7 +98,7 @@ class Server:
         self._listeners: list[Listener] = []
         self._registration: Registration | None = None
         self._background: Background | None = None
-        self._grpc: object | None = None
+        self._grpc: Front | None = None
 
     # -- what users ask ------------------------------------------------------------------------------------
 
@@ -113,7 +122,7 @@ class Server:
 
     @property
     def grpc_address(self) -> str:
-        return str(getattr(self._grpc, "address", ""))
+        return self._grpc.address if self._grpc is not None else ""
 
     @property
     def http_address(self) -> str:
@@ -156,7 +165,7 @@ class Server:
             self._broker.parked.stop()
             self._broker.pops.stop()
         if self._grpc is not None:
-            await self._grpc.stop()  # type: ignore[attr-defined]
+            await self._grpc.stop()
         for listener in self._listeners:
             await listener.close(GRACE_MS)
         if self._background is not None:

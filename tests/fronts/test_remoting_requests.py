@@ -335,3 +335,30 @@ async def test_batch_that_the_cpp_client_marks_with_one_is_stored_whole(peer: An
         answer = await peer.call(produce.SendMessage(topic="orders"), body, ext=raw)
         assert answer.code == 0
         assert server.broker.store.max_offset("orders", 0) == stored
+
+
+@pytest.mark.seed("S002-35")
+async def test_held_request_that_yields_nothing_writes_nothing(
+    peer: Any, server: Any, monkeypatch: Any
+) -> None:
+    async def nothing() -> None:
+        return None
+
+    front = server._listeners[0]._handler.__self__
+    monkeypatch.setitem(front._routes, 11, lambda connection, command, broker: nothing())
+    held = peer.start_pull()
+    assert (await peer.send()).code == 0
+    assert not held.done()
+    held.cancel()
+
+
+async def test_refusal_of_a_held_request_is_answered(peer: Any, server: Any, monkeypatch: Any) -> None:
+    from aerobee.errors import NoPermission
+
+    async def refuse() -> None:
+        raise NoPermission("changed while it waited")
+
+    front = server._listeners[0]._handler.__self__
+    monkeypatch.setitem(front._routes, 11, lambda connection, command, broker: refuse())
+    answer = await peer.start_pull()
+    assert (answer.code, answer.remark) == (16, "changed while it waited")

@@ -9,6 +9,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from aerobee.clock import perf_counter_ns
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.background")
 
 AFTER_ERROR_MS = 1_000
+SLOW_MS = 1_000
 
 # Returns the milliseconds until the next call; a coroutine where a disk must be waited for.
 Tick = Callable[[int], int | Awaitable[int]]
@@ -36,8 +39,12 @@ async def run(jobs: Iterable[Job], clock: Clock) -> None:
 
 async def _drive(job: Job, clock: Clock) -> None:
     while True:
+        began = perf_counter_ns()
         try:
             wait_ms = job.tick(clock.now())
+            took_ms = (perf_counter_ns() - began) // 1_000_000
+            if took_ms > SLOW_MS:
+                log.warning("job=%s kept the loop for ms=%d", job.name, took_ms)
             if inspect.isawaitable(wait_ms):
                 wait_ms = await wait_ms
         except Exception:  # one bad message or a full disk must not end the job for good

@@ -18,7 +18,7 @@ from aerobee.broker.operations.deliver import deliver, without_check
 from aerobee.protocol import message, names
 from aerobee.protocol import properties as props
 from aerobee.store.results import ReadLimit
-from aerobee.store.timer_log import Kind
+from aerobee.store.timer_log import DELETE, PLAIN, ROLL
 from aerobee.store.timer_wheel import TimerWheel
 
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ class Timers:
         if topic is None or due is None or not due.isdigit():
             log.error("message at physical_offset=%d has no delivery time: left out", record.physical_offset)
             return
-        kind = Kind.PLAIN
+        kind = PLAIN
         if props.get(text, props.TIMER_DEL_UNIQKEY) is not None:
-            kind |= Kind.DELETE
+            kind |= DELETE
         self._wheel.add(int(due), record.physical_offset, record.size, props.java_hash(topic), now, kind)
 
     # -- out of the wheel ----------------------------------------------------------------------------------
@@ -106,9 +106,9 @@ class Timers:
         if due.due_ms != self._second:
             self._second = due.due_ms
             self._recalled.clear()
-        if due.kind & Kind.ROLL:
+        if due.kind & ROLL:
             self._roll(due.physical_offset)
-        elif due.kind & Kind.DELETE:
+        elif due.kind & DELETE:
             self._recall(due.physical_offset)
         elif not self._recalled or not self._is_recalled(due.physical_offset):
             deliver(due.physical_offset, self._store, now)

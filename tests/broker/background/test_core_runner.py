@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aerobee.broker.background import runner
 from aerobee.broker.background.flush_offsets import flush_every
 from aerobee.broker.background.runner import AFTER_ERROR_MS, Job, every, run
 from aerobee.clock import ManualClock
@@ -58,6 +59,17 @@ async def test_job_that_fails_is_logged_and_called_again(caplog: pytest.LogCaptu
     await turns()
     assert "job=bad" in caplog.text
     assert seen.count(AFTER_ERROR_MS) == 2
+    await end(task)
+
+
+@pytest.mark.seed("S002-21")
+async def test_job_that_keeps_the_loop_is_reported(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings = iter([0, 5_000_000_001] + [6_000_000_000] * 10)
+    monkeypatch.setattr(runner, "perf_counter_ns", lambda: next(readings))
+    task = await driven(ManualClock(start=0), Job("slow", every(100, lambda now: None)))
+    assert "job=slow kept the loop for ms=5000" in caplog.text
     await end(task)
 
 

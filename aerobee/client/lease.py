@@ -141,6 +141,7 @@ def add_receipts(messages: list[ReceivedMessage], result: PopResult, broker_name
     offsets = receipts.parse_msg_offsets(result.msg_offset_info)
     counts = receipts.parse_order_counts(result.order_count_info)
     seen: dict[tuple[str, int], int] = {}
+    firsts: dict[tuple[str, int], int] = {}
     for message in messages:
         present = message.property(props.POP_CK)
         retry = present.split(" ")[4] if present else names.retry_flag(message.topic)
@@ -150,7 +151,7 @@ def add_receipts(messages: list[ReceivedMessage], result: PopResult, broker_name
             seen[key] = index + 1
             own = offsets.get(key, ())
             offset = own[index] if index < len(own) else message.queue_offset
-            start = starts.setdefault(key, offset) if starts else offset
+            start = starts.get(key, firsts.setdefault(key, offset))  # no info: an old broker
             handle = Receipt(
                 start, result.pop_time, result.invisible_time, result.revive_qid, retry, broker_name,
                 message.queue_id, offset,

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aerobee.client.handler import ConsumeResult, Handler, Outcome
+from aerobee.client.options import Options
+from aerobee.client.ordered_loop import OrderedLoop
+from aerobee.errors import NetworkError
+from aerobee.protocol.bodies import MessageModel
+from aerobee.protocol.headers.produce import SendMessageV2
+
+
+@pytest.fixture
+def loop(make_member: Any, own: Any, session: Any, hooks: Any, tasks: Any, make_message: Any, settle: Any) -> Any:
+    class Loop:
+        def __init__(self, function: Any, **member: Any) -> None:
+            self.member = make_member(ordered=True, **member)
+            self.owned = own(self.member)
+            self.relocked = 0
+            self.lockable = True
+            handler = Handler(function, session.options.consume_batch, session.options.concurrency, "g")
+            self.loop = OrderedLoop(self.member, handler, hooks, tasks, self._lock)
+
+        async def _lock(self, owned: Any) -> bool:
+            self.relocked += 1
+            owned.inbox.locked = self.lockable
+            owned.inbox.last_lock = session.clock.now()
+            return self.lockable
+
+        async def consume(self, *offsets: int, **more: Any) -> list[Any]:
+            messages = [make_message(n, **more) for n in offsets]
+            self.owned.inbox.put(messages)
+            self.loop.submit(self.owned, messages)
+            await settle()
+            return messages
+
+        @property
+        def offset(self) -> int | None:
+            return self.member.offsets.memory.get(self.owned.queue)
+
+    return Loop
+
+
+class Recorder:
+    """Fails the offsets given, as many times."""
+
+    def __init__(self, **fails: int) -> None:
+        self.seen: list[int] = []
+        self.fails = {int(name[1:]): times for name, times in fails.items()}
+
+    async def __call__(self, message: Any) -> None:
+        self.seen.append(message.queue_offset)
+        if self.fails.get(message.queue_offset, 0) > 0:
+            self.fails[message.queue_offset] -= 1
+            raise RuntimeError("no")
+
+
+@pytest.mark.seed("S004-67", "S004-60")
+async def test_one_message_at_a_time_in_order(loop: Any) -> None:
+    handle = Recorder()
+    one = loop(handle)
+    await one.consume(3, 4, 5)
+    assert (handle.seen, one.offset, one.owned.inbox.count) == ([3, 4, 5], 6, 0)
+
+
+@pytest.mark.seed("S004-67")
+async def test_a_failing_message_holds_its_queue_until_it_succeeds(loop: Any, session: Any, settle: Any) -> None:
+    handle = Recorder(o4=2)
+    one = loop(handle)
+    await one.consume(3, 4, 5)
+    assert (handle.seen, one.offset) == ([3, 4], 4)
+    for _ in range(2):
+        session.clock.advance(1_000)
+        await settle()
+    assert handle.seen == [3, 4, 4, 4, 5]
+    assert one.offset == 6
+
+
+async def test_the_handler_says_how_long_to_rest(loop: Any, session: Any, settle: Any) -> None:
+    seen: list[int] = []
+
+    async def handle(message: Any) -> Outcome | None:
+        seen.append(message.attempt)
+        return Outcome(ConsumeResult.SUSPEND, suspend_ms=5_000) if len(seen) == 1 else None
+
+    await loop(handle).consume(1)
+    session.clock.advance(4_999)
+    await settle()
+    assert seen == [1]
+    session.clock.advance(1)
+    await settle()
+    assert seen == [1, 2]
+
+
+@pytest.mark.parametrize("options", [Options(max_reconsume=2)])
+async def test_past_the_limit_it_goes_to_the_dead_letters_and_the_queue_goes_on(
+    loop: Any, session: Any, settle: Any
+) -> None:
+    session.know("%RETRY%g", queues=1)
+    session.answers[SendMessageV2] = [(0, None, b"")]
+    handle = Recorder(o1=99)
+    one = loop(handle)
+    await one.consume(1, 2)
+    for _ in range(2):
+        session.clock.advance(1_000)
+        await settle()
+    assert handle.seen == [1, 1, 1, 2]
+    (header,) = session.headers(SendMessageV2)
+    assert (header.topic, header.reconsume_times, header.max_reconsume_times) == ("%RETRY%g", 3, 2)
+    assert one.offset == 3
+
+
+@pytest.mark.parametrize("options", [Options(max_reconsume=0)])
+async def test_a_dead_letter_that_cannot_be_sent_keeps_the_queue(loop: Any, session: Any) -> None:
+    session.know("%RETRY%g", queues=1)
+    session.answers[SendMessageV2] = [NetworkError("gone")]
+    one = loop(Recorder(o1=9))
+    (message,) = await one.consume(1)
+    assert (one.offset, message.reconsume_times) == (None, 1)
+
+
+@pytest.mark.seed("S001-14")
+async def test_without_the_lock_nothing_is_consumed_and_it_is_asked_for_again(
+    loop: Any, session: Any, settle: Any
+) -> None:
+    handle = Recorder()
+    one = loop(handle)
+    one.owned.inbox.locked = False
+    one.lockable = False
+    await one.consume(1)
+    session.clock.advance(100)
+    await settle()
+    assert (handle.seen, one.relocked) == ([], 1)
+    one.lockable = True
+    session.clock.advance(3_000)
+    await settle()
+    session.clock.advance(100)
+    await settle()
+    session.clock.advance(10)
+    await settle()
+    assert handle.seen == [1]
+
+
+async def test_an_expired_lock_counts_as_lost(loop: Any, session: Any, settle: Any) -> None:
+    handle = Recorder()
+    one = loop(handle)
+    session.clock.advance(30_001)
+    await one.consume(1)
+    assert handle.seen == []
+    session.clock.advance(100)
+    await settle()
+    session.clock.advance(10)
+    await settle()
+    assert (handle.seen, one.relocked) == ([1], 1)
+
+
+async def test_broadcast_needs_no_lock(loop: Any) -> None:
+    handle = Recorder()
+    one = loop(handle, model=MessageModel.BROADCASTING)
+    one.owned.inbox.locked = False
+    await one.consume(1)
+    assert handle.seen == [1]
+
+
+async def test_a_long_run_yields_its_worker(loop: Any, session: Any, settle: Any) -> None:
+    seen: list[int] = []
+
+    async def handle(message: Any) -> None:
+        seen.append(message.queue_offset)
+        session.clock.advance(20_000)
+        one.owned.inbox.last_lock = session.clock.now()
+
+    one = loop(handle)
+    await one.consume(*range(10))
+    assert seen == [0, 1, 2, 3], "after 60 s the others have a turn"
+    session.clock.advance(10)
+    await settle()
+    assert len(seen) > 4
+
+
+@pytest.mark.parametrize("options", [Options(ordered_auto_commit=False)])
+async def test_without_auto_commit_the_handler_commits_and_rolls_back(loop: Any, session: Any, settle: Any) -> None:
+    results = [ConsumeResult.SUCCESS, ConsumeResult.ROLLBACK, None, ConsumeResult.COMMIT]
+    seen: list[int] = []
+
+    async def handle(message: Any) -> Any:
+        seen.append(message.queue_offset)
+        return results.pop(0)
+
+    one = loop(handle)
+    await one.consume(1, 2)
+    assert (seen, one.offset) == ([1, 2], None)
+    session.clock.advance(1_000)
+    await settle()
+    assert (seen, one.offset) == ([1, 2, 1, 2], 3)
+
+
+@pytest.mark.parametrize("result", [ConsumeResult.COMMIT, ConsumeResult.ROLLBACK])
+async def test_with_auto_commit_these_results_just_commit(loop: Any, result: ConsumeResult, caplog: Any) -> None:
+    async def handle(message: Any) -> ConsumeResult:
+        return result
+
+    one = loop(handle)
+    await one.consume(1)
+    assert one.offset == 2
+    assert "ordered_auto_commit" in caplog.text
+
+
+async def test_a_dropped_queue_stops_after_the_running_message(loop: Any) -> None:
+    seen: list[int] = []
+
+    async def handle(message: Any) -> None:
+        seen.append(message.queue_offset)
+        one.owned.inbox.dropped = True
+
+    one = loop(handle)
+    await one.consume(1, 2)
+    assert (seen, one.offset) == ([1], None)

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aerobee.client.handler import ConsumeResult, Handler, Outcome
+from aerobee.client.lease import add_receipts
+from aerobee.client.membership import PoppedQueue
+from aerobee.client.options import Options
+from aerobee.client.pop_loop import PopLoop
+from aerobee.errors import NetworkError
+from aerobee.protocol.bodies import MessageQueue
+from aerobee.protocol.headers.consume import AckMessage, ChangeInvisible, ChangeInvisibleResult, PopMessage, PopResult
+from aerobee.protocol.receipt import Receipt
+
+OK = (0, None, b"")
+
+
+@pytest.fixture
+def loop(make_member: Any, session: Any, hooks: Any, tasks: Any, settle: Any) -> Any:
+    session.open_connection = lambda address: None  # acks then take the slow way, through `call`
+    session.answers[AckMessage] = lambda *_: OK
+    session.answers[ChangeInvisible] = lambda a, header, b: (
+        0, ChangeInvisibleResult(pop_time=session.clock.now(), invisible_time=header.invisible_time, revive_qid=5), b""
+    )  # fmt: skip
+
+    class Loop:
+        def __init__(self, function: Any, **member: Any) -> None:
+            self.member = make_member(may_pop=True, **member)
+            self.popped = PoppedQueue(MessageQueue("a", -1, "T"), session.clock.now())
+            self.member.popped[self.popped.queue] = self.popped
+            options = session.options
+            handler = Handler(function, options.consume_batch, options.concurrency, "g")
+            self.loop = PopLoop(self.member, handler, hooks, tasks)
+
+        async def pop(self, *answers: Any) -> int | None:
+            session.answers[PopMessage] += answers
+            wait_ms = await self.loop.pop_once(self.popped)
+            await settle()
+            return wait_ms
+
+        def found(self, body: bytes, offsets: str = "0,1,2,3", start: int = 0, invisible_ms: int = 60_000) -> Any:
+            result = PopResult(
+                pop_time=session.clock.now(),
+                invisible_time=invisible_ms,
+                revive_qid=3,
+                rest_num=0,
+                start_offset_info=f"0 0 {start}",
+                msg_offset_info=f"0 0 {offsets}",
+            )
+            return 0, result, body
+
+    return Loop
+
+
+async def succeed(message: Any) -> None:
+    pass
+
+
+@pytest.mark.seed("S000-15", "S000-16", "S000-23", "S000-25", "S000-9")
+async def test_messages_are_popped_handled_and_acked(loop: Any, session: Any, encode_messages: Any) -> None:
+    seen: list[str] = []
+
+    async def handle(message: Any) -> None:
+        seen.append(message.property("POP_CK"))
+
+    one = loop(handle)
+    now = session.clock.now()
+    assert await one.pop(one.found(encode_messages(0, 1), "0,1")) == 0
+    assert seen == [f"0 {now} 60000 3 0 a 0 0", f"0 {now} 60000 3 0 a 0 1"]
+    acks = session.headers(AckMessage)
+    assert [(ack.topic, ack.queue_id, ack.offset, ack.extra_info) for ack in acks] == [
+        ("T", 0, 0, seen[0]), ("T", 0, 1, seen[1])
+    ]  # fmt: skip
+    assert one.popped.unacked == 0
+
+
+async def test_the_request_asks_as_java_does(loop: Any, session: Any) -> None:
+    one = loop(succeed, topics={"T": "A||B"}, start="first")
+    assert await one.pop((210, PopResult(), b"")) == 0
+    (address, request, timeout_ms) = session.asked[0]
+    assert (address, timeout_ms) == ("a:1", 25_000)
+    assert (request.queue_id, request.max_msg_nums, request.invisible_time) == (-1, 32, 60_000)
+    assert (request.poll_time, request.init_mode, request.exp, request.order) == (15_000, 0, "A||B", False)
+    assert request.born_time == session.clock.now()
+
+
+@pytest.mark.parametrize(
+    ("answer", "wait_ms"),
+    [
+        ((209, PopResult(), b""), 3_000),
+        ((210, PopResult(), b""), 0),
+        ((19, PopResult(), b""), 0),
+        ((215, None, b""), 20),
+        ((1, None, b""), 3_000),
+        (NetworkError("gone"), 3_000),
+    ],
+)
+async def test_what_follows_an_answer(loop: Any, answer: Any, wait_ms: int) -> None:
+    assert await loop(succeed).pop(answer) == wait_ms
+
+
+async def test_the_checks_before_a_pop(loop: Any, session: Any) -> None:
+    one = loop(succeed)
+    one.popped.unacked = 97
+    assert await one.pop() == 50
+    one.popped.unacked = 96
+    one.member.suspended = True
+    assert await one.pop() == 1_000
+    one.member.suspended, one.member.running = False, False
+    assert await one.pop() == 3_000
+    one.popped.dropped = True
+    assert await one.pop() is None
+    assert session.asked == []
+
+
+@pytest.mark.seed("S000-19", "S000-20", "S000-21")
+async def test_a_failed_message_is_hidden_longer_with_every_attempt(
+    loop: Any, session: Any, encode_messages: Any
+) -> None:
+    async def handle(message: Any) -> None:
+        message.reconsume_times = message.queue_offset
+        raise RuntimeError("no")
+
+    one = loop(handle)
+    await one.pop(one.found(encode_messages(0, 1, 2)))
+    changes = session.headers(ChangeInvisible)
+    assert [change.invisible_time for change in changes] == [10_000, 30_000, 60_000]
+    assert session.headers(AckMessage) == []
+    assert one.popped.unacked == 0
+
+
+async def test_the_handler_may_choose_the_delay(loop: Any, session: Any, encode_messages: Any) -> None:
+    async def handle(message: Any) -> Outcome:
+        return Outcome(ConsumeResult.RETRY, delay_level=2)
+
+    one = loop(handle)
+    await one.pop(one.found(encode_messages(0)))
+    assert session.headers(ChangeInvisible)[0].invisible_time == 60_000
+
+
+@pytest.mark.seed("S000-22")
+async def test_what_took_longer_than_the_invisible_time_is_not_answered_for(
+    loop: Any, session: Any, encode_messages: Any, settle: Any
+) -> None:
+    gate = asyncio.Event()
+
+    async def handle(message: Any) -> None:
+        await gate.wait()
+
+    one = loop(handle)
+    await one.pop(one.found(encode_messages(0), "0"))
+    assert one.popped.unacked == 1
+    session.clock.advance(60_000)
+    gate.set()
+    await settle()
+    assert (session.headers(AckMessage), one.popped.unacked) == ([], 0)
+
+
+@pytest.mark.parametrize("options", [Options(concurrency=1)])
+async def test_what_waited_too_long_is_not_even_handled(
+    loop: Any, session: Any, encode_messages: Any, settle: Any
+) -> None:
+    gate, seen = asyncio.Event(), []
+
+    async def handle(message: Any) -> None:
+        seen.append(message.queue_offset)
+        await gate.wait()
+
+    one = loop(handle)
+    await one.pop(one.found(encode_messages(0, 1), "0,1"))
+    session.clock.advance(60_000)
+    gate.set()
+    await settle()
+    assert (seen, one.popped.unacked) == ([0], 0)
+
+
+async def test_foreign_tags_and_hopeless_messages_are_acked_unseen(
+    loop: Any, session: Any, encode_messages: Any
+) -> None:
+    seen: list[int] = []
+
+    async def handle(message: Any) -> None:
+        seen.append(message.queue_offset)
+
+    one = loop(handle, topics={"T": "AaAa"})
+    await one.pop(one.found(encode_messages(0, tags="BBBB") + encode_messages(1, tags="AaAa"), "0,1"))
+    assert seen == [1]
+    assert sorted(ack.offset for ack in session.headers(AckMessage)) == [0, 1]
+
+
+async def test_a_failed_ack_is_only_logged_for_the_message_comes_again(
+    loop: Any, session: Any, encode_messages: Any, caplog: Any
+) -> None:
+    session.answers[AckMessage] = lambda *_: NetworkError("gone")
+    one = loop(succeed)
+    await one.pop(one.found(encode_messages(0), "0"))
+    assert one.popped.unacked == 0
+    assert "will come again" in caplog.text
+
+
+@pytest.mark.seed("S000-20")
+async def test_after_a_change_the_new_handle_counts(loop: Any, session: Any, encode_messages: Any) -> None:
+    kept: list[Any] = []
+
+    async def handle(message: Any) -> None:
+        session.clock.advance(1_000)
+        await message.extend(120_000)
+        kept.append(message)
+
+    one = loop(handle)
+    await one.pop(one.found(encode_messages(2), "2", start=1))
+    receipt = Receipt.parse(kept[0].receipt)
+    assert (receipt.start_offset, receipt.offset, receipt.invisible_time, receipt.revive_qid) == (2, 2, 120_000, 5)
+    assert session.headers(AckMessage)[0].extra_info == kept[0].receipt
+
+
+class TestReceipts:
+    def test_retry_messages_keep_the_handle_the_broker_gave(self, make_message: Any) -> None:
+        handle = "7 1000 60000 2 1 a 0 9"
+        message = make_message(9, topic="T", properties=f"POP_CK\x01{handle}\x02")
+        add_receipts([message], PopResult(pop_time=5, start_offset_info="1 0 7", msg_offset_info="1 0 9"), "a", "T")
+        assert message.property("POP_CK") == handle
+        assert message.property("1ST_POP_TIME") == "5"
+
+    def test_without_info_strings_the_first_message_of_a_queue_is_the_start(self, make_message: Any) -> None:
+        messages = [make_message(4), make_message(5)]
+        add_receipts(messages, PopResult(pop_time=1, invisible_time=2, revive_qid=3), "b", "T")
+        assert [m.property("POP_CK") for m in messages] == ["4 1 2 3 0 b 0 4", "4 1 2 3 0 b 0 5"]
+
+    def test_ordered_redeliveries_carry_their_count(self, make_message: Any) -> None:
+        messages = [make_message(4), make_message(5)]
+        result = PopResult(start_offset_info="0 0 4", msg_offset_info="0 0 4,5", order_count_info="0 qo0%4 2;0 0 0")
+        add_receipts(messages, result, "a", "T")
+        assert [m.reconsume_times for m in messages] == [2, 0]
+
+    def test_a_retry_topic_by_name_gets_its_flag_and_the_normal_topic(self, make_message: Any) -> None:
+        message = make_message(4, topic="%RETRY%g_T")
+        add_receipts([message], PopResult(start_offset_info="1 0 4", msg_offset_info="1 0 4"), "a", "T")
+        assert (message.topic, message.property("POP_CK").split()[4]) == ("T", "1")

@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aerobee.client.offset_keeper import RemoteOffsets
+from aerobee.client.options import Options
+from aerobee.client.ownership import Ownership
+from aerobee.client.queue_locks import QueueLocks
+from aerobee.client.rebalancer import Rebalancer
+from aerobee.errors import NetworkError
+from aerobee.protocol import bodies
+from aerobee.protocol.bodies import AssignedQueue, Assignment, ConsumerIds, LockedQueues, MessageModel, MessageQueue, Mode
+from aerobee.protocol.headers.consume import ConsumerList, LockQueues, QueryAssignment, UnlockQueues
+from aerobee.protocol.headers.offsets import GetMaxOffset, OffsetResult, QueryConsumerOffset, UpdateConsumerOffset
+
+
+@pytest.fixture
+def group(make_member: Any, session: Any) -> Any:
+    class Group:
+        """A member whose broker says who else there is."""
+
+        def __init__(self, **member: Any) -> None:
+            self.member = make_member(**member)
+            self.ids: Any = ["me"]
+            self.offsets: Any = lambda queue_id: (0, OffsetResult(offset=100 + queue_id), b"")
+            self.pulling: list[int] = []
+            self.popping: list[int] = []
+            self.changes: list[tuple[str, int, list[int]]] = []
+            self.locks = QueueLocks(self.member)
+            self.ownership = Ownership(
+                self.member,
+                self.locks,
+                lambda owned: self.pulling.append(owned.queue.queue_id),
+                lambda popped: self.popping.append(popped.queue.queue_id),
+            )
+            self.rebalancer = Rebalancer(self.member, self.ownership, self._changed)
+            session.answers[ConsumerList] = lambda *_: self._ids()
+            session.answers[QueryConsumerOffset] = lambda a, header, b: self.offsets(header.queue_id)
+            session.answers[LockQueues] = self._lock
+            session.answers[UnlockQueues] = lambda *_: (0, None, b"")
+            self.lockable = True
+
+        def _changed(self, topic: str, every: Any, own: Any) -> None:
+            self.changes.append((topic, len(every), sorted(queue.queue_id for queue in own)))
+
+        def _ids(self) -> Any:
+            if isinstance(self.ids, Exception):
+                return self.ids
+            return (0, None, bodies.encode(ConsumerIds(consumer_id_list=self.ids))) if self.ids else (1, None, b"")
+
+        def _lock(self, address: str, header: Any, body: bytes) -> Any:
+            wanted = bodies.decode(body, bodies.LockBatch).mq_set if self.lockable else []
+            return 0, None, bodies.encode(LockedQueues(lock_ok_mq_set=wanted))
+
+        @property
+        def queues(self) -> list[int]:
+            return sorted(queue.queue_id for queue in self.member.pulled)
+
+    return Group
+
+
+@pytest.mark.seed("S003-11", "S003-14", "S003-16", "S003-17", "S003-18", "S003-22", "S003-23", "S003-24", "S004-8",
+                  "S004-10", "S004-82")  # fmt: skip
+async def test_a_consumer_takes_its_share_and_pulls_at_once(group: Any, session: Any) -> None:
+    g = group()
+    g.ids = ["zz", "me"]
+    assert await g.rebalancer.rebalance()
+    assert g.queues == [0, 1]
+    assert g.pulling == [0, 1]
+    assert {owned.next_offset for owned in g.member.pulled.values()} == {100, 101}
+    assert g.changes == [("T", 4, [0, 1])]
+    assert session.headers(ConsumerList)[0].consumer_group == "g"
+
+
+@pytest.mark.seed("S003-39", "S004-13")
+async def test_nothing_changes_when_nothing_changed(group: Any) -> None:
+    g = group()
+    await g.rebalancer.rebalance()
+    before = dict(g.member.pulled)
+    await g.rebalancer.rebalance()
+    assert dict(g.member.pulled) == before
+    assert len(g.changes) == 1
+
+
+@pytest.mark.seed("S003-20", "S003-25", "S003-26", "S003-29", "S004-80", "S004-88")
+async def test_a_lost_queue_is_reported_forgotten_and_dropped(group: Any, session: Any) -> None:
+    g = group()
+    await g.rebalancer.rebalance()
+    lost = g.member.pulled[MessageQueue("a", 3, "T")]
+    g.member.offsets.memory.set(lost.queue, 555)
+    g.ids = ["me", "zz"]
+    await g.rebalancer.rebalance()
+    assert g.queues == [0, 1]
+    assert lost.inbox.dropped
+    assert g.member.offsets.memory.get(lost.queue) is None
+    updates = {header.queue_id: header.commit_offset for _, header, _ in session.sent}
+    assert updates[3] == 555
+    assert type(session.sent[0][1]) is UpdateConsumerOffset
+
+
+@pytest.mark.seed("S003-15", "S003-14")
+@pytest.mark.parametrize("answer", [[], NetworkError("gone")])
+async def test_without_a_member_list_everything_stays(group: Any, answer: Any) -> None:
+    g = group()
+    await g.rebalancer.rebalance()
+    g.ids = answer
+    assert not await g.rebalancer.rebalance()
+    assert g.queues == [0, 1, 2, 3]
+
+
+@pytest.mark.seed("S003-23", "S003-35")
+async def test_a_queue_without_start_offset_waits_for_the_next_round(group: Any) -> None:
+    g = group()
+    g.offsets = lambda queue_id: NetworkError("gone") if queue_id == 2 else (0, OffsetResult(offset=1), b"")
+    assert not await g.rebalancer.rebalance(), "so the next round comes soon"
+    assert g.queues == [0, 1, 3]
+    g.offsets = lambda queue_id: (0, OffsetResult(offset=1), b"")
+    assert await g.rebalancer.rebalance()
+    assert g.queues == [0, 1, 2, 3]
+
+
+@pytest.mark.seed("S004-12")
+async def test_a_stale_offset_in_memory_is_not_used(group: Any) -> None:
+    g = group()
+    queue = MessageQueue("a", 0, "T")
+    g.member.offsets.memory.set(queue, 9_999)
+    await g.rebalancer.rebalance()
+    assert g.member.pulled[queue].next_offset == 100
+    assert g.member.offsets.memory.get(queue) == 100
+
+
+@pytest.mark.seed("S003-21", "S003-30")
+async def test_a_queue_not_pulled_for_two_minutes_is_taken_anew(group: Any, session: Any) -> None:
+    g = group()
+    await g.rebalancer.rebalance()
+    before = dict(g.member.pulled)
+    session.clock.advance(120_001)
+    for queue, owned in before.items():
+        if queue.queue_id != 1:
+            owned.inbox.last_pull = session.clock.now()
+    await g.rebalancer.rebalance()
+    renewed = [queue.queue_id for queue, owned in g.member.pulled.items() if before[queue] is not owned]
+    assert renewed == [1]
+    assert before[MessageQueue("a", 1, "T")].inbox.dropped
+
+
+@pytest.mark.seed("S003-7", "S003-40")
+async def test_a_broadcast_consumer_owns_every_queue(group: Any, session: Any) -> None:
+    g = group(model=MessageModel.BROADCASTING)
+    g.member.offsets = RemoteOffsets(session, "g")
+    await g.rebalancer.rebalance()
+    assert g.queues == [0, 1, 2, 3]
+    assert g.changes == [("T", 4, [0, 1, 2, 3])]
+    assert session.headers(ConsumerList) == []
+
+
+@pytest.mark.seed("S003-4", "S003-19", "S003-43", "S003-11")
+async def test_topics_are_divided_separately_and_routes_are_followed(group: Any, session: Any) -> None:
+    g = group(topics={"T": "*", "U": "*"})
+    session.know("U", queues=2)
+    await g.rebalancer.rebalance()
+    assert {(q.topic, q.queue_id) for q in g.member.pulled} == {("T", n) for n in range(4)} | {("U", 0), ("U", 1)}
+    session.know("T", queues=2)
+    session.know("U", queues=3)
+    await g.rebalancer.rebalance()
+    assert {(q.topic, q.queue_id) for q in g.member.pulled} == {("T", 0), ("T", 1), ("U", 0), ("U", 1), ("U", 2)}
+
+
+@pytest.mark.seed("S003-5", "S003-38")
+async def test_queues_of_an_unsubscribed_topic_are_dropped_without_a_report(group: Any, session: Any) -> None:
+    g = group(ordered=True)
+    await g.rebalancer.rebalance()
+    owned = list(g.member.pulled.values())
+    g.member.subscriptions.remove("T")
+    await g.rebalancer.rebalance()
+    assert g.member.pulled == {}
+    assert all(one.inbox.dropped for one in owned)
+    assert session.sent == []
+
+
+async def test_a_topic_without_route_is_told_and_tried_again_soon(group: Any) -> None:
+    g = group(topics={"unknown": "*"})
+    assert not await g.rebalancer.rebalance()
+    assert g.changes == [("unknown", 0, [])]
+
+
+async def test_a_missing_retry_topic_is_no_trouble(group: Any) -> None:
+    g = group(topics={"%RETRY%g": "*"})
+    assert await g.rebalancer.rebalance()
+    assert g.changes == []
+
+
+@pytest.mark.seed("S003-12")
+async def test_any_broker_of_the_topic_is_asked_master_first(group: Any, session: Any) -> None:
+    session.know("T", queues=1, brokers=("a", "b", "c"))
+    g = group()
+    for _ in range(40):
+        await g.rebalancer.rebalance()
+    asked = {address for address, header, _ in session.asked if type(header) is ConsumerList}
+    assert asked == {"a:1", "b:1", "c:1"}
+
+
+class TestOrdered:
+    @pytest.mark.seed("S004-11")
+    async def test_a_queue_is_locked_before_it_is_taken(self, group: Any, session: Any) -> None:
+        g = group(ordered=True)
+        g.lockable = False
+        assert not await g.rebalancer.rebalance()
+        assert g.queues == []
+        assert session.headers(QueryConsumerOffset) == []
+        g.lockable = True
+        assert await g.rebalancer.rebalance()
+        assert g.queues == [0, 1, 2, 3]
+        assert all(owned.inbox.locked for owned in g.member.pulled.values())
+
+    @pytest.mark.seed("S003-27", "S003-28")
+    async def test_a_lost_queue_is_unlocked_when_its_handler_has_ended(self, group: Any, session: Any) -> None:
+        g = group(ordered=True)
+        await g.rebalancer.rebalance()
+        owned = g.member.pulled[MessageQueue("a", 3, "T")]
+        owned.handling = asyncio.get_running_loop().create_future()
+        g.member.session.options = Options(unlock_wait_ms=1)
+        assert not await g.ownership.give_up(owned)
+        assert owned.queue in g.member.pulled, "the entry stays for the next round"
+        assert owned.inbox.unlock_attempts == 1
+        assert [h for _, h, _ in session.sent if type(h) is UnlockQueues] == []
+        owned.handling = None
+        assert await g.ownership.give_up(owned)
+        assert len([h for _, h, _ in session.sent if type(h) is UnlockQueues]) == 1
+        assert owned.queue not in g.member.pulled
+
+    async def test_after_20_s_a_lost_queue_is_unlocked_anyway(self, group: Any, session: Any) -> None:
+        g = group(ordered=True)
+        await g.rebalancer.rebalance()
+        owned = g.member.pulled[MessageQueue("a", 3, "T")]
+        owned.handling = asyncio.get_running_loop().create_future()
+        session.clock.advance(20_001)
+        assert await g.ownership.give_up(owned)
+
+    async def test_renewing_tells_which_locks_are_lost(self, group: Any, session: Any) -> None:
+        g = group(ordered=True)
+        await g.rebalancer.rebalance()
+        session.clock.advance(5_000)
+        session.answers[LockQueues] = [
+            (0, None, bodies.encode(LockedQueues(lock_ok_mq_set=[MessageQueue("a", 1, "T")])))
+        ]
+        await g.locks.renew()
+        assert [q.queue_id for q, owned in g.member.pulled.items() if owned.inbox.locked] == [1]
+        assert g.member.pulled[MessageQueue("a", 1, "T")].inbox.last_lock == session.clock.now()
+
+
+class TestPop:
+    def assign(self, session: Any, *queue_ids: int, mode: Mode = Mode.POP) -> None:
+        entries = [AssignedQueue(message_queue=MessageQueue("a", n, "T"), mode=mode) for n in queue_ids]
+        session.answers[QueryAssignment] = lambda *_: (
+            0, None, bodies.encode(Assignment(message_queue_assignments=entries))
+        )  # fmt: skip
+
+    @pytest.mark.seed("S000-1", "S000-14", "S000-23", "S000-24", "S000-8")
+    async def test_where_the_broker_says_pop_its_assignment_is_taken(self, group: Any, session: Any) -> None:
+        g = group(may_pop=True)
+        self.assign(session, -1)
+        await g.rebalancer.rebalance()
+        assert (g.popping, g.pulling) == ([-1], [])
+        query = bodies.decode(session.bodies[0], bodies.AssignmentQuery)
+        assert (query.strategy_name, query.consumer_group, query.topic) == ("AVG", "g", "T")
+        assert session.headers(QueryConsumerOffset) == [], "the broker keeps the progress"
+
+    @pytest.mark.seed("S000-38")
+    async def test_where_it_says_pull_the_queues_are_divided_here(self, group: Any, session: Any) -> None:
+        g = group(may_pop=True)
+        self.assign(session, 0, 1, mode=Mode.PULL)
+        await g.rebalancer.rebalance()
+        assert g.queues == [0, 1, 2, 3]
+
+    @pytest.mark.seed("S000-2")
+    async def test_pull_and_ordered_consumers_never_pop(self, group: Any, session: Any) -> None:
+        self.assign(session, -1)
+        for g in (group(may_pop=False), group(may_pop=True, ordered=True)):
+            await g.rebalancer.rebalance()
+            assert g.popping == []
+        assert session.headers(QueryAssignment) == []
+
+    @pytest.mark.seed("S000-34")
+    async def test_null_changes_nothing_and_empty_drops_all(self, group: Any, session: Any) -> None:
+        g = group(may_pop=True)
+        g.member.session.options = Options(rebalance="broker")
+        self.assign(session, -1)
+        await g.rebalancer.rebalance()
+        session.answers[QueryAssignment] = lambda *_: (0, None, b"{}")
+        await g.rebalancer.rebalance()
+        assert len(g.member.popped) == 1
+        session.answers[QueryAssignment] = lambda *_: NetworkError("gone")
+        await g.rebalancer.rebalance()
+        assert len(g.member.popped) == 1
+        self.assign(session)
+        await g.rebalancer.rebalance()
+        assert g.member.popped == {}
+
+    @pytest.mark.seed("S000-3", "S000-7")
+    async def test_the_mode_may_change_while_running(self, group: Any, session: Any) -> None:
+        g = group(may_pop=True)
+        self.assign(session, 0, mode=Mode.PULL)
+        await g.rebalancer.rebalance()
+        self.assign(session, -1)
+        await g.rebalancer.rebalance()
+        assert (g.queues, list(g.member.popped)) == ([], [MessageQueue("a", -1, "T")])
+        self.assign(session, 0, mode=Mode.PULL)
+        await g.rebalancer.rebalance()
+        assert (g.queues, g.member.popped) == ([0, 1, 2, 3], {})
+
+    async def test_an_old_broker_without_assignments_means_pull(self, group: Any, session: Any) -> None:
+        g = group(may_pop=True)
+        session.answers[QueryAssignment] = lambda *_: (3, None, b"")
+        assert await g.rebalancer.rebalance()
+        assert g.queues == [0, 1, 2, 3]
+
+
+@pytest.mark.seed("S003-2", "S003-1", "S003-3")
+async def test_it_runs_every_ten_seconds_soon_after_trouble_and_when_woken(
+    group: Any, session: Any, settle: Any, tasks: Any
+) -> None:
+    g = group()
+    rounds: list[int] = []
+    session.answers[ConsumerList] = lambda *_: rounds.append(session.clock.now()) or g._ids()
+    start = session.clock.now()
+    tasks.start(g.rebalancer.run_forever(), "rebalance")
+
+    async def at(ms: int) -> list[int]:
+        session.clock.advance(start + ms - session.clock.now())
+        await settle()
+        return [moment - start for moment in rounds]
+
+    assert await at(0) == [0]
+    assert await at(9_999) == [0]
+    assert await at(10_000) == [0, 10_000]
+    g.rebalancer.wake()
+    assert await at(10_500) == [0, 10_000], "not closer than a second to the last"
+    assert await at(11_000) == [0, 10_000, 11_000]
+    g.ids = NetworkError("gone")
+    assert await at(21_000) == [0, 10_000, 11_000, 21_000]
+    assert await at(22_000) == [0, 10_000, 11_000, 21_000, 22_000], "soon again, for it did not work"
+
+
+async def test_a_suspended_consumer_is_not_rebalanced(group: Any, session: Any) -> None:
+    g = group()
+    g.member.suspended = True
+    assert await g.rebalancer.rebalance()
+    assert session.asked == []
+
+
+@pytest.mark.seed("S003-35")
+async def test_a_new_group_asks_for_the_end_of_each_queue(group: Any, session: Any) -> None:
+    g = group()
+    g.offsets = lambda queue_id: (22, None, b"")
+    session.answers[GetMaxOffset] = lambda a, header, b: (0, OffsetResult(offset=7 + header.queue_id), b"")
+    await g.rebalancer.rebalance()
+    assert sorted(owned.next_offset for owned in g.member.pulled.values()) == [7, 8, 9, 10]

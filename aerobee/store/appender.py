@@ -78,11 +78,11 @@ class Appender:
         tag, unique, keys = tag_unique_keys(text)
         words = index_keys(record.sys_flag, unique, keys)
         log, index = self._log, self._index
+        if index.left < len(words):
+            index.room(len(words), now)
         at = log.end
         if at + size > log.limit:
             at = log.room(size)
-        if index.left < len(words):
-            index.room(len(words), now)
         record.physical_offset = at
         record.queue_offset = 0 if record.sys_flag & 4 else queue.max_offset
 
@@ -119,15 +119,15 @@ class Appender:
             tag, unique, keys = tag_unique_keys(record.properties_text)
             found.append((tag, index_keys(record.sys_flag, unique, keys)))
         log = self._log
-        at = start = log.room(total)
-        self._index.room(sum(len(words) for _, words in found), now)
-        offset, parts = queue.max_offset, []
+        self._index.prepare(sum(len(words) for _, words in found), now)
+        at = log.room(total)
+        offset = queue.max_offset
         for record, data in zip(records, texts, strict=True):
-            record.physical_offset, record.queue_offset = at, offset
-            parts.append(self._encode(record, queue, data))
+            record.physical_offset, record.queue_offset = at, 0 if record.sys_flag & 4 else offset
+            # One by one: a kill in the middle of one big copy may leave late bytes without the early ones.
+            log.map[at - log.base : at - log.base + record.size] = self._encode(record, queue, data)  # type: ignore[index]
             at += record.size
-            offset += 1
-        log.map[start - log.base : at - log.base] = b"".join(parts)  # type: ignore[index]
+            offset += not record.sys_flag & 4
         log.end = at
         self.last_store_time = now
         codes = [self._dispatch(r, queue, tag, words) for r, (tag, words) in zip(records, found, strict=True)]
@@ -159,6 +159,8 @@ class Appender:
                 self._queues.dirty[queue] = None
             queue.tail += _pack_unit(record.physical_offset, record.size, code)
             queue.max_offset += 1
+        if self._index.left < len(words):
+            self._index.room(len(words), record.store_timestamp)
         for word in words:
             self._index.put(
                 self._index.hash(record.topic, word), record.physical_offset, record.store_timestamp

@@ -15,6 +15,7 @@ begins with filler units, offset 0 and size 0x7FFFFFFF, as RocketMQ's do; reader
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 from typing import TYPE_CHECKING
@@ -166,6 +167,8 @@ class ConsumeQueue:
             path = self._path(start)
             fd = self.files.created(path, self.file_units * UNIT_SIZE)
             done = os.pwrite(fd, part, start % self.file_units * UNIT_SIZE)
+            if done < UNIT_SIZE:  # the last bytes of a full disk; the next start drops such a piece of a unit
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
             del self.tail[: done // UNIT_SIZE * UNIT_SIZE]
             paths.append(path)
         return paths

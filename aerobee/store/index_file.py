@@ -91,6 +91,8 @@ class IndexFile:
         if not self.room:
             reserve_range(self.fd, 0, self.entries_at, str(self.path))
             self.room = self.count
+        if entry < self.room:
+            return
         start = self.entries_at + self.room * ENTRY_SIZE
         wanted = min(self.size, max(start + _EXTENT, self.entries_at + (entry + 1) * ENTRY_SIZE))
         reserve_range(self.fd, start, wanted - start, str(self.path))

@@ -42,6 +42,7 @@ class KeyIndex:
         self.files: list[IndexFile] = []
         self.left = 0
         self._full: list[IndexFile] = []  # finished since the last sync
+        self._spare: IndexFile | None = None  # made ahead for a batch that may need it
         for path in sorted(directory.iterdir()):
             if path.name.isdigit() and path.stat().st_size:
                 file = IndexFile(path, self._slots, self._entries)
@@ -64,9 +65,22 @@ class KeyIndex:
             current.reserve(current.count + keys)
         self.left = min(current.room, current.entries) - current.count
 
-    def _next_file(self, now: int) -> IndexFile:
+    def prepare(self, keys: int, now: int) -> None:
+        """Make sure that asking for room, record by record up to `keys` in all, will not fail. DiskFull."""
+        current = self.files[-1] if self.files else None
+        if current is not None:
+            current.reserve(min(current.count + keys, current.entries - 1))
+        if current is None or current.count + keys > current.entries:
+            # The next file is begun when a record does not fit, not before: a rebuild splits files the same way.
+            self._spare = self._spare or self._create(now)
+            self._spare.reserve(min(1 + keys, self._entries - 1))
+
+    def _create(self, now: int) -> IndexFile:
         path = self._directory / name_for(now, {file.path.name for file in self.files})
-        file = IndexFile.create(path, self._slots, self._entries)
+        return IndexFile.create(path, self._slots, self._entries)
+
+    def _next_file(self, now: int) -> IndexFile:
+        file, self._spare = self._spare or self._create(now), None
         if self.files:
             self.files[-1].write_header()
             self._full.append(self.files[-1])
@@ -127,5 +141,7 @@ class KeyIndex:
         return fds
 
     def close(self) -> None:
+        if self._spare is not None:
+            self._spare.delete()
         for file in self.files:
             file.close()

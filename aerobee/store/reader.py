@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from aerobee.protocol import properties as props
 from aerobee.protocol.message import MAGIC_V1, MAGIC_V2, MIN_RECORD
 from aerobee.store.consume_queue import FILLER_SIZE, UNIT
-from aerobee.store.record_parts import is_whole, text_parts
+from aerobee.store.record_parts import CHECK_START, is_whole, text_parts
 from aerobee.store.results import Found, ReadStatus
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ log = logging.getLogger("aerobee.store")
 _PLACE = struct.Struct(">ii12xqq")  # size, magic, queue offset, physical offset
 _place = _PLACE.unpack_from
 _crc32 = zlib.crc32
-_CHECK_START = b"__CRC32#\x01"
 _MAX_REPORTED = 10_000
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 
@@ -122,7 +121,7 @@ class Reader:
                 and found_physical == physical
                 and magic in _MAGICS
             ):
-                if raw[-20:-11] == _CHECK_START:
+                if raw[-20:-11] == CHECK_START:
                     crc = _crc32(raw[:-20]) & 0x7FFFFFFF
                     if raw[-2:-12:-1] == b"%010d" % crc and raw[-1] == 2:
                         return True

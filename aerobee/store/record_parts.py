@@ -8,6 +8,7 @@ import struct
 from aerobee.errors import CorruptRecord
 from aerobee.protocol.message import MAGIC_V1, MIN_RECORD, verify
 
+CHECK_START = b"__CRC32#\x01"
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">H")
 _LONG = struct.Struct(">q")
@@ -37,14 +38,18 @@ def _text_bounds(raw: bytes) -> tuple[int, int, int]:
 
 
 def is_whole(raw: bytes) -> bool:
-    """The check holds, and the parts fill the record: without a record check nothing else guards its lengths."""
+    """The record's check holds. One without a record check (RocketMQ's default) has only its body's CRC, so its parts
+    must also fill it exactly, and topic and properties must not have the zero bytes a torn write leaves."""
     if len(raw) < MIN_RECORD:
         return False
     try:
         verify(raw)
-        return _text_bounds(raw)[2] == len(raw)
+        start, topic_end, end = _text_bounds(raw)
     except (CorruptRecord, struct.error, IndexError):
         return False
+    if end != len(raw):
+        return False
+    return raw[-20:-11] == CHECK_START or not (0 in raw[start:topic_end] or 0 in raw[topic_end + 2 :])
 
 
 def store_time(raw: bytes) -> int:

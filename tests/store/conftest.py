@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import pytest
 from aerobee.clock import ManualClock
 from aerobee.config import StoreConfig
 from aerobee.protocol.message import Record, decode
+from aerobee.store import flush
 from aerobee.store.message_store import MessageStore, ReadLimit
 from aerobee.store.retention import Disk
 
@@ -58,7 +60,9 @@ class Kit:
         shutil.copytree(self.root, to)
         return to
 
-    def bodies(self, store: MessageStore, topic: str = "orders", queue_id: int = 0, offset: int = 0) -> list[bytes]:
+    def bodies(
+        self, store: MessageStore, topic: str = "orders", queue_id: int = 0, offset: int = 0
+    ) -> list[bytes]:
         """Every message served from `offset` on."""
         found: list[bytes] = []
         offset = max(offset, store.min_offset(topic, queue_id))
@@ -72,7 +76,9 @@ class Kit:
     def snapshot(self, store: MessageStore) -> dict[str, object]:
         """Queues and index as values, to compare a recovered store with one built from scratch."""
         units = {
-            (topic, queue_id): [store.unit(topic, queue_id, at) for at in range(store.max_offset(topic, queue_id))]
+            (topic, queue_id): [
+                store.unit(topic, queue_id, at) for at in range(store.max_offset(topic, queue_id))
+            ]
             for topic in store.topics()
             for queue_id in store.queue_ids(topic)
         }
@@ -92,7 +98,11 @@ class Kit:
 
 
 @pytest.fixture
-def kit(tmp_path: Path) -> Iterator[Kit]:
+def kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kit]:
+    # These tests never cut the power, and a shared disk takes its time: thousands of syncs would be most of the run.
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+    monkeypatch.setattr(os, "fdatasync", lambda fd: None)
+    monkeypatch.setattr(flush, "_sync_file_system", lambda root: None)
     kit = Kit(tmp_path / "store")
     yield kit
     kit.close()

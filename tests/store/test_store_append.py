@@ -144,7 +144,13 @@ def test_listeners_hear_of_a_message_after_it_can_be_read(kit):
     heard = []
     store.listeners.append(
         lambda record, code: heard.append(
-            (record.queue_offset, code, store.max_offset("orders", 0), record.properties_text, record.store_timestamp)
+            (
+                record.queue_offset,
+                code,
+                store.max_offset("orders", 0),
+                record.properties_text,
+                record.store_timestamp,
+            )
         )
     )
     store.append(kit.message(text="TAGS\x01TagA\x02"))
@@ -155,7 +161,9 @@ def test_listeners_hear_of_a_message_after_it_can_be_read(kit):
 
 def test_a_listener_may_append(kit):
     store = kit.open()
-    store.listeners.append(lambda r, _: store.append(kit.message("copy", r.body)) if r.topic == "orders" else None)
+    store.listeners.append(
+        lambda r, _: store.append(kit.message("copy", r.body)) if r.topic == "orders" else None
+    )
     store.append_batch([kit.message(body=b"%d" % n) for n in range(3)])
     assert kit.bodies(store) == kit.bodies(store, "copy") == [b"0", b"1", b"2"]
 

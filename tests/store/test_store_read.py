@@ -32,7 +32,12 @@ def store(kit):
 @pytest.mark.seed("S004-15", "S004-16", "S004-49")
 def test_a_read_gives_the_messages_from_the_offset_on(store):
     found = store.read("orders", 0, 3, ReadLimit(max_messages=4))
-    assert (found.status, found.next_offset, found.min_offset, found.max_offset) == (ReadStatus.FOUND, 7, 0, 10)
+    assert (found.status, found.next_offset, found.min_offset, found.max_offset) == (
+        ReadStatus.FOUND,
+        7,
+        0,
+        10,
+    )
     assert [decode(raw).body for raw in found.messages] == [b"3", b"4", b"5", b"6"]
     assert found.offsets == [3, 4, 5, 6]
     assert found.size_bytes == sum(map(len, found.messages))
@@ -55,7 +60,9 @@ def test_a_read_tells_how_far_behind_the_logs_end_it_stopped(store):
         ("orders", 0, 11, ReadStatus.OFFSET_OVERFLOW_BADLY, 10),
     ],
 )
-def test_an_offset_outside_the_queue_is_answered_with_the_nearest(store, topic, queue_id, offset, status, following):
+def test_an_offset_outside_the_queue_is_answered_with_the_nearest(
+    store, topic, queue_id, offset, status, following
+):
     found = store.read(topic, queue_id, offset, ReadLimit())
     assert (found.status, found.next_offset, found.messages) == (status, following, [])
 

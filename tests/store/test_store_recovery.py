@@ -410,3 +410,21 @@ def test_an_empty_store_opens_and_closes(kit):
     assert (store.log_min, store.log_max, store.topics(), store.recovery.clean) == (0, 0, [], True)
     kit.crash(store)
     assert kit.open().log_max == 0
+
+
+@pytest.mark.slow
+def test_a_log_without_record_checks_cut_at_every_byte(kit, tmp_path):
+    """RocketMQ's own records: the CRC covers the body only, lengths and text have to tell the rest."""
+    store = kit.open(record_check=False, commit_log_segment_bytes=1 << 12)
+    store.append(kit.message(body=b"kept"))
+    last = kit.message(body=b"cut", text="TAGS\x01a\x02KEYS\x01b\x02")
+    store.append(last)
+    kit.crash(store)
+    for cut in range(last.physical_offset, last.physical_offset + last.size):
+        copy = kit.copy(tmp_path / "cut")
+        with (copy / "commitlog" / ("0" * 20)).open("r+b") as file:
+            file.truncate(cut)
+        again = kit.open(copy)
+        assert kit.bodies(again) == [b"kept"], cut
+        again.close()
+        shutil.rmtree(copy)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""10,000 topics with 8 queues each: no open file, no mapping, little memory for any of them."""
+
+import os
+import resource
+import shutil
+import tempfile
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from aerobee.protocol.message import Record
+
+TOPICS, QUEUES = 10_000, 8
+
+
+def open_files():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def mappings():
+    with open("/proc/self/maps") as file:
+        return sum(1 for _ in file)
+
+
+@pytest.fixture
+def in_memory(kit):
+    """160,000 directories and files: on tmpfs they take seconds, on a busy disk minutes."""
+    shared = Path("/dev/shm")
+    root = Path(tempfile.mkdtemp(prefix="aerobee-scale", dir=shared if shared.is_dir() else None))
+    kit.root = root / "store"
+    yield
+    kit.close()
+    shutil.rmtree(root)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_memory")
+def test_eighty_thousand_queues_cost_neither_files_nor_mappings_nor_much_memory(kit):
+    files_before, maps_before = open_files(), mappings()
+    store = kit.open(commit_log_segment_bytes=1 << 26, open_files=64, consume_queue_units=300_000)
+    names = [f"topic{n:05d}" for n in range(TOPICS)]
+    tracemalloc.start()
+    for queue_id in range(QUEUES):
+        for name in names:
+            store.append(Record(name, b"x", "", queue_id))
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used / (TOPICS * QUEUES) < 1024  # bytes a queue, its waiting unit included
+    assert open_files() - files_before < 16
+    # Into files: a bounded number a tick, with a bounded number of them open.
+    ticks = 0
+    while store.tick(kit.clock.now()) == 50 and store._queues.dirty:
+        ticks += 1
+        assert open_files() - files_before < 64 + 16
+    assert ticks <= TOPICS * QUEUES // 256 + 1
+    assert mappings() - maps_before < 64
+    store.close()
+    cpu = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    store = kit.open()
+    assert len(store.topics()) == TOPICS
+    assert not store._queues.loaded  # nothing is loaded before it is asked for
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - cpu < 1.0
+    assert store.max_offset("topic07777", 3) == 1
+    assert store.queue_ids("topic00042") == list(range(QUEUES))
+    assert open_files() - files_before < 64 + 16
+    kit.crash(store)
+    store = kit.open()  # after a crash every queue is looked at, and forgotten again
+    assert len(store._queues.loaded) < 10
+    assert store.max_offset("topic07777", 3) == 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 from random import random
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 import msgspec
 
@@ -21,7 +21,6 @@ from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol.codes import Perm, SysFlag
 from aerobee.protocol.ids import UniqueIds
-from aerobee.protocol.message import MAX_PROPERTIES, RECORD_CHECK_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from aerobee.protocol.message import Record
 
 PAIR_END = props.PAIR_END  # some clients leave out the last one
-PROPERTIES_LIMIT = MAX_PROPERTIES - RECORD_CHECK_SIZE  # the store may add its check
 
 
 class Origin(Protocol):
@@ -83,7 +81,9 @@ def send(record: Record, origin: Origin, broker: Broker) -> Sent:
         f"{text if text[-1] == PAIR_END else text + PAIR_END}"
         f"MSG_REGION\x01{config.region}\x02TRACE_ON\x01true\x02CLUSTER\x01{config.cluster}\x02"
     )
-    _store(record, broker)
+    if not record.body:
+        _refuse_empty()
+    broker.store.append(record)  # refuses what is too long
     broker.stats.sent(record.topic, 1, record.size)
     end = record.physical_offset + record.size
     return Sent(queue_id, record.queue_offset, record.physical_offset, end, unique_key)
@@ -105,7 +105,7 @@ def send_batch(records: list[Record], origin: Origin, broker: Broker) -> list[Se
     for record in records:
         record.queue_id = queue_id
         _check_batch_member(record)
-        _check_size(record, broker)
+        _check(record)
     broker.store.append_batch(records)
     broker.stats.sent(first.topic, len(records), sum(record.size for record in records))
     return [
@@ -152,7 +152,8 @@ def _send_special(record: Record, origin: Origin, broker: Broker) -> Sent:
         limits = broker.store.config
         route_delay(record, properties, now, len(broker.store.delays), limits.timer_max_delay_ms)
     record.properties_text = props.render(properties)
-    _store(record, broker)
+    _check(record)
+    broker.store.append(record)
     broker.stats.sent(real_topic, 1, record.size)
     end = record.physical_offset + record.size
     timer_out = int(properties[props.TIMER_OUT_MS]) if record.topic == names.TIMER_TOPIC else 0
@@ -211,27 +212,19 @@ def _is_half(record: Record, properties: dict[str, str]) -> bool:
 # -- storing -------------------------------------------------------------------------------------------
 
 
-def _store(record: Record, broker: Broker) -> None:
-    _check_size(record, broker)
-    broker.store.append(record)
-
-
-def _check_size(record: Record, broker: Broker) -> None:
-    body_size, limit = len(record.body), broker.store.config.max_message_bytes
-    if body_size > limit:
-        raise MessageIllegal(f"body of {body_size} bytes; at most {limit} are allowed")
-    if body_size == 0:
-        raise SystemFailure("the message has an empty body")
-    text = record.properties_text
-    # A character takes at most 4 bytes: only long texts are worth encoding for the exact size.
-    if len(text) > PROPERTIES_LIMIT // 4 and len(text.encode()) > PROPERTIES_LIMIT:
-        raise MessageIllegal(
-            f"properties of {len(text.encode())} bytes; at most {PROPERTIES_LIMIT} are allowed"
-        )
+def _check(record: Record) -> None:
+    """What the store would not refuse by itself."""
+    if not record.body:
+        _refuse_empty()
     if len(record.topic) > names.MAX_TOPIC and not names.is_retry(record.topic):
         raise MessageIllegal(
             f"topic name of {len(record.topic)} characters; at most {names.MAX_TOPIC} can be stored"
         )
+
+
+def _refuse_empty() -> NoReturn:
+    # Code 1, as the Java broker answers: it falls over the missing body before it gets to its own check.
+    raise SystemFailure("the message has an empty body")
 
 
 def _check_batch_member(record: Record) -> None:

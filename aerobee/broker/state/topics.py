@@ -116,7 +116,7 @@ class Topics:
     def _keep(self, config: TopicConfig) -> None:
         name = config.topic_name
         self._table[name] = config
-        if names.may_send(name) and not name.startswith(names.RETRY_PREFIX):
+        if names.may_send(name) and not names.is_retry(name) and len(name) <= names.MAX_TOPIC:
             self._plain[name] = config
 
     def _changed(self) -> None:

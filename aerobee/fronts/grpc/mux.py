@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One port for plain and TLS clients: the first byte tells them apart (0x16 opens a TLS handshake), the rest is piped.
+
+A grpc server cannot look before it answers, and Java, Go and C# clients speak TLS by default while Python, Node and Rust
+speak plain. So two grpc listeners stand behind Unix sockets and this pipe in front of them. Back-pressure is passed on:
+a side that cannot write pauses the other's reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+log = logging.getLogger("aerobee.grpc")
+
+TLS_HANDSHAKE = 0x16
+
+
+class _Side(asyncio.Protocol):
+    """One end of a pipe."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.other: _Side | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.write(data)
+
+    def eof_received(self) -> bool:
+        if (
+            self.other is not None
+            and self.other.transport is not None
+            and self.other.transport.can_write_eof()
+        ):
+            self.other.transport.write_eof()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.close()
+
+    def pause_writing(self) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.resume_reading()
+
+
+class _Front(_Side):
+    """A client's side: waits for its first bytes, then joins the right listener."""
+
+    def __init__(self, plain: str, secure: str | None) -> None:
+        super().__init__()
+        self._paths = (plain, secure)
+        self._early = bytearray()
+        self._joining: asyncio.Task[None] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is not None:
+            super().data_received(data)
+            return
+        self._early += data
+        if self._joining is None and self.transport is not None:
+            self.transport.pause_reading()
+            plain, secure = self._paths
+            path = secure if self._early[0] == TLS_HANDSHAKE else plain
+            if path is None:
+                log.warning("a TLS client was turned away: this front has no certificate")
+                self.transport.abort()
+                return
+            self._joining = asyncio.get_running_loop().create_task(self._join(path))
+
+    async def _join(self, path: str) -> None:
+        try:
+            _, back = await asyncio.get_running_loop().create_unix_connection(_Side, path)
+        except OSError as error:
+            log.warning("gRPC listener %s: %s", path, error)
+            if self.transport is not None:
+                self.transport.abort()
+            return
+        if self.transport is None:  # the client left meanwhile
+            assert back.transport is not None
+            back.transport.close()
+            return
+        self.other, back.other = back, self
+        assert back.transport is not None
+        back.transport.write(bytes(self._early))
+        self._early.clear()
+        self.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._joining is not None:
+            self._joining.cancel()
+        super().connection_lost(exc)
+
+
+async def listen(host: str, port: int, plain: str, secure: str | None) -> asyncio.Server:
+    """Serve `host:port`, piping to the Unix sockets of the two grpc listeners."""
+    return await asyncio.get_running_loop().create_server(lambda: _Front(plain, secure), host, port)

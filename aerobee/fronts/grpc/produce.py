@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SendMessage, EndTransaction, RecallMessage."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aerobee.broker.operations.end_transaction import EndTransaction, end_transaction
+from aerobee.broker.operations.recall import Recall, recall, recall_handle
+from aerobee.broker.operations.send import PlainOrigin, Sent, send
+from aerobee.broker.state.half_messages import Outcome
+from aerobee.errors import AerobeeError
+from aerobee.fronts.grpc import convert, limits
+from aerobee.fronts.grpc.generated import messaging_pb2 as pb
+from aerobee.fronts.grpc.route import accepted_types
+from aerobee.fronts.grpc.status import OK, Refused, common, status_of
+
+if TYPE_CHECKING:
+    from aerobee.broker.broker import Broker
+    from aerobee.fronts.grpc.telemetry import Peer
+    from aerobee.protocol.message import Record
+
+
+class _TransactionId(NamedTuple):
+    """What a client hands back to end its transaction: enough to find the half message, whoever asks."""
+
+    half_offset: int
+    physical_offset: int
+    unique_key: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.half_offset}-{self.physical_offset}-{self.unique_key}"
+
+    @classmethod
+    def parse(cls, text: str) -> _TransactionId:
+        parts = text.split("-", 2)
+        if len(parts) != 3 or not parts[0].isdigit() or not parts[1].isdigit():
+            raise Refused(pb.INVALID_TRANSACTION_ID, f"transaction id {text!r} was not given by this broker")
+        return cls(int(parts[0]), int(parts[1]), parts[2])
+
+
+def transaction_id(half: Record) -> str:
+    """The id of a half message the broker asks about."""
+    return _TransactionId(half.queue_offset, half.physical_offset, half.unique_key or "").text
+
+
+async def send_message(request: Any, broker: Broker, peer: Peer) -> Any:
+    messages = request.messages
+    if not messages or len({limits.resolved(message.topic) for message in messages}) != 1:
+        raise Refused(pb.MESSAGE_CORRUPTED, "a request holds the messages of one topic, at least one")
+    topic = limits.topic_name(messages[0].topic)
+    for message in messages:
+        limits.check_message(message, broker.store.config.max_message_bytes)
+        _check_type(message, topic, broker)
+    entries, ends = [], 0
+    for message in messages:
+        try:
+            sent = _send(message, topic, broker, peer)
+            ends = max(ends, sent.end)
+            entries.append(_entry(message, topic, sent, broker))
+        except AerobeeError as error:
+            entries.append(pb.SendResultEntry(status=status_of(error)))
+    if ends and broker.store.needs_sync:
+        await broker.store.durable(ends)
+    return pb.SendMessageResponse(status=common(entry.status for entry in entries), entries=entries)
+
+
+def _check_type(message: Any, topic: str, broker: Broker) -> None:
+    config = broker.topics.get(topic)
+    kind = convert.message_type(message.system_properties)
+    if config is not None and kind not in accepted_types(config):
+        raise Refused(
+            pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+            f"topic {topic!r} takes {config.attributes.get('message.type')} messages, not {pb.MessageType.Name(kind)}",
+        )
+
+
+def _send(message: Any, topic: str, broker: Broker, peer: Peer) -> Sent:
+    record = convert.to_record(message, topic, peer.host, broker.clock.now())
+    group = message.system_properties.message_group
+    config = broker.topics.get(topic)
+    if group and config is not None and config.write_queue_nums:
+        # Clients of different languages hash groups differently: the broker's own choice keeps one group in one queue.
+        record.queue_id = zlib.crc32(group.encode()) % config.write_queue_nums
+    return send(record, PlainOrigin(producer_group=topic), broker)
+
+
+def _entry(message: Any, topic: str, sent: Sent, broker: Broker) -> Any:
+    system = message.system_properties
+    entry = pb.SendResultEntry(status=OK, message_id=system.message_id, offset=sent.queue_offset)
+    kind = convert.message_type(system)
+    if kind == pb.TRANSACTION:
+        entry.transaction_id = _TransactionId(sent.queue_offset, sent.physical_offset, sent.unique_key).text
+    if kind == pb.DELAY and sent.timer_out:
+        entry.recall_handle = recall_handle(topic, broker.config.name, sent.timer_out, sent.unique_key)
+    return entry
+
+
+async def end(request: Any, broker: Broker) -> Any:
+    topic = limits.topic_name(request.topic)
+    if not request.transaction_id.strip():
+        raise Refused(pb.INVALID_TRANSACTION_ID, "the transaction id is empty")
+    known = _TransactionId.parse(request.transaction_id)
+    outcome = {pb.COMMIT: Outcome.COMMIT, pb.ROLLBACK: Outcome.ROLLBACK}.get(request.resolution)
+    if outcome is None:
+        raise Refused(pb.BAD_REQUEST, "a transaction ends by COMMIT or ROLLBACK")
+    asked = request.source == pb.SOURCE_SERVER_CHECK
+    ended = end_transaction(
+        EndTransaction(topic, known.half_offset, known.physical_offset, outcome, asked), broker
+    )
+    if ended.end and broker.store.needs_sync:
+        await broker.store.durable(ended.end)
+    return pb.EndTransactionResponse(status=OK)
+
+
+async def recall_message(request: Any, broker: Broker, peer: Peer) -> Any:
+    topic = limits.topic_name(request.topic)
+    message_id, sent = recall(Recall(topic, request.recall_handle, topic, peer.host), broker)
+    if broker.store.needs_sync:
+        await broker.store.durable(sent.end)
+    return pb.RecallMessageResponse(status=OK, message_id=message_id)

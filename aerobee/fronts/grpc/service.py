@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The seventeen calls of `apache.rocketmq.v2.MessagingService`: one table, each entry a translation and no decision.
+
+Business errors are gRPC OK with a status in the body, as clients expect; only Telemetry and calls this broker does not
+serve use gRPC's own status codes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from aerobee.errors import AerobeeError
+from aerobee.fronts.grpc import offsets, produce, receive, route
+from aerobee.fronts.grpc.generated import messaging_pb2 as pb
+from aerobee.fronts.grpc.renewal import Renewals
+from aerobee.fronts.grpc.status import OK, Refused, status_of
+from aerobee.fronts.grpc.telemetry import Peer, Peers, bad_settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from aerobee.broker.broker import Broker
+
+log = logging.getLogger("aerobee.grpc")
+
+NAME = "apache.rocketmq.v2.MessagingService"
+
+
+class Service:
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.peers = Peers(broker)
+        self.renewals = Renewals()
+        self.port = 0  # known once the front listens
+
+    # -- the table -----------------------------------------------------------------------------------------
+
+    def handlers(self) -> Any:
+        unary: dict[str, Callable[[Any, Peer], Any]] = {
+            "QueryRoute": lambda request, _: route.query_route(request, self.broker, self.port),
+            "QueryAssignment": lambda request, _: route.query_assignment(request, self.broker, self.port),
+            "Heartbeat": self._heartbeat,
+            "SendMessage": lambda request, peer: produce.send_message(request, self.broker, peer),
+            "EndTransaction": lambda request, _: produce.end(request, self.broker),
+            "RecallMessage": lambda request, peer: produce.recall_message(request, self.broker, peer),
+            "AckMessage": lambda request, _: receive.acknowledge(request, self.broker, self.renewals),
+            "ChangeInvisibleDuration": lambda request, _: receive.change_duration(
+                request, self.broker, self.renewals
+            ),
+            "ForwardMessageToDeadLetterQueue": (
+                lambda request, _: receive.forward_to_dead_letters(request, self.broker, self.renewals)
+            ),
+            "NotifyClientTermination": self._goodbye,
+            "UpdateOffset": lambda request, _: offsets.update(request, self.broker),
+            "GetOffset": lambda request, _: offsets.get(request, self.broker),
+            "QueryOffset": lambda request, _: offsets.query(request, self.broker),
+        }
+        table = {name: self._unary(name, work) for name, work in unary.items()}
+        table["ReceiveMessage"] = self._stream("ReceiveMessage", self._receive)
+        table["PullMessage"] = self._stream("PullMessage", self._pull)
+        table["Telemetry"] = grpc.stream_stream_rpc_method_handler(
+            self._telemetry,
+            request_deserializer=pb.TelemetryCommand.FromString,
+            response_serializer=pb.TelemetryCommand.SerializeToString,
+        )
+        table["SyncLiteSubscription"] = self._unimplemented("SyncLiteSubscription", "lite topics")
+        return grpc.method_handlers_generic_handler(NAME, table)
+
+    def _unary(self, name: str, work: Callable[[Any, Peer], Any]) -> Any:
+        answer_type = getattr(pb, f"{name}Response")
+
+        async def call(request: Any, context: Any) -> Any:
+            try:
+                answer = work(request, self.peers.of(context))
+                return await answer if asyncio.iscoroutine(answer) else answer
+            except (AerobeeError, Refused) as error:
+                return answer_type(status=status_of(error))
+            except Exception as error:
+                log.exception("%s failed", name)
+                return answer_type(status=status_of(error))
+
+        return grpc.unary_unary_rpc_method_handler(
+            call,
+            request_deserializer=getattr(pb, f"{name}Request").FromString,
+            response_serializer=answer_type.SerializeToString,
+        )
+
+    def _stream(self, name: str, work: Callable[[Any, Any], AsyncIterator[Any]]) -> Any:
+        answer_type = getattr(pb, f"{name}Response")
+
+        async def call(request: Any, context: Any) -> AsyncIterator[Any]:
+            try:
+                async for answer in work(request, context):
+                    yield answer
+            except (AerobeeError, Refused) as error:
+                yield answer_type(status=status_of(error))
+            except Exception as error:
+                log.exception("%s failed", name)
+                yield answer_type(status=status_of(error))
+
+        return grpc.unary_stream_rpc_method_handler(
+            call,
+            request_deserializer=getattr(pb, f"{name}Request").FromString,
+            response_serializer=answer_type.SerializeToString,
+        )
+
+    def _unimplemented(self, name: str, what: str) -> Any:
+        async def call(_: Any, context: Any) -> Any:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{name}: this broker does not serve {what}")
+
+        return grpc.unary_unary_rpc_method_handler(
+            call,
+            request_deserializer=getattr(pb, f"{name}Request").FromString,
+            response_serializer=getattr(pb, f"{name}Response").SerializeToString,
+        )
+
+    # -- calls that know the peer --------------------------------------------------------------------------
+
+    def _heartbeat(self, request: Any, peer: Peer) -> Any:
+        self.peers.register(peer)
+        return pb.HeartbeatResponse(status=OK)
+
+    def _goodbye(self, request: Any, peer: Peer) -> Any:
+        self.drop(peer)
+        return pb.NotifyClientTerminationResponse(status=OK)
+
+    def drop(self, peer: Peer) -> None:
+        """The client is gone: what it holds comes back soon."""
+        for lease in self.renewals.of_client(peer.client_id):
+            self.renewals.drop(lease)
+            receive.give_back(lease.key.group, lease.key.topic, lease.receipt, self.broker)
+        self.peers.leave(peer)
+
+    def _receive(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        remaining = context.time_remaining()
+        left = None if remaining is None or remaining > 1e6 else int(remaining * 1000)
+        return receive.receive(request, self.broker, self.peers.of(context), self.renewals, left)
+
+    def _pull(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        self.peers.of(context)
+        return offsets.pull_message(request, self.broker)
+
+    # -- telemetry -----------------------------------------------------------------------------------------
+
+    async def _telemetry(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        try:
+            peer = self.peers.of(context)
+        except Refused as error:
+            yield pb.TelemetryCommand(status=status_of(error))
+            return
+        listening = asyncio.ensure_future(self._listen(peer, requests))
+        outgoing = peer.commands()
+        try:
+            pending: Awaitable[Any] | None = None
+            while True:
+                pending = asyncio.ensure_future(anext(outgoing)) if pending is None else pending
+                done, _ = await asyncio.wait({pending, listening}, return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
+                if pending in done:
+                    yield pending.result()  # type: ignore[attr-defined]
+                    pending = None
+                elif listening in done:
+                    break
+            await self._ended(listening, context)
+        finally:
+            listening.cancel()
+            if pending is not None:
+                pending.cancel()  # type: ignore[attr-defined]
+            await outgoing.aclose()  # type: ignore[attr-defined]
+
+    async def _ended(self, listening: asyncio.Future[None], context: Any) -> None:
+        error = listening.exception()
+        if error is None:
+            return
+        code = grpc.StatusCode.INVALID_ARGUMENT if bad_settings(error) else grpc.StatusCode.INTERNAL  # type: ignore[arg-type]
+        await context.abort(code, str(error))
+
+    async def _listen(self, peer: Peer, requests: AsyncIterator[Any]) -> None:
+        async for command in requests:
+            peer.last_seen = self.broker.clock.now()
+            kind = command.WhichOneof("command")
+            if kind == "settings":
+                settings = self.peers.settle(peer, command.settings)
+                peer.push(pb.TelemetryCommand(status=OK, settings=settings))
+            elif kind is not None:
+                log.debug("client=%s answered %s", peer.client_id, kind)
+
+    # -- what happens without a call -------------------------------------------------------------------------
+
+    def tick(self, now: int) -> None:
+        """Renew leases of living push clients, drop silent clients."""
+        for lease in self.renewals.due(now):
+            longer = self.renewals.extension(lease, now)
+            if longer is None or not self.peers.alive(lease.client_id):
+                self.renewals.drop(lease)
+                continue
+            try:
+                fresh = receive.changed(lease.key.group, lease.key.topic, lease.receipt, longer, self.broker)
+                self.renewals.renewed(lease, fresh)
+            except AerobeeError as error:
+                log.info("group=%s offset=%d not renewed: %s", lease.key.group, lease.key.offset, error)
+                self.renewals.drop(lease)
+        for peer in self.peers.expire(now):
+            self.drop(peer)

@@ -17,7 +17,17 @@ from aerobee.broker.operations.pop import Pop, Popped, pop
 from aerobee.broker.operations.pop_position import Start
 from aerobee.errors import BrokerError, InvalidParameter, ProtocolError
 from aerobee.net.connection import Reply
-from aerobee.protocol.bodies import Assignment, AssignmentQuery, RequestMode, decode, decode_batch_ack, encode
+from aerobee.protocol import java_json
+from aerobee.protocol.bodies import (
+    Assignment,
+    AssignmentQuery,
+    MessageModel,
+    Mode,
+    RequestMode,
+    decode,
+    decode_batch_ack,
+    encode,
+)
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.headers.consume import (
     AckMessage,
@@ -35,6 +45,7 @@ from aerobee.protocol.receipt import msg_offset_info, start_offset_info
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from enum import Enum
 
     from aerobee.broker.broker import Broker
     from aerobee.fronts.remoting.routes import Adapter, Later
@@ -169,19 +180,26 @@ def assignment(connection: Connection, command: Command, broker: Broker) -> Answ
     """SUCCESS even when nothing is known; the body then has no list."""
     try:
         query = decode(command.body, AssignmentQuery)
-    except ProtocolError:
-        # Neither broadcasting nor clustering, or no query at all: "change nothing".
+        model = java_json.parse(command.body).get("messageModel", MessageModel.CLUSTERING.value)
+    except (ProtocolError, AttributeError):
         return Reply(body=encode(Assignment()))
+    if not _names(model.upper() if isinstance(model, str) else model, MessageModel):
+        return Reply(body=encode(Assignment()))  # neither broadcasting nor clustering: "change nothing"
     return Reply(body=encode(Assignment(message_queue_assignments=query_assignment(query, broker))))
 
 
 def request_mode(connection: Connection, command: Command, broker: Broker) -> Answer:
-    try:
-        mode = decode(command.body, RequestMode)
-    except ProtocolError as error:
-        raise InvalidParameter(f"mode is PULL or POP, popShareQueueNum a number: {error}") from None
+    mode = decode(command.body, RequestMode)
+    text = java_json.parse(command.body).get("mode")
+    if not _names(text, Mode):
+        raise InvalidParameter(f"mode {text!r} is neither PULL nor POP")
     set_mode(mode, broker)
     return Reply()
+
+
+def _names(value: object, kind: type[Enum]) -> bool:
+    """Whether a JSON value is a member's name or its ordinal; the decoder takes anything else for the default."""
+    return value in [member.value for member in kind] or (type(value) is int and 0 <= value < len(kind))
 
 
 def request_modes(connection: Connection, command: Command, broker: Broker) -> Answer:

@@ -31,6 +31,7 @@ class OwnedQueue:
         self.next_offset = next_offset
         self.next_broker = 0  # broker id the last answer suggested
         self.previously_locked = False
+        self.repairing = False  # its offset was illegal: left alone until the repair has removed it
         self.handling: asyncio.Future[None] | None = None  # an ordered handler is running
         self.fetching: asyncio.Task[None] | None = None
 

@@ -253,6 +253,7 @@ class PushConsumer:
             await self._member.offsets.persist(list(self._member.pulled))
 
     def _start_repair(self, owned: OwnedQueue) -> None:
+        owned.repairing = True
         self._tasks.start(self._repair(owned), "offset-repair")
 
     async def _repair(self, owned: OwnedQueue) -> None:

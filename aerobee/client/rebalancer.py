@@ -22,7 +22,7 @@ from aerobee.protocol.bodies import MessageQueue, Mode
 from aerobee.protocol.headers.consume import ConsumerList, QueryAssignment
 
 if TYPE_CHECKING:
-    from aerobee.client.membership import Membership
+    from aerobee.client.membership import Membership, OwnedQueue
     from aerobee.client.ownership import Ownership
 
 log = logging.getLogger("aerobee.client.rebalance")
@@ -166,12 +166,11 @@ class Rebalancer:
         """Give up what is lost, then take what is gained; True when we own exactly what is assigned."""
         member, now = self._member, self._member.clock.now()
         changed = self._apply_popped(topic, assigned.popped, now)
-        idle_ms = member.options.idle_queue_ms
-        live = {queue: _Idle(owned.inbox.dropped or owned.inbox.pull_expired(now, idle_ms)) for queue, owned in member.pulled.items()}  # fmt: skip
+        live = {queue: _Idle(self._lost_touch(owned, now)) for queue, owned in member.pulled.items()}
         change = compare(topic, live, assigned.pulled, now)
         for queue in change.lost:
             owned = member.pulled.get(queue)
-            if owned is not None:
+            if owned is not None and not owned.repairing:
                 changed = await self._ownership.give_up(owned) or changed
         for queue in change.gained:
             if queue not in member.pulled:
@@ -184,6 +183,10 @@ class Rebalancer:
             if queue.topic == topic and not owned.inbox.dropped
         }
         return mine == assigned.pulled
+
+    def _lost_touch(self, owned: OwnedQueue, now: int) -> bool:
+        dropped = owned.inbox.dropped and not owned.repairing
+        return dropped or owned.inbox.pull_expired(now, self._member.options.idle_queue_ms)
 
     def _apply_popped(self, topic: str, assigned: frozenset[MessageQueue], now: int) -> bool:
         member = self._member

@@ -360,3 +360,17 @@ async def test_a_new_group_asks_for_the_end_of_each_queue(group: Any, session: A
     session.answers[GetMaxOffset] = lambda a, header, b: (0, OffsetResult(offset=7 + header.queue_id), b"")
     await g.rebalancer.rebalance()
     assert sorted(owned.next_offset for owned in g.member.pulled.values()) == [7, 8, 9, 10]
+
+
+@pytest.mark.seed("S001-26")
+async def test_a_queue_under_repair_is_left_alone(group: Any, session: Any) -> None:
+    g = group()
+    await g.rebalancer.rebalance()
+    owned = g.member.pulled[MessageQueue("a", 1, "T")]
+    g.member.offsets.memory.set(owned.queue, 9)
+    owned.inbox.dropped = owned.repairing = True
+    await g.rebalancer.rebalance()
+    g.ids = ["aa", "me"]
+    await g.rebalancer.rebalance()
+    assert g.member.pulled[owned.queue] is owned
+    assert [h for _, h, _ in session.sent if h.queue_id == 1] == [], "the wrong offset is not reported"

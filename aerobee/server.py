@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-from dataclasses import replace
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -26,12 +26,12 @@ from aerobee.protocol.message import pack_host
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from aerobee.broker.background.registration import Registration
     from aerobee.namesrv.main import NameServer
     from aerobee.net.tls import ServerTls
 
 log = logging.getLogger("aerobee.server")
 
+LOCAL = "127.0.0.1"
 OFF = -1
 ANY_PORT = 0
 GRACE_MS = 3_000
@@ -63,7 +63,7 @@ class Server:
         data: str | Path | None = None,
         *,
         ephemeral: bool = False,
-        host: str = "127.0.0.1",
+        host: str = LOCAL,
         namesrv_port: int | None = None,
         broker_port: int | None = None,
         grpc_port: int = OFF,
@@ -84,21 +84,23 @@ class Server:
         config, namesrv = config or BrokerConfig(), namesrv or NamesrvConfig()
         self._config = msgspec.structs.replace(
             config,
-            host=host if config.host == "127.0.0.1" else config.host,
+            host=host if config.host == LOCAL else config.host,
             port=_port(broker_port, config.port, ephemeral),
             grpc_port=grpc_port,
             channel_expiry_ms=config.channel_expiry_ms if clock is None else _NEVER_MS,
         )
         self._namesrv_config = msgspec.structs.replace(
-            namesrv, host=self._config.host, port=_port(namesrv_port, namesrv.port, ephemeral)
+            namesrv,
+            host=self._config.host if namesrv.host == LOCAL else namesrv.host,
+            port=_port(namesrv_port, namesrv.port, ephemeral),
         )
-        self._store_config = store or StoreConfig()
+        # Copies, also of these: operators may change settings while the server runs.
+        self._store_config = msgspec.structs.replace(store or StoreConfig())
         self._name_server: NameServer | None = None
         self._broker: Broker | None = None
         self._listeners: list[Listener] = []
-        self._registration: Registration | None = None
-        self._background: Background | None = None
         self._grpc: Front | None = None
+        self._exits = AsyncExitStack()
 
     # -- what users ask ------------------------------------------------------------------------------------
 
@@ -149,6 +151,7 @@ class Server:
         try:
             if self._ephemeral:
                 self._data = Path(tempfile.mkdtemp(prefix="aerobee-"))
+                self._exits.callback(self._remove_data)
             if self._namesrv_config.port != OFF:
                 await self._start_name_server()
             if self._config.port != OFF:
@@ -158,29 +161,13 @@ class Server:
             raise
 
     async def stop(self) -> None:
-        """Stop accepting, answer held requests, flush, save."""
-        if self._registration is not None:
-            await self._registration.stop()
-        if self._broker is not None:
-            self._broker.parked.stop()
-            self._broker.pops.stop()
-        if self._grpc is not None:
-            await self._grpc.stop()
-        for listener in self._listeners:
-            await listener.close(GRACE_MS)
-        if self._background is not None:
-            await self._background.stop()
-        if self._broker is not None:
-            self._broker.store.close()
-        if self._name_server is not None:
-            await self._name_server.stop()
-        self._listeners, self._broker = [], None
-        self._registration = self._background = self._grpc = self._name_server = None
-        if self._ephemeral and self._data is not None:
-            shutil.rmtree(self._data, ignore_errors=True)
-            self._data = None
+        """Stop accepting, answer held requests, flush, save: the start backwards, whatever fails on the way."""
+        await self._exits.aclose()
 
-    # -- the name server -----------------------------------------------------------------------------------
+    def _remove_data(self) -> None:
+        if self._data is not None:
+            shutil.rmtree(self._data, ignore_errors=True)
+        self._data = None
 
     async def _start_name_server(self) -> None:
         from aerobee.namesrv.main import NameServer
@@ -189,26 +176,32 @@ class Server:
             self._namesrv_config, self._real_clock, self._data, tls=_tls(self._config)
         )
         await self._name_server.start()
+        self._exits.push_async_callback(self._name_server.stop)
 
     # -- the broker ----------------------------------------------------------------------------------------
 
     async def _start_broker(self) -> None:
+        """Each step leaves on `_exits` what undoes it; they run in the opposite order."""
         assert self._data is not None
         broker = assemble(self._config, self._store_config, self._data, self.clock)
         self._broker = broker
+        self._exits.callback(broker.store.close)
+        background = Background(broker)
+        self._exits.callback(background.save)
         front = RemotingFront(broker)
         listener = await self._listen(front, self._config.port)
         # Only now the port is known that messages are stamped with and routes name.
-        self._config = msgspec.structs.replace(self._config, port=listener.port)
+        msgspec.structs.force_setattr(self._config, "port", listener.port)
         broker.store.store_host = pack_host(self._config.advertise or self._config.host, listener.port)
-        self._broker = front.broker = broker = replace(broker, config=self._config)
         if self._config.vip_port != OFF:
             await self._listen(VipFront(front), self._config.vip_port)
-        self._background = Background(broker)
-        self._background.start()
-        await self._register(broker)
         if self._config.grpc_port != OFF:
             await self._start_grpc(broker)
+        self._exits.callback(broker.pops.stop)
+        self._exits.callback(broker.parked.stop)  # held requests are answered before the ports close
+        background.start()
+        self._exits.push_async_callback(background.stop)
+        await self._register(broker)
 
     async def _listen(self, front: RemotingFront | VipFront, port: int) -> Listener:
         config = self._config
@@ -219,6 +212,7 @@ class Server:
         )
         listener = Listener(front.handle, self._real_clock, observer=front, limits=limits, tls=_tls(config))
         await listener.start(config.host, port)
+        self._exits.push_async_callback(listener.close, GRACE_MS)
         self._listeners.append(listener)
         return listener
 
@@ -229,9 +223,10 @@ class Server:
 
         config = self._config
         address = format_address(config.advertise or config.host, config.port)
-        self._registration = Registration.for_broker(broker, address, self._name_server)
-        await self._registration.start()
-        broker.topics.listeners.append(self._registration.changed)
+        registration = Registration.for_broker(broker, address, self._name_server)
+        self._exits.push_async_callback(registration.stop)
+        await registration.start()
+        broker.topics.listeners.append(registration.changed)
 
     async def _start_grpc(self, broker: Broker) -> None:
         try:
@@ -241,6 +236,7 @@ class Server:
             return
         self._grpc = GrpcFront(broker, self._config.host, self._config.grpc_port)
         await self._grpc.start()
+        self._exits.push_async_callback(self._grpc.stop)
 
 
 def _port(given: int | None, configured: int, ephemeral: bool) -> int:  # noqa: FBT001 - the setting itself

@@ -7,6 +7,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from aerobee.broker.operations.heartbeat import notice
 from aerobee.broker.state.clients import Clients
 from aerobee.broker.state.groups import Groups
@@ -85,6 +87,8 @@ def _create_system_topics(topics: Topics, config: BrokerConfig) -> None:
     inherited = READ_WRITE | Perm.INHERIT
     if config.auto_create_topics:
         topics.ensure(names.DEFAULT_TOPIC, config.default_queues, inherited)
+    elif (model := topics.get(names.DEFAULT_TOPIC)) is not None:  # of a time when it was allowed
+        topics.put(msgspec.structs.replace(model, perm=READ_WRITE))
     topics.ensure(names.SELF_TEST_TOPIC)
     topics.ensure(names.BENCHMARK_TOPIC, 1024)
     topics.ensure(config.cluster, 16, inherited)

@@ -47,7 +47,7 @@ Namesrv = Annotated[
     str | None, typer.Option("--namesrv", "-n", help="name servers to register with, ';' between them")
 ]
 
-DEFAULT_DATA = Path("aerobee-data")
+DEFAULT_DATA = Path("./aerobee-data")
 
 
 def serve(
@@ -203,4 +203,5 @@ def _ready_line(server: Server, data: Path | None) -> str:
         "http": server.http_address,
     }
     shown = " ".join(f"{name}={address or 'off'}" for name, address in addresses.items())
-    return f"aerobee ready {shown} data={data or server.data}"
+    where = data or server.data or Path()
+    return f"aerobee ready {shown} data={where if where.is_absolute() else f'./{where}'}"

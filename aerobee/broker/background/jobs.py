@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,12 @@ from aerobee.broker.background.runner import Job, every, run
 from aerobee.broker.background.schedule import Schedule
 from aerobee.broker.background.timers import Timers
 from aerobee.broker.background.transaction_check import TransactionCheck
+from aerobee.errors import StoreError
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
+
+log = logging.getLogger("aerobee.background")
 
 CLIENT_SCAN_MS = 10_000
 DELAY_FLUSH_MS = 10_000
@@ -54,17 +58,26 @@ class Background:
         self._task = asyncio.get_running_loop().create_task(run(self.jobs(), self._broker.clock))
 
     async def stop(self) -> None:
-        """End the jobs, then save what they keep."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
-        self._schedule.save()
-        self._revive.close()
-        self._timers.close()
-        self._broker.offsets.save()
-        self._broker.topics.save()
-        self._broker.groups.save()
+
+    def save(self) -> None:
+        """Write down what the parts remember; one that fails does not keep the others from it."""
+        broker = self._broker
+        for name, save in (
+            ("schedule", self._schedule.save),
+            ("revive", self._revive.close),
+            ("timers", self._timers.close),
+            ("offsets", broker.offsets.save),
+            ("topics", broker.topics.save),
+            ("groups", broker.groups.save),
+        ):
+            try:
+                save()
+            except StoreError as error:
+                log.error("not saved part=%s: %s", name, error)
 
     def _drop_silent(self, now: int) -> None:
         for link in self._broker.clients.expire(now):

@@ -96,7 +96,7 @@ class Topics:
                 f"topic '{name}' does not exist and '{default_topic}' does not allow to create it; create it first"
             )
         count = min(queues, model.write_queue_nums)
-        if count < 0:
+        if count <= 0:
             raise InvalidParameter(f"topic '{name}' asked for with {queues} queues")
         log.info("creating topic=%s queues=%d by=%s", name, count, by)
         return self.ensure(name, count, model.perm & ~Perm.INHERIT)

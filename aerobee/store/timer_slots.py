@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SLOTS = 2 * 7 * 24 * 3600
 _SLOT = struct.Struct(">qqqii")
+_SECOND = struct.Struct(">q")
 _BLOCK = 65536
 _ZEROS = bytes(_BLOCK)
 
@@ -58,6 +59,16 @@ class TimerSlots:
             return EMPTY
         stored, *slot = _SLOT.unpack_from(self._map, second % self._slots * _SLOT.size)
         return Slot(*slot) if stored == second else EMPTY
+
+    def next_used(self, second: int, stop: int) -> int:
+        """The first second of [second, stop) that has a slot; `stop` when none has."""
+        if self._map is None:
+            return stop
+        data, slots, stored = self._map, self._slots, _SECOND.unpack_from
+        for each in range(second, stop):
+            if stored(data, each % slots * _SLOT.size)[0] == each:
+                return each
+        return stop
 
     def reserve(self, second: int) -> None:
         """Space for the slot, so that `put` cannot meet a full disk. Raises DiskFull."""

@@ -99,8 +99,11 @@ class TimerWheel:
         """A message of the timer topic, in order of its queue. Raises DiskFull and then has done nothing."""
         if physical_offset <= self._known_until:
             return  # read again after a crash
+        self._follow_clock(now)
         second, kind = self._place(due_ms, kind)
         due_ms = second * 1000
+        if not self._slots.exists:
+            self._begin()
         self._slots.reserve(second)
         slot = self._slots.get(second)
         written = max(min(now, due_ms), due_ms - _MAX_INT)
@@ -110,6 +113,13 @@ class TimerWheel:
         position = self._log.append(entry)
         self._link(second, slot, position, entry.kind)
         self._dirty = True
+
+    def _begin(self) -> None:
+        """The first message ever: from now on a crash must find from which second on to look."""
+        try:
+            _save_check(self._check_path, _CHECK.pack(self.progress, self._flushed, self.queue_offset))
+        except OSError as error:
+            raise disk_error(error, f"cannot save {self._check_path}") from error
 
     def _place(self, due_ms: int, kind: int) -> tuple[int, int]:
         earliest = self._second + self._is_open  # what is being delivered takes no more
@@ -132,8 +142,7 @@ class TimerWheel:
     def due(self, now: int, limit: int = 512) -> list[Due]:
         """The next messages to deliver, the same ones until `done` is told. Empty: nothing is due, or the
         work of one call was used up (`wait_ms` is 0 then)."""
-        if now < self.progress and not self._is_open:
-            self._second = now // 1000  # the clock was set back; what was delivered is marked so
+        self._follow_clock(now)
         work = _WORK
         while work > 0:
             if self._is_open:
@@ -146,9 +155,12 @@ class TimerWheel:
             elif now < self.progress + TICK_MS:
                 return []
             else:
-                self._start_second()
-                work -= 1
+                work -= self._start_second(min(now // 1000, self._second + work))
         return []
+
+    def _follow_clock(self, now: int) -> None:
+        if now < self._second * 1000 and not self._is_open:
+            self._second = now // 1000  # it was set back; what was delivered is known by its slot's count
 
     def wait_ms(self, now: int) -> int:
         """How long until `due` may have something."""
@@ -183,13 +195,13 @@ class TimerWheel:
         at = self._next - deletes
         return [self._due_at(p) for p in self._ready[at : at + limit]]
 
-    def _start_second(self) -> None:
-        slot = self._slots.get(self._second)
-        if slot.last == NONE:
-            self._second += 1
-            return
-        self._is_open = True
-        self._walk = slot.last
+    def _start_second(self, stop: int) -> int:
+        """Begin with the next second before `stop` that has messages; returns how many were looked at."""
+        began, self._second = self._second, self._slots.next_used(self._second, stop)
+        if self._second < stop:
+            self._is_open = True
+            self._walk = self._slots.get(self._second).last
+        return 1 + self._second - began
 
     def _walk_back(self, work: int) -> int:
         """Follow the chain; it begins with the newest."""

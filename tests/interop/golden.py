@@ -87,16 +87,19 @@ def java_rpc(session: peers.Session, client: str) -> None:
 
 
 def java_pop(session: peers.Session, client: str) -> None:
-    topic, group = f"golden-{client}", "golden-pop"
-    session.peer.call(
-        "admin",
-        args=f"setConsumeMode -n {session.address} -c DefaultCluster -t {topic} -g {group} -m POP -q 8".split(),
-    )
-    session.consumer(group, topic, kind="pop", failTimes=1).wait(4, 60)
+    """Pop, change invisible time on failure, pop again, ack."""
+    topic, group = f"golden-{client}-pop", f"golden-{client}-popper"
+    session.producer("golden-pop-producer").send(*({"topic": topic, "body": f"pop {i}"} for i in range(2)))
+    mode = f"setConsumeMode -n {session.address} -c DefaultCluster -t {topic} -g {group} -m POP -q 8"
+    session.peer.call("admin", args=mode.split())
+    consumer = session.consumer(group, topic, kind="pop", failTimes=1)
+    consumer.wait(4, 90)
+    consumer.close()  # its acks are on the wire then
 
 
 def mqadmin(session: peers.Session, _client: str) -> None:
     topic = "golden-java"
+    sent = session.producer("golden-mqadmin").send({"topic": topic, "body": "looked for", "keys": "k9"})
     commands = [
         "clusterList",
         "topicList",
@@ -117,6 +120,8 @@ def mqadmin(session: peers.Session, _client: str) -> None:
         f"queryMsgByKey -t {topic} -k k1",
         f"queryMsgByOffset -t {topic} -b broker-a -i 0 -o 0",
         f"printMsg -t {topic}",
+        f"printMsg -t {topic} -b 2020-01-01#00:00:00:000",
+        f"queryMsgById -t {topic} -i {sent[0]['offsetMsgId']}",
         f"printMsgByQueue -t {topic} -a broker-a -i 0 -p true",
         f"sendMessage -t {topic} -p hello",
         f"consumeMessage -t {topic}",

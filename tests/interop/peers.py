@@ -169,6 +169,7 @@ class Peer:
         self.name = name
         logs = CACHE / "logs"
         logs.mkdir(parents=True, exist_ok=True)
+        (CACHE / "home").mkdir(exist_ok=True)
         self.log = logs / f"{name}-{os.getpid()}.log"
         self._ids = itertools.count(1)
         self._waiting: dict[int, queue.SimpleQueue[Row]] = {}
@@ -180,7 +181,12 @@ class Peer:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 cwd=logs,
-                env={**os.environ, "NODE_PATH": str(CACHE / "node/node_modules"), **env},
+                env={
+                    **os.environ,
+                    "HOME": str(CACHE / "home"),  # clients keep logs and broadcast offsets there
+                    "NODE_PATH": str(CACHE / "node/node_modules"),
+                    **env,
+                },
                 preexec_fn=die_with_parent,
             )
         assert self.child.stdin
@@ -314,11 +320,13 @@ class Consumer:
         return [row["body"] for row in self.seen()]
 
     def wait(self, count: int, timeout: float = 40) -> list[Row]:
-        wait_until(lambda: len(self.seen()) >= count, timeout, f"{count} messages at {self.name}; {self!r}")
-        return self._rows
+        return self.wait_for(lambda rows: len(rows) >= count, timeout, f"{count} messages")
 
     def wait_for(self, check: Callable[[list[Row]], bool], timeout: float, what: str) -> list[Row]:
-        wait_until(lambda: check(self.seen()), timeout, f"{what}: {self!r}")
+        try:
+            wait_until(lambda: check(self.seen()), timeout, what)
+        except AssertionError as late:
+            raise AssertionError(f"{late}; {self.name} {self!r}") from None
         return self._rows
 
     def close(self) -> None:

@@ -306,7 +306,7 @@ class RocketMQ(Server):
                 "brokerIP1": HOST,
                 "listenPort": self.broker.rpartition(":")[2],
                 "namesrvAddr": self.broker_namesrv,
-                "storePathRootDir": str(self.data),
+                "storePathRootDir": str(self.data / "store"),  # where Aerobee keeps its own
                 "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
                 "transactionOpBatchInterval": "100",  # else a rollback is known only after the quick check
                 **self.settings,

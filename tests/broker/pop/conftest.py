@@ -225,8 +225,8 @@ def make_shop(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., Shop
     made: list[Shop] = []
 
     def make(store: StoreConfig = SMALL, **config: Any) -> Shop:
-        made.append(Shop(tmp_path / str(len(made)), clock, msgspec.structs.replace(BrokerConfig(), **config), store))
-        return made[-1]
+        made.append(Shop(tmp_path / str(len(made)), clock, msgspec.structs.replace(BrokerConfig(),
+        **config), store)) return made[-1]
 
     yield make
     for shop in made:

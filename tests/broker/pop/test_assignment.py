@@ -195,7 +195,11 @@ def test_a_light_queue_is_its_queue_0(shop):
 
 def test_queues_of_other_brokers_are_assigned_where_a_route_is_known(shop):
     join(shop, "c1", "c2")
-    both = [MessageQueue(topic="orders", broker_name=b, queue_id=i) for b in ("broker-b", "broker-a") for i in (0, 1)]
+    both = [
+        MessageQueue(topic="orders", broker_name=b, queue_id=i)
+        for b in ("broker-b", "broker-a")
+        for i in (0, 1)
+    ]
     shop.broker.pops.route = lambda topic: both
     assert [str(one.message_queue) for one in query(shop, "c2").message_queue_assignments] == [
         "orders/broker-b/0",
@@ -246,7 +250,9 @@ def test_case_3_more_clients_than_queues_leave_nobody_idle(shop):
 
 @pytest.mark.seed("S000-74")
 def test_overlapping_rounds_give_each_queue_once():
-    found = share("c1", queues(3), ["c1", "c2", "c3"], 1, lambda client, all_queues, clients: list(all_queues))
+    found = share(
+        "c1", queues(3), ["c1", "c2", "c3"], 1, lambda client, all_queues, clients: list(all_queues)
+    )
     assert len(found) == 6
     assert len(set(found)) == 3
 

@@ -108,7 +108,9 @@ def test_an_ack_at_the_end_of_the_queue_is_accepted_and_a_change_is_not(shop, po
         {"offset": 2, "queue_id": 0, "extra_info": "1 1700000000000 60000 0 0 broker-a 0 2"},
     ],
 )
-def test_expired_unknown_and_foreign_receipts_are_answered_as_success_and_change_nothing(shop, popped, foreign):
+def test_expired_unknown_and_foreign_receipts_are_answered_as_success_and_change_nothing(
+    shop, popped, foreign
+):
     assert shop.ask(ack_header(popped[0], **foreign)).code == 0
     assert shop.in_flight == 3
 
@@ -184,7 +186,8 @@ def test_long_member_names_are_read_too(shop, popped):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"topic": "unknown"}, {"queue_id": 9}, {"queue_id": -1}, {"start_offset": 1_000}, {"start_offset": -50}]
+    "wrong",
+    [{"topic": "unknown"}, {"queue_id": 9}, {"queue_id": -1}, {"start_offset": 1_000}, {"start_offset": -50}],
 )
 def test_entries_that_fit_no_queue_are_skipped_silently(shop, popped, wrong):
     assert shop.ask(BatchAckMessage(), batch(entry(*popped, **wrong), entry(popped[0]))).code == 0
@@ -228,7 +231,9 @@ def test_the_answer_carries_the_new_receipts_values(shop, popped):
     reply = shop.ask(change_header(popped[1], 30_000))
     assert reply.code == 0
     r = popped[1].receipt
-    expected = ChangeInvisibleResult(pop_time=shop.clock.now(), invisible_time=30_000, revive_qid=r.revive_qid)
+    expected = ChangeInvisibleResult(
+        pop_time=shop.clock.now(), invisible_time=30_000, revive_qid=r.revive_qid
+    )
     assert reply.header == expected
 
 

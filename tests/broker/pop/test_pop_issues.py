@@ -127,7 +127,12 @@ def test_issue_7412_every_field_of_a_checkpoint_survives_the_log(shop):
     (position,) = leases.in_flight.due.take(1 << 50, 10)
     logged, _ = leases.log.checkpoint_at(position)
     r = messages[0].receipt
-    assert (logged.topic, logged.group, logged.queue_id, logged.broker_name) == ("orders", "billing", 0, "broker-a")
+    assert (logged.topic, logged.group, logged.queue_id, logged.broker_name) == (
+        "orders",
+        "billing",
+        0,
+        "broker-a",
+    )
     assert (logged.start_offset, logged.pop_time, logged.invisible_time) == (0, r.pop_time, 12_345)
     assert (logged.count, logged.diffs, logged.bitmap) == (3, [0, 1, 2], 0)
 

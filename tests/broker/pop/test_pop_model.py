@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random histories of POP against a naive model: nothing lost, nothing twice at a time, nothing after its ack.
 
-The broker is the real one, on a store that keeps its records in lists: so a crash is "forget the broker, keep the
-lists and the last saved offsets", and thousands of steps take seconds. What "reached the disk" means is worked out
-here, independently, from the records of the revive log and the offsets file.
+The broker is the real one, on a store that keeps its records in lists: so a crash is "forget the broker,
+keep the lists and the last saved offsets", and thousands of steps take seconds. What "reached the disk"
+means is worked out here, independently, from the records of the revive log and the offsets file.
 """
 
 from __future__ import annotations
@@ -232,11 +232,24 @@ class History(RuleBasedStateMachine):
             real = names.real_topic(topic, group, taken.retry)
             start = taken.start_offset
             receipt = Receipt(
-                start, popped.pop_time, invisible, popped.revive_queue, taken.retry, "", taken.queue_id, offset
+                start,
+                popped.pop_time,
+                invisible,
+                popped.revive_queue,
+                taken.retry,
+                "",
+                taken.queue_id,
+                offset,
             )
             if taken.retry != "0":
                 assert Receipt.parse(record.properties[props.POP_CK])[:5] == receipt[:5]
-            place = Place(group, real, taken.queue_id, offset, self.store.record_of(real, taken.queue_id, offset).physical_offset)
+            place = Place(
+                group,
+                real,
+                taken.queue_id,
+                offset,
+                self.store.record_of(real, taken.queue_id, offset).physical_offset,
+            )
             self.delivered(record, place, receipt)
 
     def delivered(self, record: Record, place: Place, receipt: Receipt) -> None:
@@ -375,6 +388,7 @@ class History(RuleBasedStateMachine):
         for group, bodies in self.acked.items():
             for body in list(bodies):
                 self._forget_unsaved_ack(group, body, saved, log)
+        self._restore_leases(log)
         for (group, body), _ in list(self.deliveries.items()):
             if body not in self.acked[group]:
                 self.unsure.add((group, body))
@@ -385,10 +399,20 @@ class History(RuleBasedStateMachine):
         places = [lease.place for lease in self.receipts if lease.place.group == group and lease.body == body]
         for place in places:
             behind = saved.get(group, place.topic, place.queue_id) > place.offset
-            if not behind and place not in log:
+            if log.get(place, not behind):
                 self.acked[group].discard(body)
                 self.done.discard(place)
                 self.unsure.add((group, body))
+
+    def _restore_leases(self, log: dict[Place, bool]) -> None:
+        """What the log still says is leased is leased again: its ack or redelivery met a full disk."""
+        for lease in self.receipts:
+            place = lease.place
+            if log.get(place) and place not in self.leases:
+                last = [x for x in self.receipts if x.place == place][-1]
+                self.leases[place] = last
+                self.unsure.add((place.group, last.body))
+                self.done.discard(place)
 
     def _replay(self) -> dict[Place, bool]:
         """Every copy that the revive log speaks of: True = leased, False = acked, redelivered or void."""

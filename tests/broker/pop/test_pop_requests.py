@@ -236,7 +236,9 @@ def test_a_new_group_starts_at_the_oldest_message_or_at_the_newest(shop, monkeyp
 
     shop.send(*"abc")
     assert [one.body for one in shop.pop(group="first", start=Start.MIN)] == [*"abc"]
-    assert [one.body for one in shop.pop(group="young", start=Start.MAX)] == [*"abc"], "message 0 is in memory"
+    assert [one.body for one in shop.pop(group="young", start=Start.MAX)] == [*"abc"], (
+        "message 0 is in memory"
+    )
     monkeypatch.setattr(pop_position, "IN_MEMORY_BYTES", 0)
     assert [one.body for one in shop.pop(group="last", start=Start.MAX)] == ["c"]
     assert shop.committed(group="last") == 2

@@ -289,15 +289,24 @@ def test_a_clock_set_forward_ends_leases_at_once(shop):
 
 def _java(shop, tag: str, body: bytes, deliver_at: int) -> None:
     """As its timer delivers it."""
-    text = props.render({props.TAGS: tag, props.TIMER_DELIVER_MS: str(deliver_at), props.TIMER_OUT_MS: str(deliver_at)})
+    text = props.render(
+        {props.TAGS: tag, props.TIMER_DELIVER_MS: str(deliver_at), props.TIMER_OUT_MS: str(deliver_at)}
+    )
     shop.broker.store.append(Record(shop.broker.pops.leases.log.topic, body, text, queue_id=3))
 
 
 def _java_checkpoint(shop, pop_time: int, *, count: int = 2) -> bytes:
     return encode_revive(
         CheckPoint(
-            topic="orders", group="billing", queue_id=0, start_offset=0, pop_time=pop_time, invisible_time=20_000,
-            count=count, diffs=list(range(count)), broker_name="broker-a",
+            topic="orders",
+            group="billing",
+            queue_id=0,
+            start_offset=0,
+            pop_time=pop_time,
+            invisible_time=20_000,
+            count=count,
+            diffs=list(range(count)),
+            broker_name="broker-a",
         )  # fmt: skip
     )
 

@@ -190,10 +190,14 @@ async def _one_connection(host: str, port: int, fuzz: Fuzz, report: Report) -> N
     reader, writer = await asyncio.open_connection(host, port)
     report.connections += 1
     try:
-        for _ in range(PER_CONNECTION):
+        for number in range(PER_CONNECTION):
+            if writer.transport.is_closing():
+                break  # a frame before broke the framing
             writer.write(fuzz.frame())
             report.frames += 1
-        await writer.drain()
+            if number % 5 == 4:
+                await writer.drain()
+                await asyncio.sleep(0.001)
         writer.write_eof()
         async with asyncio.timeout(2):
             while await reader.read(65536):

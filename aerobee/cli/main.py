@@ -1,61 +1,94 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`aerobee`: finds the command and loads only that one's code."""
+"""`aerobee`: finds the command, loads only that one's code, and turns every failure into one line."""
 
 from __future__ import annotations
 
+import difflib
+import os
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from aerobee.errors import AerobeeError
 
-# Command -> where it lives: a function, or a Typer app with commands of its own.
+# Typer carries its own copy of click since 0.26: its errors are found by their place above BadParameter.
+_UsageError: Any = typer.BadParameter.__mro__[1]
+_ClickError: Any = typer.BadParameter.__mro__[2]
+
+INTERRUPTED = 130
+
+
+class Home(NamedTuple):
+    """Where a command lives (a function, or a Typer app with commands of its own), and what help says of it."""
+
+    place: str
+    summary: str
+
+
 COMMANDS = {
-    "serve": "aerobee.cli.serve:serve",
-    "namesrv": "aerobee.cli.serve:namesrv",
-    "broker": "aerobee.cli.serve:broker",
-    "send": "aerobee.cli.messages:send",
-    "consume": "aerobee.cli.messages:consume",
-    "topics": "aerobee.cli.topics:app",
-    "groups": "aerobee.cli.groups:app",
-    "messages": "aerobee.cli.messages:app",
-    "cluster": "aerobee.cli.cluster:app",
-    "admin": "aerobee.cli.mqadmin:app",
-    "pipeline": "aerobee.cli.pipeline:app",
-    "bench": "aerobee.cli.bench:app",
-    "demo": "aerobee.cli.demo:demo",
+    "serve": Home("aerobee.cli.serve:serve", "Name server, broker and fronts in one process."),
+    "namesrv": Home("aerobee.cli.serve:namesrv", "The name server alone."),
+    "broker": Home("aerobee.cli.serve:broker", "The broker alone; it registers with the name servers given."),
+    "send": Home("aerobee.cli.messages:send", "Send messages: one, many, or the lines of stdin."),
+    "consume": Home("aerobee.cli.messages:consume", "Print messages as a group consumes them: push, pull or POP."),
+    "topics": Home("aerobee.cli.topics:app", "List, show, create, change and delete topics."),
+    "groups": Home("aerobee.cli.groups:app", "Groups: exact lag, members, reset, pull or POP, dead letters."),
+    "messages": Home("aerobee.cli.messages:app", "Find messages by id, key, offset or time; browse queues."),
+    "cluster": Home("aerobee.cli.cluster:app", "Brokers: figures, settings, write permission."),
+    "admin": Home("aerobee.cli.mqadmin:app", "RocketMQ's mqadmin commands, with its names, flags and output."),
+    "pipeline": Home("aerobee.cli.pipeline:app", "Spark jobs over topics: consume, lake, ledger, report, replay."),
+    "bench": Home("aerobee.cli.bench:app", "RocketMQ's own benchmark: same options, same printed lines."),
+    "demo": Home("aerobee.cli.demo:demo", "An online shop on an embedded server, proved by Spark, in a minute."),
 }
 
 
 class LazyCommands(TyperGroup):
+    """A list of names costs nothing; a command's module is imported when that command is asked for."""
+
+    _listing = False
+
     def list_commands(self, ctx: Any) -> list[str]:
-        return [name for name in COMMANDS if self.get_command(ctx, name) is not None]
+        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         home = COMMANDS.get(cmd_name)
         if home is None:
             return None
-        module, _, attribute = home.partition(":")
+        if self._listing:
+            return TyperCommand(cmd_name, help=home.summary)
+        module, _, attribute = home.place.partition(":")
         try:
             found = getattr(import_module(module), attribute)
         except ModuleNotFoundError as error:
-            if error.name != module:  # a dependency is missing, not the command
-                raise typer.BadParameter(
-                    f"'{cmd_name}' needs {error.name}: pip install 'aerobee[all]'"
-                ) from None
-            return None
+            raise _UsageError(f"'{cmd_name}' needs {error.name}: pip install 'aerobee[all]'") from None
         return as_command(cmd_name, found)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self._listing = True
+        super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        self._listing = True
+        return super().shell_complete(ctx, incomplete)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            close = difflib.get_close_matches(name, COMMANDS, 2, 0.5)
+            hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(COMMANDS)}"
+            raise _UsageError(f"no command '{name}'; {hint}", ctx)
+        return super().resolve_command(ctx, args)
 
 
 def as_command(name: str, found: Any) -> Any:
     if isinstance(found, typer.Typer):
         command = get_command(found)
     else:
-        app = typer.Typer(add_completion=False)
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
         app.command(name)(found)
         command = get_command(app)
     command.name = name
@@ -65,27 +98,87 @@ def as_command(name: str, found: Any) -> Any:
 app = typer.Typer(
     cls=LazyCommands,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="RocketMQ's messaging in pure Python: broker, name server, tools.",
 )
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from aerobee import __version__
+
+        typer.echo(f"aerobee {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def root() -> None:
-    """RocketMQ's messaging in pure Python: broker, name server, tools."""
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """RocketMQ's messaging in pure Python: broker, name server, tools, Spark pipelines.
+
+    Begin with `aerobee serve` in one terminal and, in another, `aerobee send orders hello` and
+    `aerobee consume orders -g billing`. Each command's --help has an example.
+    """
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """0 = done, 1 = refused or failed (one line on stderr), 2 = wrong usage. Never a traceback, unless
+    AEROBEE_DEBUG is set."""
+    try:
+        return app(arguments, prog_name="aerobee", standalone_mode=False) or 0
+    except Exception as error:
+        if os.environ.get("AEROBEE_DEBUG"):
+            raise
+        return _failed(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _failed(error: Exception) -> int:
+    text, code = str(error), 1
+    match error:
+        case _ClickError():
+            return _wrong_usage(error)
+        case typer.Abort():
+            text = "aborted"
+        case AerobeeError() | OSError():
+            pass
+        case ValueError() | TypeError():
+            code = 2
+        case _:
+            text = f"{type(error).__name__}: {error}; this is a bug, AEROBEE_DEBUG=1 shows where"
+    _say(text)
+    return code
+
+
+def _wrong_usage(error: Any) -> int:
+    context = getattr(error, "ctx", None)
+    text = error.format_message()
+    if type(error).__name__ == "NoArgsIsHelpError":  # its text is the help itself, printed when it was made
+        if text:
+            typer.echo(text, err=True)
+        return 2
+    if context is not None:
+        text = f"{text.rstrip('.')}; see `{context.command_path} --help`"
+    _say(text)
+    return int(error.exit_code)
+
+
+def _say(text: str) -> None:
+    print(f"aerobee: {' '.join(text.split())}", file=sys.stderr)  # noqa: T201 - the one line of a failed command
 
 
 def main() -> None:
-    """Exit 0 = done, 1 = refused or failed (one line on stderr), 2 = wrong usage."""
+    code = run()
     try:
-        app()
-    except (AerobeeError, OSError) as error:
-        print(f"aerobee: {error}", file=sys.stderr)  # noqa: T201 - the one line of a failed command
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has gone, and with it the reason to fail
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -215,6 +215,12 @@ class PushConsumer:
     def pause(self) -> None:
         """Fetch nothing more until `resume`; what is in work goes on."""
         self._member.suspended = True
+        for owned in self._member.pulled.values():
+            # A pull held by the broker would still bring messages; its answer is not waited for. (A held pop is
+            # left: its messages would be leased to nobody.)
+            if owned.fetching is not None and not owned.inbox.dropped:
+                owned.fetching.cancel()
+                self._start_pulling(owned)
 
     def resume(self) -> None:
         self._member.suspended = False

@@ -61,7 +61,9 @@ class Shop:
         self.open()
 
     def open(self) -> None:
-        self.broker: Broker = assemble(self._config, self._store, self._directory / str(self._lives), self.clock)
+        self.broker: Broker = assemble(
+            self._config, self._store, self._directory / str(self._lives), self.clock
+        )
         self.broker.topics.ensure("orders", 4)
         if self.broker.groups.get("billing") is None:
             self.broker.groups.put(GroupConfig(group_name="billing"))
@@ -99,10 +101,14 @@ class Shop:
 
     # -- messages ------------------------------------------------------------------------------------------
 
-    def send(self, *bodies: str, topic: str = "orders", queue_id: int = 0, tags: str = "", **more: Any) -> None:
+    def send(
+        self, *bodies: str, topic: str = "orders", queue_id: int = 0, tags: str = "", **more: Any
+    ) -> None:
         text = props.render({props.TAGS: tags, **more} if tags else more)
         for body in bodies:
-            self.broker.store.append(Record(topic, body.encode(), text, queue_id, born_timestamp=self.clock.now()))
+            self.broker.store.append(
+                Record(topic, body.encode(), text, queue_id, born_timestamp=self.clock.now())
+            )
 
     def records(self, topic: str, queue_id: int = 0) -> list[Record]:
         store = self.broker.store
@@ -162,7 +168,9 @@ class Shop:
     def change(self, one: Got, invisible_ms: int) -> Got:
         """Returns the message with its new receipt, made as a client makes it."""
         r = one.receipt
-        changed = change_invisible(Change(one.group, one.topic, r.queue_id, r.offset, r, invisible_ms), self.broker)
+        changed = change_invisible(
+            Change(one.group, one.topic, r.queue_id, r.offset, r, invisible_ms), self.broker
+        )
         return one._replace(receipt=new_receipt(r, changed))
 
     def wait(self, ms: int, step: int = 200) -> None:
@@ -225,8 +233,9 @@ def make_shop(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., Shop
     made: list[Shop] = []
 
     def make(store: StoreConfig = SMALL, **config: Any) -> Shop:
-        made.append(Shop(tmp_path / str(len(made)), clock, msgspec.structs.replace(BrokerConfig(),
-        **config), store)) return made[-1]
+        settings = msgspec.structs.replace(BrokerConfig(), **config)
+        made.append(Shop(tmp_path / str(len(made)), clock, settings, store))
+        return made[-1]
 
     yield make
     for shop in made:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -23,8 +25,10 @@ from aerobee.protocol.bodies import (
     decode,
 )
 from aerobee.protocol.codes import RequestCode
-from aerobee.protocol.command import Command
 from aerobee.protocol.headers.consume import GetRequestModes, QueryAssignment, SetRequestMode
+
+if TYPE_CHECKING:
+    from aerobee.protocol.command import Command
 
 
 class Link:

@@ -68,7 +68,7 @@ def test_progress_stops_before_the_first_unacked_message(shop):
 
 def test_the_same_attempt_gets_the_same_batch_again(shop):
     shop.send(*"ab")
-    first = ordered(shop, attempt_id="try-1")
+    ordered(shop, attempt_id="try-1")
     assert ordered(shop, attempt_id="try-2") == []
     again = ordered(shop, attempt_id="try-1")
     assert [one.body for one in again] == ["a", "b"]

@@ -307,7 +307,7 @@ def _java_checkpoint(shop, pop_time: int, *, count: int = 2) -> bytes:
             count=count,
             diffs=list(range(count)),
             broker_name="broker-a",
-        )  # fmt: skip
+        )
     )
 
 

@@ -33,8 +33,8 @@ COMMANDS = {
     "serve": Home("aerobee.cli.serve:serve", "Name server, broker and fronts in one process."),
     "namesrv": Home("aerobee.cli.serve:namesrv", "The name server alone."),
     "broker": Home("aerobee.cli.serve:broker", "The broker alone; it registers with the name servers given."),
-    "send": Home("aerobee.cli.messages:send", "Send messages: one, many, or the lines of stdin."),
-    "consume": Home("aerobee.cli.messages:consume", "Print messages as a group consumes them: push, pull or POP."),
+    "send": Home("aerobee.cli.send:send", "Send messages: one, many, or the lines of stdin."),
+    "consume": Home("aerobee.cli.consume:consume", "Print messages as a group consumes them: push, pull or POP."),
     "topics": Home("aerobee.cli.topics:app", "List, show, create, change and delete topics."),
     "groups": Home("aerobee.cli.groups:app", "Groups: exact lag, members, reset, pull or POP, dead letters."),
     "messages": Home("aerobee.cli.messages:app", "Find messages by id, key, offset or time; browse queues."),
@@ -79,7 +79,7 @@ class LazyCommands(TyperGroup):
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             close = difflib.get_close_matches(name, COMMANDS, 2, 0.5)
-            hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(COMMANDS)}"
+            hint = f"did you mean {' or '.join(close)}" if close else f"there are {', '.join(COMMANDS)}"
             raise _UsageError(f"no command '{name}'; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -88,7 +88,7 @@ def as_command(name: str, found: Any) -> Any:
     if isinstance(found, typer.Typer):
         command = get_command(found)
     else:
-        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        app = typer.Typer(add_completion=False)
         app.command(name)(found)
         command = get_command(app)
     command.name = name
@@ -120,8 +120,11 @@ def root(
 ) -> None:
     """RocketMQ's messaging in pure Python: broker, name server, tools, Spark pipelines.
 
-    Begin with `aerobee serve` in one terminal and, in another, `aerobee send orders hello` and
-    `aerobee consume orders -g billing`. Each command's --help has an example.
+    Begin with `aerobee serve` in one terminal; in another:
+
+    aerobee send orders hello
+
+    aerobee consume orders -g billing -n 1
     """
 
 

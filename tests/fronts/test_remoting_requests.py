@@ -246,6 +246,8 @@ async def test_offsets_over_the_wire(peer: Any) -> None:
     unknown = await peer.call(offsets.QueryConsumerOffset(**name, set_zero_if_not_found=False))
     assert unknown.code == 22
     assert ext(await peer.call(offsets.QueryConsumerOffset(**name))) == {"offset": "0"}
+    assert (await peer.call(offsets.UpdateConsumerOffset(**name, commit_offset=1))).code == 26
+    await peer.start_pull()
     assert (await peer.call(offsets.UpdateConsumerOffset(**name, commit_offset=1))).code == 0
     assert ext(await peer.call(offsets.QueryConsumerOffset(**name))) == {"offset": "1"}
     assert ext(await peer.call(offsets.GetMaxOffset(topic="orders", queue_id=0))) == {"offset": "1"}

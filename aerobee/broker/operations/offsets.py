@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aerobee.broker import checks
-from aerobee.errors import InvalidParameter, QueryNotFound, TopicNotFound
+from aerobee.errors import GroupNotFound, InvalidParameter, QueryNotFound, TopicNotFound
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
@@ -29,7 +29,8 @@ def first_offset(topic: str, queue_id: int, broker: Broker) -> int:
 
 def update_offset(group: str, topic: str, queue_id: int, offset: int, broker: Broker) -> None:
     """Commit. Offsets may go back; while a reset waits for the group, commits are ignored."""
-    broker.groups.require(group)
+    if broker.groups.get(group) is None:  # unlike a pull, a commit creates no group
+        raise GroupNotFound(f"group '{group}' does not exist; the offset was not stored")
     if broker.topics.get(topic) is None:
         raise TopicNotFound(f"topic '{topic}' does not exist; the offset was not stored")
     if queue_id < 0 or offset < 0:

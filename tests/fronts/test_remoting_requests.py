@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from aerobee.errors import DiskFull
 from aerobee.protocol import batch, bodies, message
 from aerobee.protocol.batch import BatchItem
 from aerobee.protocol.command import Command, Header, request
@@ -136,13 +137,16 @@ async def test_unknown_code_is_not_supported_and_logged_once_a_minute(
     assert len([r for r in caplog.records if "code=9999" in r.message]) == 2
 
 
-async def test_full_disk_is_service_not_available(peer: Any, server: Any) -> None:
+async def test_full_disk_is_service_not_available(peer: Any, server: Any, monkeypatch: Any) -> None:
+    def full(record: Any) -> None:
+        raise DiskFull("disk 95 % used")
+
     await peer.send()
-    server.broker.store._retention.refusal = "disk 95 % used"
-    answer = await peer.send()
-    assert (answer.code, "95 %" in answer.remark) == (14, True)
-    assert (await peer.start_pull()).code == 0  # reads go on
-    server.broker.store._retention.refusal = ""
+    with monkeypatch.context() as patch:
+        patch.setattr(server.broker.store, "append", full)
+        answer = await peer.send()
+        assert (answer.code, answer.remark) == (14, "disk 95 % used")
+        assert (await peer.start_pull()).code == 0  # reads go on
     assert (await peer.send()).code == 0
 
 

@@ -92,14 +92,17 @@ def test_clock_set_back_delays_no_message_longer_than_its_level(bench: Any, cloc
     assert len(bench.records("orders")) == 1
 
 
-def test_full_disk_loses_no_delivery(bench: Any, clock: Any) -> None:
+def test_full_disk_loses_no_delivery(bench: Any, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = Schedule(bench.broker.store)
     bench.send(properties={"DELAY": "1"})
     clock.advance(1000)
-    bench.broker.store._retention.refusal = "full"
-    with pytest.raises(DiskFull):
+
+    def full(record: Any) -> None:
+        raise DiskFull("95 % used")
+
+    with monkeypatch.context() as patch, pytest.raises(DiskFull):
+        patch.setattr(bench.broker.store, "append", full)
         schedule.tick(clock.now())
-    bench.broker.store._retention.refusal = ""
     schedule.tick(clock.now())
     assert len(bench.records("orders")) == 1
 

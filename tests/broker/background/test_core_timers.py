@@ -111,15 +111,20 @@ def test_message_days_away_is_stored_again_on_its_way_and_delivered_once(
     assert len(bench.records("rmq_sys_wheel_timer")) == 1 + int(delivered.properties["TIMER_ROLL_TIMES"])
 
 
-def test_full_disk_loses_no_delivery(bench: Any, clock: Any, timers: Timers) -> None:
+def test_full_disk_loses_no_delivery(
+    bench: Any, clock: Any, timers: Timers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(3):
         bench.send(body=b"%d" % number, properties={"TIMER_DELAY_SEC": "1"})
     run(timers, clock.now())
     clock.advance(seconds=5)
-    bench.broker.store._retention.refusal = "full"
-    with pytest.raises(DiskFull):
+
+    def full(record: Any) -> None:
+        raise DiskFull("95 % used")
+
+    with monkeypatch.context() as patch, pytest.raises(DiskFull):
+        patch.setattr(bench.broker.store, "append", full)
         run(timers, clock.now())
-    bench.broker.store._retention.refusal = ""
     run(timers, clock.now())
     assert [record.body for record in bench.records("orders")] == [b"0", b"1", b"2"]
 

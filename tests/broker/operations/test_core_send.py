@@ -9,7 +9,6 @@ from aerobee.broker.operations.send import PlainOrigin, send_batch
 from aerobee.config import StoreConfig
 from aerobee.errors import (
     BrokerError,
-    DiskFull,
     GroupNotFound,
     InvalidParameter,
     MessageIllegal,
@@ -122,13 +121,6 @@ def test_ordered_topic_is_refused_while_the_broker_may_not_be_written(make_bench
 def test_receipt_of_an_earlier_delivery_is_dropped(bench: Any) -> None:
     bench.send(properties={"POP_CK": "0 1 2 3 0 b 0 0", "TAGS": "a"})
     assert "POP_CK" not in bench.records("orders")[0].properties
-
-
-def test_full_disk_refuses_the_send(bench: Any) -> None:
-    bench.send()
-    bench.broker.store._retention.refusal = "95 % used"
-    with pytest.raises(DiskFull):
-        bench.send()
 
 
 # -- delays ----------------------------------------------------------------------------------------------

@@ -235,8 +235,8 @@ class Server:
             log.warning("gRPC front is off: %s; `pip install aerobee[grpc]` brings what it needs", error)
             return
         self._grpc = GrpcFront(broker, self._config.host, self._config.grpc_port)
-        await self._grpc.start()
         self._exits.push_async_callback(self._grpc.stop)
+        await self._grpc.start()
 
 
 def _port(given: int | None, configured: int, ephemeral: bool) -> int:  # noqa: FBT001 - the setting itself

@@ -122,9 +122,10 @@ def test_full_disk_loses_no_delivery(
     def full(record: Any) -> None:
         raise DiskFull("95 % used")
 
-    with monkeypatch.context() as patch, pytest.raises(DiskFull):
+    with monkeypatch.context() as patch:
         patch.setattr(bench.broker.store, "append", full)
-        run(timers, clock.now())
+        with pytest.raises(DiskFull):
+            run(timers, clock.now())
     run(timers, clock.now())
     assert [record.body for record in bench.records("orders")] == [b"0", b"1", b"2"]
 

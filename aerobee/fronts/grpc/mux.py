@@ -19,28 +19,28 @@ TLS_HANDSHAKE = 0x16
 class _Side(asyncio.Protocol):
     """One end of a pipe."""
 
-    def __init__(self) -> None:
+    def __init__(self, open_sides: set[_Side]) -> None:
+        self._open_sides = open_sides
         self.transport: asyncio.Transport | None = None
         self.other: _Side | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
+        self._open_sides.add(self)
 
     def data_received(self, data: bytes) -> None:
         if self.other is not None and self.other.transport is not None:
             self.other.transport.write(data)
 
     def eof_received(self) -> bool:
-        if (
-            self.other is not None
-            and self.other.transport is not None
-            and self.other.transport.can_write_eof()
-        ):
-            self.other.transport.write_eof()
-        return True
+        if self.other is None or self.other.transport is None or not self.other.transport.can_write_eof():
+            return False
+        self.other.transport.write_eof()
+        return True  # the other direction may still have something to say
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
+        self._open_sides.discard(self)
         if self.other is not None and self.other.transport is not None:
             self.other.transport.close()
 
@@ -56,8 +56,8 @@ class _Side(asyncio.Protocol):
 class _Front(_Side):
     """A client's side: waits for its first bytes, then joins the right listener."""
 
-    def __init__(self, plain: str, secure: str | None) -> None:
-        super().__init__()
+    def __init__(self, open_sides: set[_Side], plain: str, secure: str | None) -> None:
+        super().__init__(open_sides)
         self._paths = (plain, secure)
         self._early = bytearray()
         self._joining: asyncio.Task[None] | None = None
@@ -79,7 +79,9 @@ class _Front(_Side):
 
     async def _join(self, path: str) -> None:
         try:
-            _, back = await asyncio.get_running_loop().create_unix_connection(_Side, path)
+            _, back = await asyncio.get_running_loop().create_unix_connection(
+                lambda: _Side(self._open_sides), path
+            )
         except OSError as error:
             log.warning("gRPC listener %s: %s", path, error)
             if self.transport is not None:
@@ -101,6 +103,29 @@ class _Front(_Side):
         super().connection_lost(exc)
 
 
-async def listen(host: str, port: int, plain: str, secure: str | None) -> asyncio.Server:
-    """Serve `host:port`, piping to the Unix sockets of the two grpc listeners."""
-    return await asyncio.get_running_loop().create_server(lambda: _Front(plain, secure), host, port)
+class Mux:
+    """The public port and the pipes behind it."""
+
+    def __init__(self, plain: str, secure: str | None) -> None:
+        self._paths = (plain, secure)
+        self._open_sides: set[_Side] = set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; the port, which is a free one when 0 was asked for."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Front(self._open_sides, *self._paths), host, port)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def refuse(self) -> None:
+        """Accept nobody any more; pipes under way go on."""
+        if self._server is not None:
+            self._server.close()
+
+    async def close(self) -> None:
+        self.refuse()
+        while self._open_sides:
+            for side in list(self._open_sides):
+                if side.transport is not None:
+                    side.transport.abort()
+            await asyncio.sleep(0)

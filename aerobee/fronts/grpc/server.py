@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import grpc.aio
 
 from aerobee.fronts.grpc.certificate import credentials
-from aerobee.fronts.grpc.mux import listen
+from aerobee.fronts.grpc.mux import Mux
 from aerobee.fronts.grpc.service import Service
 from aerobee.net.address import format_address
 
@@ -41,7 +41,7 @@ class GrpcFront:
         self._host, self._port = host, port
         self.service = Service(broker)
         self._server: grpc.aio.Server | None = None
-        self._public: asyncio.Server | None = None
+        self._public: Mux | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._ticking: asyncio.Task[None] | None = None
 
@@ -59,10 +59,8 @@ class GrpcFront:
         if keys is not None:
             server.add_secure_port(f"unix:{secure}", keys)
         await server.start()
-        self._public = await listen(
-            self._host, self._port, str(plain), str(secure) if keys is not None else None
-        )
-        self.service.port = self._public.sockets[0].getsockname()[1]
+        self._public = Mux(str(plain), str(secure) if keys is not None else None)
+        self.service.port = await self._public.start(self._host, self._port)
         self._ticking = asyncio.get_running_loop().create_task(self._tick())
         log.info("gRPC listens on %s tls=%s", self.address, "yes" if keys is not None else "no")
 
@@ -79,8 +77,10 @@ class GrpcFront:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._ticking
         if self._public is not None:
-            self._public.close()
+            self._public.refuse()
         if self._server is not None:
             await self._server.stop(grace=0.5)
+        if self._public is not None:
+            await self._public.close()
         if self._folder is not None:
             self._folder.cleanup()

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leases of push clients: renewed while they live, by the newest receipt, never for ever."""
+
+from __future__ import annotations
+
+from aerobee.fronts.grpc.renewal import AHEAD_MS, LONGEST_MS, STEPS_MS, Renewals
+from aerobee.protocol.receipt import Receipt
+
+START = 1_000_000
+
+
+def receipt(offset: int = 5, pop_time: int = START, invisible: int = 60_000) -> Receipt:
+    return Receipt(offset, pop_time, invisible, 3, "0", "broker-a", 2, offset, 77)
+
+
+def test_a_lease_is_due_ten_seconds_before_it_ends() -> None:
+    renewals = Renewals()
+    renewals.hold("g", "t", "c", receipt())
+    assert renewals.due(START + 60_000 - AHEAD_MS - 1) == []
+    (lease,) = renewals.due(START + 60_000 - AHEAD_MS)
+    assert renewals.due(START + 60_000) == []  # each comes once
+    assert renewals.extension(lease, START) == STEPS_MS[0]
+
+
+def test_each_renewal_lasts_longer_and_three_hours_are_enough() -> None:
+    renewals = Renewals()
+    renewals.hold("g", "t", "c", receipt())
+    now, steps = START + 50_000, []
+    while leases := renewals.due(now):
+        (lease,) = leases
+        longer = renewals.extension(lease, now)
+        if longer is None:
+            break
+        steps.append(longer)
+        renewals.renewed(lease, receipt(pop_time=now, invisible=longer))
+        now += longer - AHEAD_MS
+    assert steps[: len(STEPS_MS) - 1] == list(STEPS_MS[:-1])
+    assert sum(steps) <= LONGEST_MS + STEPS_MS[-1]
+    assert longer is None
+
+
+def test_the_clients_first_receipt_finds_the_newest() -> None:
+    renewals = Renewals()
+    first = receipt()
+    renewals.hold("g", "t", "c", first)
+    (lease,) = renewals.due(START + 55_000)
+    newest = receipt(pop_time=START + 55_000)
+    renewals.renewed(lease, newest)
+    assert renewals.release("g", "t", first) == newest
+    assert renewals.release("g", "t", first) == first  # released: nothing is known of it any more
+    assert renewals.due(START + 10_000_000) == []
+
+
+def test_leases_are_found_by_client() -> None:
+    renewals = Renewals()
+    renewals.hold("g", "t", "one", receipt(1))
+    renewals.hold("g", "t", "two", receipt(2))
+    assert [lease.receipt.offset for lease in renewals.of_client("two")] == [2]

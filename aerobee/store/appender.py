@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hot path of a send: one record into the log, its unit into the queue, its keys into the index, one
-turn.
+"""The hot path of a send: one record into the log, its unit into the queue, its keys into the index, in one turn.
 
-Nothing here waits and nothing can fail after the first byte is written: room in log and index is asked for
-before. The path is flat on purpose (a Python call costs what storing 300 bytes does); benchmarks/append.py
-keeps its figure.
+Nothing here waits and nothing can fail after the first byte is written: room in index and log is asked for before.
+The path is flatter than we write elsewhere, because a Python call costs what storing 300 bytes does:
+benchmarks/append.py keeps the figure.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from aerobee.clock import Clock
     from aerobee.config import StoreConfig
+    from aerobee.errors import StoreError
     from aerobee.protocol.message import Record
     from aerobee.store.commit_log import CommitLog
     from aerobee.store.consume_queue import ConsumeQueue
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _CHECK_NAME = "__CRC32#\x01"
 _FIXED = 74  # a record without hosts, topic field, body and properties
+_MAX_TOPIC_FIELD = 257
 _SHORT = [n.to_bytes(2, "big") for n in range(MAX_PROPERTIES + 1)]
 _pack_head = HEAD_V4.pack
 _pack_unit = UNIT.pack
@@ -38,6 +39,8 @@ _crc32 = zlib.crc32
 
 
 class Appender:
+    """`refused`, when set, makes the error that every append raises: a full or a failed disk."""
+
     def __init__(
         self,
         config: StoreConfig,
@@ -48,35 +51,32 @@ class Appender:
         codes: TagCodes,
     ) -> None:
         self.listeners: list[Callable[[Record, int], None]] = []
+        self.refused: Callable[[], StoreError] | None = None
         self.store_host = b""
         self.last_store_time = 0
         self._check_size = RECORD_CHECK_SIZE if config.record_check else 0
         self._max_body = config.max_message_bytes
+        self._max_text = MAX_PROPERTIES - self._check_size
         self._now = clock.now
         self._log = log
         self._queues = queues
+        self._loaded = queues.loaded
         self._index = index
         self._codes = codes
 
     def append(self, record: Record) -> None:
-        topic, queue_id, body = record.topic, record.queue_id, record.body
-        queue = self._queues.loaded.get((topic, queue_id)) or self._queues.obtain(topic, queue_id)
-        text = record.properties_text
-        data = clean(text).encode() if self._check_size else text.encode()
-        self._refuse_oversized(record, queue, len(data))
-        record.store_timestamp = now = self._now()
-        record.store_host = host = self.store_host
-        record.size = size = (
-            _FIXED
-            + len(record.born_host)
-            + len(host)
-            + len(body)
-            + len(queue.topic_field)
-            + len(data)
-            + self._check_size
-        )
+        """Store one message and dispatch it; the record is stamped with its place. DiskFull, StoreError."""
+        if self.refused is not None:
+            raise self.refused()
+        topic, queue_id, text, flags = record.topic, record.queue_id, record.properties_text, record.sys_flag
+        queue = self._loaded.get((topic, queue_id)) or self._queues.obtain(topic, queue_id)
+        if self._check_size and ("__CRC32#" in text or (text and text[-1] != "\x02")):
+            text = clean(text)
+        data = text.encode()
         tag, unique, keys = tag_unique_keys(text)
-        words = index_keys(record.sys_flag, unique, keys)
+        words = [unique] if unique and not keys and not flags else index_keys(flags, unique, keys)
+        now = self._now()
+        size = self._stamp(record, queue, len(data), now)
         log, index = self._log, self._index
         if index.left < len(words):
             index.room(len(words), now)
@@ -84,48 +84,45 @@ class Appender:
         if at + size > log.limit:
             at = log.room(size)
         record.physical_offset = at
-        record.queue_offset = 0 if record.sys_flag & 4 else queue.max_offset
+        record.queue_offset = 0 if flags & 4 else queue.max_offset
 
         start = at - log.base
         log.map[start : start + size] = self._encode(record, queue, data)  # type: ignore[index]
         log.end = at + size
         self.last_store_time = now
-        code = self._dispatch(record, queue, tag, words)
+        # As in _dispatch, without the call.
+        code = self._codes(topic, queue_id, tag, now)
+        if not flags & 4:  # prepared and rolled-back records have no unit
+            if not queue.tail:
+                self._queues.dirty[queue] = None
+            queue.tail += _pack_unit(at, size, code)
+            queue.max_offset += 1
+        for word in words:
+            index.put(topic, word, at, now)
         for listener in self.listeners:
             listener(record, code)
 
     def append_batch(self, records: list[Record]) -> None:
-        """All records are of one topic and queue. They go into one file, with offsets that follow each
-        other."""
+        """Store messages of one topic and queue, all in one file with consecutive offsets, or none."""
+        if self.refused is not None:
+            raise self.refused()
         if not records:
             return
-        first = records[0]
-        queue = self._queues.loaded.get((first.topic, first.queue_id)) or self._queues.obtain(
-            first.topic, first.queue_id
-        )
-        texts = [
-            (clean(r.properties_text) if self._check_size else r.properties_text).encode() for r in records
-        ]
-        now, host = self._now(), self.store_host
-        total, found = 0, []
+        queue = self._queues.obtain(records[0].topic, records[0].queue_id)
+        texts = [(clean(r.properties_text) if self._check_size else r.properties_text).encode() for r in records]
+        now, total, found = self._now(), 0, []
         for record, data in zip(records, texts, strict=True):
-            self._refuse_oversized(record, queue, len(data))
-            record.store_timestamp, record.store_host = now, host
-            record.size = (
-                _FIXED + len(record.born_host) + len(host) + len(record.body)
-                + len(queue.topic_field) + len(data) + self._check_size
-            )  # fmt: skip
-            total += record.size
+            total += self._stamp(record, queue, len(data), now)
             tag, unique, keys = tag_unique_keys(record.properties_text)
             found.append((tag, index_keys(record.sys_flag, unique, keys)))
-        log = self._log
         self._index.prepare(sum(len(words) for _, words in found), now)
+        log, offset = self._log, queue.max_offset
         at = log.room(total)
-        offset = queue.max_offset
         for record, data in zip(records, texts, strict=True):
             record.physical_offset, record.queue_offset = at, 0 if record.sys_flag & 4 else offset
             # One by one: a kill in the middle of one big copy may leave late bytes without the early ones.
-            log.map[at - log.base : at - log.base + record.size] = self._encode(record, queue, data)  # type: ignore[index]
+            start = at - log.base
+            log.map[start : start + record.size] = self._encode(record, queue, data)  # type: ignore[index]
             at += record.size
             offset += not record.sys_flag & 4
         log.end = at
@@ -136,6 +133,20 @@ class Appender:
             for listener in self.listeners:
                 listener(record, code)
 
+    def _stamp(self, record: Record, queue: ConsumeQueue, text_size: int, now: int) -> int:
+        """Time, host and size of the record to be; refuses what no record can hold."""
+        body_size, topic_size, host = len(record.body), len(queue.topic_field), self.store_host
+        if body_size > self._max_body or text_size > self._max_text or topic_size > _MAX_TOPIC_FIELD:
+            raise MessageIllegal(
+                f"topic {record.topic[:40]!r}: a name of {len(record.topic)} characters, a body of {body_size} bytes, "
+                f"properties of {text_size}; the limit is 255, {self._max_body}, {self._max_text}"
+            )
+        record.store_timestamp = now
+        record.store_host = host
+        size = _FIXED + len(record.born_host) + len(host) + body_size + topic_size + text_size + self._check_size
+        record.size = size
+        return size
+
     def _encode(self, record: Record, queue: ConsumeQueue, text: bytes) -> bytes:
         body = record.body
         record.body_crc = crc = _crc32(body) & 0x7FFFFFFF
@@ -143,7 +154,8 @@ class Appender:
             head = _pack_head(
                 record.size, queue.magic, crc, record.queue_id, record.flag, record.queue_offset,
                 record.physical_offset, record.sys_flag & ~0x30, record.born_timestamp, record.born_host,
-                record.store_timestamp, record.store_host, record.reconsume_times, record.prepared_offset, len(body),
+                record.store_timestamp, record.store_host, record.reconsume_times, record.prepared_offset,
+                len(body),
             )  # fmt: skip
         else:
             head = encode_head(record, queue.magic)
@@ -153,31 +165,20 @@ class Appender:
         return b"%b__CRC32#\x01%b\x02" % (data, (b"%010d" % (_crc32(data) & 0x7FFFFFFF))[::-1])
 
     def _dispatch(self, record: Record, queue: ConsumeQueue, tag: str | None, words: list[str]) -> int:
-        code = self._codes(record.topic, record.queue_id, tag, record.store_timestamp)
+        topic, at, time = record.topic, record.physical_offset, record.store_timestamp
+        code = self._codes(topic, record.queue_id, tag, time)
         if not record.sys_flag & 4:  # prepared and rolled-back records have no unit
             if not queue.tail:
                 self._queues.dirty[queue] = None
-            queue.tail += _pack_unit(record.physical_offset, record.size, code)
+            queue.tail += _pack_unit(at, record.size, code)
             queue.max_offset += 1
-        if self._index.left < len(words):
-            self._index.room(len(words), record.store_timestamp)
-        for word in words:
-            self._index.put(
-                self._index.hash(record.topic, word), record.physical_offset, record.store_timestamp
-            )
+        if words:
+            index = self._index
+            if index.left < len(words):
+                index.room(len(words), time)
+            for word in words:
+                index.put(topic, word, at, time)
         return code
-
-    def _refuse_oversized(self, record: Record, queue: ConsumeQueue, text_size: int) -> None:
-        if len(record.body) > self._max_body:
-            raise MessageIllegal(
-                f"body of {len(record.body)} bytes, the limit is {self._max_body}; send less or compress"
-            )
-        if text_size + self._check_size > MAX_PROPERTIES:
-            raise MessageIllegal(
-                f"properties of {text_size} bytes, the limit is {MAX_PROPERTIES - self._check_size}"
-            )
-        if len(queue.topic_field) > 257:
-            raise MessageIllegal(f"topic of {len(queue.topic_field)} bytes, the limit is 255")
 
 
 def clean(text: str) -> str:

@@ -23,15 +23,13 @@ from typing import TYPE_CHECKING
 from aerobee.store.results import Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aerobee.store.open_files import OpenFiles
 
 UNIT = struct.Struct(">qiq")
 UNIT_SIZE = UNIT.size
 FILLER_SIZE = 0x7FFFFFFF
 FILLER = UNIT.pack(0, FILLER_SIZE, 0)
-_NO_UNIT = bytes(UNIT_SIZE)
+_LOOK_FIRST = 64
 _FILL_AT_ONCE = 4096
 
 
@@ -59,20 +57,41 @@ class ConsumeQueue:
 
     # -- loading ---------------------------------------------------------------------------------------
 
-    def load(self, log_end: int) -> None:
-        """Find first and last unit on disk. Units at or past `log_end` do not count: their records are gone."""
+    def load(self, log_end: int) -> list[int]:
+        """Find first and last unit on disk; the files' first units. Units at or past `log_end` do not count: their
+        records are gone."""
         starts = self._file_starts()
         if not starts:
-            return
+            return starts
         self.first_unit = starts[0]
         # Usually the last file has the end; an empty one (or one with dead units only) moves it back.
         for start in reversed(starts):
-            count = self._bisect(
-                start, min(self.file_units, self._units_in(start)), lambda unit: _alive(unit, log_end)
-            )
+            count = self._alive_in(start, log_end)
             if count or start == starts[0]:
                 self.max_offset = start + count
-                return
+                break
+        return starts
+
+    def _alive_in(self, start: int, log_end: int) -> int:
+        """How many units of the file at `start` point into the log: those that do come first."""
+        fd = self.files.existing(self._path(start))
+        low, high = 0, self.file_units
+        head = os.pread(fd, _LOOK_FIRST * UNIT_SIZE, 0)  # most queues of a broker with many are short
+        units = [size > 0 and physical < log_end for physical, size, _ in UNIT.iter_unpack(whole_units(head))]
+        if not all(units):
+            return units.index(False)
+        if len(units) < min(_LOOK_FIRST, self.file_units):
+            return len(units)  # the file ends here
+        low = len(units)
+        while low < high:
+            middle = (low + high) // 2
+            unit = os.pread(fd, UNIT_SIZE, middle * UNIT_SIZE)
+            physical, size, _ = UNIT.unpack(unit) if len(unit) == UNIT_SIZE else (0, 0, 0)
+            if size > 0 and physical < log_end:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     def _file_starts(self) -> list[int]:
         try:
@@ -81,14 +100,10 @@ class ConsumeQueue:
             return []
         return sorted(int(name) // UNIT_SIZE for name in names if name.isdigit() and len(name) == 20)
 
-    def _units_in(self, start: int) -> int:
-        return os.fstat(self.files.existing(self._path(start))).st_size // UNIT_SIZE
-
     def cut(self, log_end: int) -> int:
         """Remove units at or past `log_end` from the files for good; called before the queue is used. Returns
         how many files it looked at."""
-        starts = self._file_starts()
-        self.load(log_end)
+        starts = self.load(log_end)
         for start in starts:
             path = self._path(start)
             if start > self.max_offset or (start == self.max_offset and start > self.first_unit):
@@ -125,7 +140,7 @@ class ConsumeQueue:
             data = os.pread(self.files.existing(self._path(offset)), count * UNIT_SIZE, in_file * UNIT_SIZE)
         except FileNotFoundError:
             return b""
-        return data[: len(data) // UNIT_SIZE * UNIT_SIZE]
+        return whole_units(data)
 
     def unit(self, offset: int) -> Unit | None:
         if not self.first_unit <= offset < self.max_offset:
@@ -199,18 +214,6 @@ class ConsumeQueue:
             return True
         return unit.size == FILLER_SIZE and not unit.physical_offset
 
-    def _bisect(self, start: int, count: int, holds: Callable[[bytes], bool]) -> int:
-        """How many of the `count` units from `start` hold; those that do come first."""
-        fd = self.files.existing(self._path(start))
-        low, high = 0, count
-        while low < high:
-            middle = (low + high) // 2
-            if holds(os.pread(fd, UNIT_SIZE, middle * UNIT_SIZE)):
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
     # -- retention -------------------------------------------------------------------------------------
 
     def trim(self, log_min: int) -> int:
@@ -239,8 +242,5 @@ class ConsumeQueue:
             os.unlink(path)
 
 
-def _alive(unit: bytes, log_end: int) -> bool:
-    if len(unit) < UNIT_SIZE:
-        return False
-    physical, size, _ = UNIT.unpack(unit)
-    return bool(size > 0 and physical < log_end)
+def whole_units(data: bytes) -> bytes:
+    return data[: len(data) // UNIT_SIZE * UNIT_SIZE]

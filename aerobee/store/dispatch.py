@@ -26,19 +26,19 @@ def has_unit(sys_flag: int) -> bool:
 
 
 def tag_unique_keys(text: str) -> tuple[str | None, str | None, str | None]:
-    """TAGS, UNIQ_KEY and KEYS of a properties text; `properties.get` three times, but one call on the hot
-    path."""
-    return _value(text, "TAGS\x01", 5), _value(text, "UNIQ_KEY\x01", 9), _value(text, "KEYS\x01", 5)
-
-
-def _value(text: str, wanted: str, width: int) -> str | None:
-    at = text.find(wanted)
-    if at < 0:
-        return None
-    if at and text[at - 1] != "\x02":  # the end of a longer name, such as MYTAGS
-        return props.get(text, wanted[:-1])
-    end = text.find("\x02", at)
-    return (text[at + width : end] if end >= 0 else text[at + width :]) or None
+    """TAGS, UNIQ_KEY and KEYS of a properties text: `properties.get` three times, in one call for the hot path."""
+    tag = unique = keys = None
+    if "TAGS\x01" in text:
+        before, _, rest = text.partition("TAGS\x01")
+        # Else it is the end of a longer name, such as MYTAGS.
+        tag = rest.partition("\x02")[0] if not before or before[-1] == "\x02" else props.get(text, "TAGS")
+    if "UNIQ_KEY\x01" in text:
+        before, _, rest = text.partition("UNIQ_KEY\x01")
+        unique = rest.partition("\x02")[0] if not before or before[-1] == "\x02" else props.get(text, "UNIQ_KEY")
+    if "KEYS\x01" in text:
+        before, _, rest = text.partition("KEYS\x01")
+        keys = rest.partition("\x02")[0] if not before or before[-1] == "\x02" else props.get(text, "KEYS")
+    return tag or None, unique, keys
 
 
 def index_keys(sys_flag: int, unique: str | None, keys: str | None) -> list[str]:
@@ -62,8 +62,10 @@ class TagCodes:
         if topic == SCHEDULE_TOPIC and 0 <= queue_id < len(self._delays):
             return store_time + self._delays[queue_id]
         code = self._known.get(tag)
-        if code is None:
-            if len(self._known) >= _MAX_TAGS:
-                self._known = {None: 0}
-            code = self._known[tag] = props.tag_code(tag)
+        return self._learn(tag) if code is None else code
+
+    def _learn(self, tag: str | None) -> int:
+        if len(self._known) >= _MAX_TAGS:
+            self._known = {None: 0}
+        code = self._known[tag] = props.tag_code(tag)
         return code

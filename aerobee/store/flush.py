@@ -39,11 +39,19 @@ _SYNC_ONE_BY_ONE = 64  # more queue files than this: one sync of the whole file 
 class Flush:
     """`synced` is the log position that survives power loss."""
 
-    def __init__(self, root: Path, commit_log: CommitLog, queues: ConsumeQueues, index: KeyIndex) -> None:
+    def __init__(
+        self,
+        root: Path,
+        commit_log: CommitLog,
+        queues: ConsumeQueues,
+        index: KeyIndex,
+        on_failure: Callable[[], None],
+    ) -> None:
         self._root = root
         self._log = commit_log
         self._queues = queues
         self._index = index
+        self._on_failure = on_failure
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="aerobee-flush")
         self._job: Future[None] | None = None
         self._job_end = 0
@@ -136,6 +144,7 @@ class Flush:
                 "sync of %s failed: %s; the store takes no more writes, check the disk", self._root, error
             )
             self.failure = StoreError(f"sync of {self._root} failed: {error}; check the disk and restart")
+            self._on_failure()
         waiting = []
         for end, waiter in self._waiters:
             if waiter.done():

@@ -30,6 +30,9 @@ ENTRY_SIZE = ENTRY.size
 SLOT = struct.Struct(">i")
 _EXTENT = 1 << 20
 _MAX_INT = 0x7FFFFFFF
+_get_slot = SLOT.unpack_from
+_put_slot = SLOT.pack_into
+_put_entry = ENTRY.pack_into
 
 
 class IndexFile:
@@ -101,11 +104,11 @@ class IndexFile:
     # -- entries ---------------------------------------------------------------------------------------
 
     def put(self, key_hash: int, offset: int, store_time: int) -> None:
-        """The caller has checked `is_full` and reserved."""
+        """The caller has reserved."""
         number = self.count
         slot_at = 40 + key_hash % self.slots * 4
-        table = self._map if self._map is not None else self.map
-        (older,) = SLOT.unpack_from(table, slot_at)
+        table = self._map or self.map
+        (older,) = _get_slot(table, slot_at)
         if not 0 < older < number:
             older = 0
             self.used_slots += 1
@@ -114,16 +117,13 @@ class IndexFile:
         seconds = (store_time - self.begin_time) // 1000
         if not 0 <= seconds <= _MAX_INT:
             seconds = 0 if seconds < 0 else _MAX_INT
-        ENTRY.pack_into(table, self.entries_at + number * 20, key_hash, offset, seconds, older)
-        SLOT.pack_into(table, slot_at, number)
+        _put_entry(table, self.entries_at + number * 20, key_hash, offset, seconds, older)
+        _put_slot(table, slot_at, number)
         self.count = number + 1
-        self.end_time, self.end_offset = store_time, offset
+        self.end_time = store_time
+        self.end_offset = offset
         if number == 1:
             self.write_header()  # the begin time cannot be found again from the entries
-
-    @property
-    def is_full(self) -> bool:
-        return self.count >= self.entries
 
     def find(self, key_hash: int, begin: int, end: int) -> Iterator[int]:
         """Commit-log offsets of entries with that hash and a time in [begin, end] to the second, newest

@@ -18,6 +18,7 @@ _POWER_TAIL: int = 31**_TAIL & _MASK
 _POWER_KEY: int = 31 ** (_RUN + _TAIL) & _MASK
 _MAX_RUNS = 4096
 _MAX_TOPICS = 16384
+_MAX_COUNTERS = 16384
 
 
 class KeyHash:
@@ -26,28 +27,34 @@ class KeyHash:
     def __init__(self) -> None:
         self._topics: dict[str, int] = {}  # hash of `topic#`, moved up by the length of a unique key
         self._runs: dict[str, int] = {}  # hash of a run, moved up by the length of the counter
+        self._counters: dict[str, int] = {}
 
     def __call__(self, topic: str, key: str) -> int:
         """abs(hashCode) as RocketMQ has it: 0 for the one value whose abs overflows."""
-        if len(key) == _RUN + _TAIL and key.isascii():
-            run = key[:_RUN]
-            start = self._topics.get(topic) or self._start_topic(topic)
-            a, b, c, d = key[_RUN:].encode()
+        if len(key) == 32 and key.isascii():
+            run, counter = key[:28], key[28:]
             value = (
-                start + (self._runs.get(run) or self._start_run(run)) + a * 29791 + b * 961 + c * 31 + d
-                & _MASK
-            )
+                (self._topics.get(topic) or self._start_topic(topic))
+                + (self._runs.get(run) or self._start_run(run))
+                + (self._counters.get(counter) or self._start_counter(counter))
+            ) & 0xFFFFFFFF
         else:
-            value = java_hash(topic + "#" + key) & _MASK
-        if value >= 0x8000_0000:
-            value = 0x1_0000_0000 - value
-            return 0 if value == 0x8000_0000 else value
-        return value
+            value = java_hash(f"{topic}#{key}") & _MASK
+        if value < 0x8000_0000:
+            return value
+        value = 0x1_0000_0000 - value
+        return 0 if value == 0x8000_0000 else value
 
     def _start_topic(self, topic: str) -> int:
         if len(self._topics) >= _MAX_TOPICS:
             self._topics.clear()
         value = self._topics[topic] = java_hash(topic + "#") * _POWER_KEY & _MASK
+        return value
+
+    def _start_counter(self, counter: str) -> int:
+        if len(self._counters) >= _MAX_COUNTERS:
+            self._counters.clear()
+        value = self._counters[counter] = java_hash(counter)
         return value
 
     def _start_run(self, run: str) -> int:

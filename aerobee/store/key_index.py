@@ -87,11 +87,11 @@ class KeyIndex:
         self.files.append(file)
         return file
 
-    def put(self, key_hash: int, offset: int, store_time: int) -> None:
+    def put(self, topic: str, key: str, offset: int, store_time: int) -> None:
         """The caller has asked for room."""
         if self.left > 0:
             self.left -= 1
-            self.files[-1].put(key_hash, offset, store_time)
+            self.files[-1].put(self.hash(topic, key), offset, store_time)
 
     # -- reading ---------------------------------------------------------------------------------------
 

@@ -79,13 +79,16 @@ class MessageStore:
         self._appender.last_store_time = recovery.last_store_time
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._reader = Reader(self._log, int(memory * _IN_MEMORY_RATIO))
-        self._flush = Flush(root, self._log, self._queues, self._index)
+        self._flush = Flush(root, self._log, self._queues, self._index, self._refuse_while_broken)
         self._retention = Retention(
             config, self._log, self._queues, self._index, disk or (lambda: disk_of(root))
         )
         self._next_flush = self._next_checkpoint = self._next_retention = 0
         self._checked_from = self._last_position = self._log.end
         self._is_open = True
+        # Bound once: the two calls everything else waits for cost one Python frame less.
+        self.append: Callable[[Record], None] = self._appender.append
+        self.append_batch: Callable[[list[Record]], None] = self._appender.append_batch
         self.readable = True
 
     @classmethod
@@ -102,6 +105,7 @@ class MessageStore:
         store = cls(root, config, clock, disk)
         store.store_host = store_host
         store._retention.tick(clock.now())
+        store._refuse_while_broken()
         return store
 
     def _recover(self, codes: TagCodes) -> Recovery:
@@ -146,26 +150,21 @@ class MessageStore:
     def listeners(self) -> list[Callable[[Record, int], None]]:
         return self._appender.listeners
 
-    def append(self, record: Record) -> None:
-        """Store one message and dispatch it; the record is stamped with its place. DiskFull, StoreError."""
-        if self._retention.refusal or self._flush.failure:
-            self._refuse()
-        self._appender.append(record)
-
-    def append_batch(self, records: list[Record]) -> None:
-        """Store messages of one topic and queue, all in one file with consecutive offsets, or none."""
-        if self._retention.refusal or self._flush.failure:
-            self._refuse()
-        self._appender.append_batch(records)
-
-    def _refuse(self) -> None:
-        if self._flush.failure:
-            raise self._flush.failure
-        raise DiskFull(f"store {self._root}: {self._retention.refusal}; free space or lower retention_hours")
+    def _refuse_while_broken(self) -> None:
+        """Called when a refusal may have come or gone: appends look at one attribute only."""
+        failure, refusal = self._flush.failure, self._retention.refusal
+        if failure is not None:
+            self._appender.refused = lambda: failure
+        elif refusal:
+            self._appender.refused = lambda: DiskFull(
+                f"store {self._root}: {refusal}; free space or lower retention_hours"
+            )
+        else:
+            self._appender.refused = None
 
     @property
     def writable(self) -> bool:
-        return not (self._retention.refusal or self._flush.failure)
+        return self._appender.refused is None
 
     @property
     def needs_sync(self) -> bool:
@@ -316,6 +315,7 @@ class MessageStore:
         busy = self._write_queues()
         if now >= self._next_retention:
             busy = self._retention.tick(now) or busy
+            self._refuse_while_broken()
             self._next_retention = now + _RETENTION_MS
         if not self._flush.is_busy and not self._flush.failure:
             if now >= self._next_checkpoint:

@@ -31,12 +31,14 @@ class OpenFiles:
             return self.existing(path)
         except FileNotFoundError:
             pass
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        directory = path.rpartition("/")[0]
         try:
-            fd = os.open(path, flags, 0o644)
+            os.mkdir(directory)
+        except FileExistsError:
+            pass
         except FileNotFoundError:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            fd = os.open(path, flags, 0o644)
+            os.makedirs(directory, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         if os.fstat(fd).st_size < size:
             try:
                 os.ftruncate(fd, size)

@@ -236,7 +236,7 @@ class Recovery:
             self.index_is_complete = False
             return
         for word in words:
-            self._index.put(self._index.hash(topic, word), at, time)
+            self._index.put(topic, word, at, time)
 
     # -- the end ---------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from aerobee.broker.state.half_messages import Outcome
 from aerobee.errors import AerobeeError
 from aerobee.fronts.grpc import convert, limits
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
-from aerobee.fronts.grpc.route import accepted_types
+from aerobee.fronts.grpc.route import accepted_types, topic_config
 from aerobee.fronts.grpc.status import OK, Refused, common, status_of
 
 if TYPE_CHECKING:
@@ -80,10 +80,9 @@ def _check_type(message: Any, topic: str, broker: Broker) -> None:
 def _send(message: Any, topic: str, broker: Broker, peer: Peer) -> Sent:
     record = convert.to_record(message, topic, peer.host, broker.clock.now())
     group = message.system_properties.message_group
-    config = broker.topics.get(topic)
-    if group and config is not None and config.write_queue_nums:
+    if group:
         # Clients of different languages hash groups differently: the broker's own choice keeps one group in one queue.
-        record.queue_id = zlib.crc32(group.encode()) % config.write_queue_nums
+        record.queue_id = zlib.crc32(group.encode()) % max(1, topic_config(topic, broker).write_queue_nums)
     return send(record, PlainOrigin(producer_group=topic), broker)
 
 

@@ -27,7 +27,7 @@ def accepted_types(config: TopicConfig) -> tuple[Any, ...]:
 
 def query_route(request: Any, broker: Broker, port: int) -> Any:
     topic = limits.topic_name(request.topic)
-    config = _config(topic, broker)
+    config = topic_config(topic, broker)
     endpoints = _endpoints(request.endpoints, broker, port)
     answer = pb.QueryRouteResponse(status=OK)
     for queue_id, permission in enumerate(_permissions(config)):
@@ -40,7 +40,7 @@ def query_route(request: Any, broker: Broker, port: int) -> Any:
     return answer
 
 
-def _config(topic: str, broker: Broker) -> TopicConfig:
+def topic_config(topic: str, broker: Broker) -> TopicConfig:
     found = broker.topics.get(topic)
     if found is None and broker.config.auto_create_topics and not names.is_retry(topic):
         # A remoting producer creates a topic by its first send; a gRPC client asks for the route before that.

@@ -113,6 +113,7 @@ class Connection(asyncio.Protocol):
         "_paused",
         "_tasks",
         "_transport",
+        "_turn",
         "attributes",
         "last_read_turns",
         "remote",
@@ -134,6 +135,7 @@ class Connection(asyncio.Protocol):
         self._tasks: set[asyncio.Task[Answer]] = set()
         self._out: list[bytes] | None = None  # a list within `data_received`, to be sent as one
         self._out_bytes = 0
+        self._turn: list[bytes] | None = None  # frames of `start_frame` in this turn of the loop
         self._paused = False
         self._backlog: list[Command] = []
         self._held_back = False  # the socket is not read, for the backlog is full
@@ -314,10 +316,20 @@ class Connection(asyncio.Protocol):
         if len(self._calls) >= self._forget_at:
             self._forget_abandoned()
         opaque = self._next_opaque()
-        call: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        call: asyncio.Future[Command] = loop.create_future()
         self._calls[opaque] = call
-        self.write(render(opaque))
+        if self._turn is None:
+            # Sends of one turn of the loop leave together: a system call each would cost more than the rest.
+            self._turn = []
+            loop.call_soon(self._send_turn)
+        self._turn.append(render(opaque))
         return call
+
+    def _send_turn(self) -> None:
+        frames, self._turn = self._turn, None
+        if frames:
+            self.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
     async def call(self, command: Command, timeout_ms: int = 3000) -> Command:
         """Send a request and wait for its response, whatever its code."""

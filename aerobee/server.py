@@ -74,7 +74,7 @@ class Server:
     ) -> None:
         if ephemeral and data is not None:
             raise ValueError(
-                "an ephemeral server has a temporary directory: leave out `data`, or `ephemeral`"
+                "an ephemeral server has a directory of its own: leave out `data` or `ephemeral`"
             )
         self.clock: Clock = clock or SystemClock()
         # Peers live in real time: moving the clock by hand must not make their connections look idle.

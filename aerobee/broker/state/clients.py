@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is connected: producers and consumers by group, as their heartbeats say.
-
-A group's subscription is one table for all its members, as in RocketMQ: for a topic the highest version wins, and
-a topic missing from any member's heartbeat is dropped. Members of one group that subscribe differently therefore
-overwrite each other and lose messages (S004-64); that is detected here and reported once per change.
-"""
+"""Who is connected: producers and consumers by group, as their heartbeats say."""
 
 from __future__ import annotations
 
@@ -12,6 +7,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from aerobee.broker.state import subscriptions
 from aerobee.protocol.bodies import (
     ConsumeFromWhere,
     ConsumerData,
@@ -131,9 +127,9 @@ class Clients:
         group.members[beat.client_id] = member
         if joined:
             log.info("joined group=%s client=%s peer=%s", group.name, beat.client_id, link.remote_text)
-        topics_changed = not beat.without_sub and _merge(group, data.subscription_data_set)
+        topics_changed = not beat.without_sub and subscriptions.merge(group, data.subscription_data_set)
         if not beat.without_sub:
-            self._said(group, beat.client_id, data.subscription_data_set)
+            subscriptions.note(group, beat.client_id, data.subscription_data_set)
         if joined or topics_changed:
             self.on_change(group)
         return joined or topics_changed
@@ -275,56 +271,5 @@ class Clients:
         if not group.members:
             del self._consumers[name]
             return
-        self._compare(group)
+        subscriptions.compare(group)
         self.on_change(group)
-
-    def _said(self, group: ConsumerGroup, client_id: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        said = {s.topic: _expression(s) for s in subscriptions}
-        if group.expressions.get(client_id) != said:
-            group.expressions[client_id] = said
-            self._compare(group)
-
-    def _compare(self, group: ConsumerGroup) -> None:
-        """Find the topics on which members disagree; a topic that one of them lacks counts as disagreement."""
-        topics = {topic for said in group.expressions.values() for topic in said}
-        conflicts: dict[str, dict[str, list[str]]] = {}
-        for topic in sorted(topics):
-            by_expression: dict[str, list[str]] = {}
-            for client_id, said in group.expressions.items():
-                by_expression.setdefault(said.get(topic, ""), []).append(client_id)
-            if len(by_expression) > 1:
-                conflicts[topic] = by_expression
-        if {t: set(e) for t, e in conflicts.items()} != {t: set(e) for t, e in group.conflicts.items()}:
-            for topic, by_expression in conflicts.items():
-                log.warning(
-                    "group=%s topic=%s: members subscribe differently and will lose messages: %s; "
-                    "give all consumers of a group the same subscription",
-                    group.name,
-                    topic,
-                    ", ".join(f"{e or '(none)'} by {len(ids)}" for e, ids in by_expression.items()),
-                )
-        group.conflicts = conflicts
-
-
-def _expression(subscription: SubscriptionData) -> str:
-    kind = subscription.expression_type or "TAG"
-    return subscription.sub_string if kind == "TAG" else f"{kind}: {subscription.sub_string}"
-
-
-def _merge(group: ConsumerGroup, subscriptions: Iterable[SubscriptionData]) -> bool:
-    """Take a member's subscription over into the group's. True when a topic came or went."""
-    changed = False
-    named = set()
-    for new in subscriptions:
-        named.add(new.topic)
-        old = group.subscriptions.get(new.topic)
-        if old is None:
-            changed = True
-            log.info("subscribed group=%s topic=%s expression=%s", group.name, new.topic, _expression(new))
-        if old is None or new.sub_version > old.sub_version:
-            group.subscriptions[new.topic] = new
-    for topic in [topic for topic in group.subscriptions if topic not in named]:
-        del group.subscriptions[topic]
-        changed = True
-        log.info("unsubscribed group=%s topic=%s", group.name, topic)
-    return changed

@@ -9,6 +9,7 @@ import ipaddress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -66,6 +67,11 @@ class Ends:
 async def settle(turns: int = 20) -> None:
     for _ in range(turns):
         await asyncio.sleep(0)
+
+
+def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Any]:
+    """Every test on both loops: they differ in when they write, pause and close."""
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture

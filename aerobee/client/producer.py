@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from aerobee.protocol.headers.transaction import CheckTransaction
     from aerobee.protocol.message import Record
 
+_SEND = RequestCode.SEND_MESSAGE_V2
+
 
 class Producer:
     """Sends messages; any number of sends may be under way at once.
@@ -116,7 +118,12 @@ class Producer:
         try:
             if queue is None and (selector is not None or message.sharding_key):
                 queue = await self._select(message, selector, argument)
-            result = await self._sender.send(sending, RequestCode.SEND_MESSAGE_V2, queue)
+            started = self._sender.start_now(sending, _SEND, queue)
+            if started is None:
+                result = await self._sender.send(sending, _SEND, queue)
+            else:
+                call, chosen = started
+                result = await self._sender.finish(call, sending, _SEND, queue, chosen)
         finally:
             self._gate.leave(size)
         if self._tracer is not None:

@@ -68,6 +68,7 @@ class RouteCache:
     def __init__(self) -> None:
         self._topics: dict[str, TopicQueues] = {}
         self._brokers: dict[str, dict[int, str]] = {}  # broker name -> broker id -> address
+        self.version = 0  # grows with every change: what was derived from a route is stale then
 
     def get(self, topic: str) -> TopicQueues | None:
         return self._topics.get(topic)
@@ -76,14 +77,18 @@ class RouteCache:
         """Remember a route; True when it differs from the one before."""
         known = self._topics.get(topic)
         for broker in route.broker_datas:
-            self._brokers[broker.broker_name] = dict(broker.broker_addrs)
+            if self._brokers.get(broker.broker_name) != broker.broker_addrs:
+                self._brokers[broker.broker_name] = dict(broker.broker_addrs)
+                self.version += 1
         if known is not None and known.route == route:
             return False
         self._topics[topic] = unfold(topic, route)
+        self.version += 1
         return True
 
     def forget(self, topic: str) -> None:
         self._topics.pop(topic, None)
+        self.version += 1
 
     def topics(self) -> list[str]:
         return list(self._topics)

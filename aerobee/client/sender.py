@@ -7,6 +7,8 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from aerobee.client import acl
 from aerobee.client.deadlines import Deadlines
 from aerobee.client.hot_send import Sending, SendTemplate
@@ -39,7 +41,7 @@ class Sender:
         self._group = group
         self._options = session.options
         self._clock = session.clock
-        self._templates: dict[tuple[int, str, str], SendTemplate] = {}
+        self._lanes: dict[tuple[int, str, str], Lane] = {}
         self._turns: dict[str, InTurn] = {}
         self._faults = Faults() if session.options.avoid_slow_brokers else None
         self._deadlines = Deadlines(session.clock)
@@ -83,13 +85,72 @@ class Sender:
 
     # -- sending -------------------------------------------------------------------------------------------
 
-    async def send(self, sending: Sending, code: RequestCode, queue: MessageQueue | None) -> SendResult:
+    def start_now(
+        self, sending: Sending, code: RequestCode, queue: MessageQueue | None
+    ) -> tuple[asyncio.Future[Command], MessageQueue] | None:
+        """The first try when nothing has to be waited for before, which is nearly always; else None."""
+        topic = sending.topic
+        known = self._session.routes.get(topic)
+        if known is None or not known.writable:
+            return None
+        chosen = queue or self._choose(known.writable, topic, None)
+        lane = self._lane(code, topic, chosen.broker_name)
+        if lane is None:
+            return None
+        call = self._start(lane, sending, chosen)
+        self._deadlines.watch(call, sending.born + self._options.send_timeout_ms)
+        return call, chosen
+
+    def _lane(self, code: RequestCode, topic: str, broker_name: str) -> Lane | None:
+        """The open way to a broker; None when it must be opened first."""
+        key = (code, topic, broker_name)
+        lane = self._lanes.get(key)
+        routes = self._session.routes
+        if lane is not None and lane.version == routes.version and lane.connection.is_open:
+            return lane
+        address = routes.master(broker_name)
+        connection = self._session.open_connection(address) if address else None
+        if connection is None:
+            return None
+        template = (
+            lane.template if lane else SendTemplate(code, self._group, topic, broker_name, self._options)
+        )
+        lane = self._lanes[key] = Lane(template, connection, routes.version)
+        return lane
+
+    async def finish(
+        self, call: asyncio.Future[Command], sending: Sending, code: RequestCode, queue: MessageQueue | None,
+        chosen: MessageQueue,
+    ) -> SendResult:  # fmt: skip
+        """Wait for a try begun by `start_now`; further tries follow when it fails."""
+        try:
+            result = result_of(await call, sending, chosen)
+            if self._faults is not None:
+                self._faults.answered(chosen.broker_name, self._clock.now() - sending.born, self._clock.now())
+            if result.status is SendStatus.OK or not self._options.retry_unless_ok:
+                return result
+        except AerobeeError as error:
+            if queue is not None or not self._options.send_retries or not _worth_a_retry(error):
+                raise _named(error, sending, self._options.send_timeout_ms) from None
+            log.info("send to broker=%s failed, trying again: %s", chosen.broker_name, error)
+            await self._after_failure(sending.topic, chosen, error)
+        return await self.send(
+            sending, code, queue, avoid=chosen.broker_name, tries=self._options.send_retries
+        )
+
+    async def send(
+        self,
+        sending: Sending,
+        code: RequestCode,
+        queue: MessageQueue | None,
+        *,
+        avoid: str | None = None,
+        tries: int | None = None,
+    ) -> SendResult:
         """With a queue given there is one try; else retries go to other brokers while there is time."""
-        known = self._session.routes.get(sending.topic)
-        queues = known.writable if known is not None and known.writable else await self.queues(sending.topic)
-        deadline = self._clock.now() + self._options.send_timeout_ms
-        tries = 1 if queue is not None else 1 + self._options.send_retries
-        avoid: str | None = None
+        queues = await self.queues(sending.topic)
+        deadline = sending.born + self._options.send_timeout_ms
+        tries = 1 if queue is not None else tries or 1 + self._options.send_retries
         while True:
             chosen = queue or self._choose(queues, sending.topic, avoid)
             tries -= 1
@@ -122,31 +183,25 @@ class Sender:
         address = self._session.routes.master(queue.broker_name)
         if address is None:
             raise NoRoute(f"broker {queue.broker_name!r} has no master now")
-        connection = self._session.open_connection(address) or await self._session.connection(address)
+        connection = await self._session.connection(address)
+        template = SendTemplate(code, self._group, sending.topic, queue.broker_name, self._options)
         began = self._clock.now()
-        call = self._start(connection, sending, code, queue)
+        call = self._start(Lane(template, connection, 0), sending, queue)
         self._deadlines.watch(call, deadline)
         try:
             answer = await call
-        except RequestTimeout:
-            raise RequestTimeout(
-                f"no answer from {address} to a send to {sending.topic!r} within {self._options.send_timeout_ms} ms"
-            ) from None
+        except RequestTimeout as error:
+            raise _named(error, sending, self._options.send_timeout_ms) from None
         if self._faults is not None:
             self._faults.answered(queue.broker_name, self._clock.now() - began, self._clock.now())
-        return _result(answer, sending, queue)
+        return result_of(answer, sending, queue)
 
-    def _start(
-        self, connection: Connection, sending: Sending, code: RequestCode, queue: MessageQueue
-    ) -> asyncio.Future[Command]:
-        key = (code, sending.topic, queue.broker_name)
-        template = self._templates.get(key)
-        if template is None:
-            template = SendTemplate(code, self._group, sending.topic, queue.broker_name, self._options)
-            self._templates[key] = template
+    def _start(self, lane: Lane, sending: Sending, queue: MessageQueue) -> asyncio.Future[Command]:
         if self._rendered_here:
-            return connection.start_frame(partial(template.frame, queue_id=queue.queue_id, sending=sending))
-        return connection.start_call(self._signed(template, queue, sending))
+            return lane.connection.start_frame(
+                partial(lane.template.frame, queue_id=queue.queue_id, sending=sending)
+            )
+        return lane.connection.start_call(self._signed(lane.template, queue, sending))
 
     def _signed(self, template: SendTemplate, queue: MessageQueue, sending: Sending) -> Command:
         frame = template.frame(0, queue.queue_id, sending)
@@ -165,13 +220,30 @@ class Sender:
         connection.send(self._signed(template, chosen, sending))
 
 
+class Lane(msgspec.Struct):
+    """An open connection and the frames made for it, valid while the routes stay."""
+
+    template: SendTemplate
+    connection: Connection
+    version: int
+
+
+def _named(error: AerobeeError, sending: Sending, timeout_ms: int) -> AerobeeError:
+    """A timeout told with what was asked; other errors say it themselves."""
+    if type(error) is RequestTimeout:
+        return RequestTimeout(
+            f"no answer to a send to {sending.topic!r} within {timeout_ms} ms; it may have arrived"
+        )
+    return error
+
+
 def _worth_a_retry(error: AerobeeError) -> bool:
     if isinstance(error, BrokerError):
         return error.code in RETRY_CODES
     return bool(getattr(error, "retryable", False)) or getattr(error, "code", None) in RETRY_CODES
 
 
-def _result(answer: Command, sending: Sending, queue: MessageQueue) -> SendResult:
+def result_of(answer: Command, sending: Sending, queue: MessageQueue) -> SendResult:
     status = STATUS_BY_CODE.get(answer.code)
     if status is None:
         raise error_for(answer.code, answer.remark)

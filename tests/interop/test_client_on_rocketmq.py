@@ -48,5 +48,5 @@ for _suite in SUITES:
                 globals()[f"test_{_suite}_{_name.removeprefix('test_')}"] = _value
             elif _name.startswith("Test"):
                 globals()[f"Test{_suite.title()}{_name.removeprefix('Test')}"] = _value
-            elif _name in ("consumer", "send") and _name not in globals():
+            elif _name in ("consumer", "send", "filled", "admin") and _name not in globals():
                 globals()[_name] = _value

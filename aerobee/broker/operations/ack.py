@@ -7,14 +7,16 @@ the message is then somebody else's business. Only what cannot be a message of t
 
 from __future__ import annotations
 
+from base64 import b64decode
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from aerobee.broker.state.leases import offsets_at
 from aerobee.broker.state.order_info import NO_PROGRESS, OTHER_POP
-from aerobee.errors import MessageIllegal, NoMessage, ProtocolError, SystemFailure
+from aerobee.errors import MessageIllegal, NoMessage, SystemFailure
 from aerobee.protocol import names
-from aerobee.protocol.receipt import ORDERLY_QUEUE, Receipt, parse_bits
+from aerobee.protocol.receipt import MAX_BITS, ORDERLY_QUEUE, Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +62,9 @@ def ack(request: Ack, broker: Broker) -> None:
     if request.receipt.is_orderly:
         ack_ordered(place, request.receipt.pop_time, request.offset, broker)
     else:
-        _ack_leased(place, request.receipt, (request.offset,), broker)
+        at = request.offset - request.receipt.start_offset
+        if 0 <= at < MAX_BITS:
+            _ack_leased(place, request.receipt, 1 << at, broker)
 
 
 def check_queue(topic: str, queue_id: int, broker: Broker) -> None:
@@ -71,8 +75,8 @@ def check_queue(topic: str, queue_id: int, broker: Broker) -> None:
         )
 
 
-def _ack_leased(place: LaneKey, receipt: Receipt, offsets: Sequence[int], broker: Broker) -> None:
-    known = broker.pops.leases.ack(place, receipt, offsets, broker.clock.now())
+def _ack_leased(place: LaneKey, receipt: Receipt, places: int, broker: Broker) -> None:
+    known = broker.pops.leases.ack(place, receipt, places, broker.clock.now())
     if known:
         broker.stats.acked(place[1], place[0], known)
 
@@ -113,43 +117,46 @@ def batch_ack(entries: Sequence[BatchAckEntry], broker: Broker) -> None:
     """Entries and bits that fit no queue are skipped; one that cannot be read fails the request."""
     if not entries:
         raise NoMessage("a batch of acks without any ack")
-    read = [(entry, _offsets(entry)) for entry in entries]
-    for entry, offsets in read:
-        _ack_entry(entry, offsets, broker)
+    for entry, places in [(entry, _places(entry)) for entry in entries]:
+        _ack_entry(entry, places, broker)
 
 
-def _offsets(entry: BatchAckEntry) -> list[int]:
+def _places(entry: BatchAckEntry) -> int:
+    """The bit set, little-endian: bit i acks the message i offsets after the start."""
     if entry.retry not in ("0", "1", "2"):
         raise SystemFailure(f"batch ack: retry flag {entry.retry!r} is none of 0, 1, 2")
-    if not entry.bits:
-        raise SystemFailure("batch ack: an entry without a bit set")
+    if not 0 < len(entry.bits) <= MAX_BITS // 6 + 8:
+        raise SystemFailure(f"batch ack: a bit set of {len(entry.bits)} characters")
     try:
-        return [entry.start_offset + bit for bit in parse_bits(entry.bits)]
-    except ProtocolError as error:
-        raise SystemFailure(f"batch ack: {error}") from None
+        return int.from_bytes(b64decode(entry.bits, validate=True), "little")
+    except ValueError as error:
+        raise SystemFailure(f"batch ack: bit set {entry.bits[:64]!r}: {error}") from None
 
 
-def _ack_entry(entry: BatchAckEntry, offsets: list[int], broker: Broker) -> None:
+def _ack_entry(entry: BatchAckEntry, places: int, broker: Broker) -> None:
     topic = names.real_topic(entry.topic, entry.consumer_group, entry.retry)
     config = broker.topics.get(topic)
     if config is None or not 0 <= entry.queue_id < config.read_queue_nums:
         return
-    low = broker.store.min_offset(topic, entry.queue_id)
-    high = broker.store.max_offset(topic, entry.queue_id)
-    inside = [offset for offset in offsets if low <= offset <= high]
+    start = entry.start_offset
+    below = max(0, broker.store.min_offset(topic, entry.queue_id) - start)
+    above = max(0, broker.store.max_offset(topic, entry.queue_id) + 1 - start)
+    if below >= MAX_BITS:
+        return
+    places = places >> below << below & (1 << min(above, MAX_BITS)) - 1  # the rest is in no queue
     place = (topic, entry.consumer_group, entry.queue_id)
     if entry.revive_queue_id == ORDERLY_QUEUE:
-        for offset in inside:
+        for offset in offsets_at(start, places):
             ack_ordered(place, entry.pop_time, offset, broker)
-    elif inside:
+    elif places:
         receipt = Receipt(
-            entry.start_offset,
+            start,
             entry.pop_time,
             entry.invisible_time,
             entry.revive_queue_id,
             entry.retry,
             "",
             entry.queue_id,
-            inside[0],
+            start,
         )
-        _ack_leased(place, receipt, inside, broker)
+        _ack_leased(place, receipt, places, broker)

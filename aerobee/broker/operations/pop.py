@@ -210,6 +210,10 @@ class _Visit:
 
     def _queue(self, topic: str, queue_id: int) -> None:
         request, broker, popped = self.request, self.broker, self.popped
+        if self.room <= 0 and not request.ordered:
+            behind = broker.store.max_offset(topic, queue_id)
+            popped.rest += max(0, behind - pop_position.peek_position(topic, request.group, queue_id, broker))
+            return
         lane = broker.pops.leases.in_flight.lane(topic, request.group, queue_id)
         offset = pop_position.position(lane, request.start, popped.pop_time, broker)
         if request.ordered and self._blocked(lane):

@@ -124,6 +124,15 @@ def bit_of(place: int, count: int, diffs: Sequence[int] | None) -> int:
     return 1 << diffs.index(place) if place in diffs else 0
 
 
+def bits_of(places: int, diffs: Sequence[int]) -> int:
+    """The bits of the messages at those places (bit i = start + i)."""
+    return sum([1 << i for i, place in enumerate(diffs) if places >> place & 1])
+
+
+def places_of(bits: int, diffs: Sequence[int]) -> int:
+    return sum([1 << place for i, place in enumerate(diffs) if bits >> i & 1])
+
+
 def diffs_of(start: int, offsets: Sequence[int]) -> tuple[int, ...] | None:
     """None when the offsets are start, start + 1, ..."""
     if offsets[0] == start and offsets[-1] - start == len(offsets) - 1:
@@ -199,35 +208,41 @@ class InFlight:
 
     # -- acking ------------------------------------------------------------------------------------------
 
-    def ack(self, lane: Lane, start: int, pop_time: int, offset: int) -> Matched:
+    def ack(self, lane: Lane, start: int, pop_time: int, places: int) -> tuple[Matched, int]:
+        """Ack messages of one checkpoint: bit i of `places` is the one i offsets after its start.
+
+        Returns the places that were open till now.
+        """
         if not (0 <= pop_time < MAX_TIME and start >= 0):
-            return Matched.UNKNOWN  # no pop of ours; its key would run into another's
+            return Matched.UNKNOWN, 0  # no pop of ours; its key would run into another's
         key = start << TIME_BITS | pop_time
         checkpoint = lane.young.get(key)
         if checkpoint is not None:
-            bit = bit_of(offset - start, checkpoint.count, checkpoint.diffs)
-            return Matched.YOUNG if bit and self.close(checkpoint, bit) else Matched.UNKNOWN
+            diffs = checkpoint.diffs
+            bits = places if diffs is None else bits_of(places, diffs)
+            closed = self.close(checkpoint, bits)
+            return Matched.YOUNG, closed if diffs is None else places_of(closed, diffs)
         block = lane.cold.get(start >> BLOCK_SHIFT)
         entry = None if block is None else block.get(key)
         if entry is None:
-            return Matched.UNKNOWN
-        diffs = entry.diffs if isinstance(entry, Sparse) else None
-        bit = bit_of(offset - start, MAX_BATCH, diffs)
-        return Matched.JOURNALED if bit and self.close_cold(lane, start, pop_time, bit) else Matched.UNKNOWN
+            return Matched.UNKNOWN, 0
+        if isinstance(entry, Sparse):
+            closed = self.close_cold(lane, start, pop_time, bits_of(places, entry.diffs))
+            return Matched.JOURNALED, places_of(closed, entry.diffs)
+        return Matched.JOURNALED, self.close_cold(lane, start, pop_time, places)
 
     def young_of(self, lane: Lane, start: int, pop_time: int) -> Checkpoint | None:
         return lane.young.get(start << TIME_BITS | pop_time)
 
-    def close(self, checkpoint: Checkpoint, bits: int) -> bool:
-        """Take the messages of those bits out of a young checkpoint: acked, or redelivered."""
+    def close(self, checkpoint: Checkpoint, bits: int) -> int:
+        """Take messages out of a young checkpoint: acked, or redelivered. Returns the bits that were open."""
         closed = checkpoint.open & bits
-        if not closed:
-            return False
-        checkpoint.open ^= closed
-        checkpoint.lane.in_flight -= closed.bit_count()
-        if not checkpoint.open:
-            self._left_memory(checkpoint)
-        return True
+        if closed:
+            checkpoint.open ^= closed
+            checkpoint.lane.in_flight -= closed.bit_count()
+            if not checkpoint.open:
+                self._left_memory(checkpoint)
+        return closed
 
     def _left_memory(self, checkpoint: Checkpoint) -> None:
         lane = checkpoint.lane

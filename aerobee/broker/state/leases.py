@@ -18,14 +18,15 @@ from aerobee.broker.state.in_flight import (
     Lane,
     Matched,
     bit_of,
+    bits_of,
     diffs_of,
 )
 from aerobee.broker.state.revive_log import Drop, Entry, ReviveLog
 from aerobee.errors import StoreError
-from aerobee.protocol.receipt import Ack, CheckPoint, Receipt
+from aerobee.protocol.receipt import MAX_BITS, Ack, CheckPoint, Receipt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from aerobee.broker.state.in_flight import LaneKey
     from aerobee.broker.state.offsets import Offsets
@@ -52,7 +53,7 @@ class Leases:
         self._started = now
         self._refused_until = 0  # by the disk
         # Acks of checkpoints that RocketMQ's timer has not delivered yet; the oldest go when there are too many.
-        self._early: dict[EarlyKey, set[int]] = {}
+        self._early: dict[EarlyKey, int] = {}
 
     def _commit(self, lane: Lane, offset: int) -> None:
         group, topic, queue_id = lane.group, lane.topic, lane.queue_id
@@ -117,23 +118,21 @@ class Leases:
 
     # -- acking ------------------------------------------------------------------------------------------
 
-    def ack(self, place: LaneKey, receipt: Receipt, offsets: Iterable[int], now: int) -> int:
-        """Ack messages of one checkpoint; unknown ones are ignored. Returns how many were known."""
+    def ack(self, place: LaneKey, receipt: Receipt, places: int, now: int) -> int:
+        """Ack messages of one checkpoint: bit i of `places` is the one i offsets after the receipt's start.
+
+        Unknown ones are ignored. Returns how many were known.
+        """
         lane = self.in_flight.lanes.get(place)
-        known, journaled = 0, []
-        for offset in offsets:
-            matched = Matched.UNKNOWN
-            if lane is not None:
-                matched = self.in_flight.ack(lane, receipt.start_offset, receipt.pop_time, offset)
-            if matched is Matched.JOURNALED:
-                journaled.append(offset)
-            if matched is Matched.UNKNOWN:
-                self._maybe_early(place, receipt, offset, now)
-            else:
-                known += 1
-        if journaled:
-            self._write_ack(place, receipt, journaled, now)
-        return known
+        matched, closed = Matched.UNKNOWN, 0
+        if lane is not None:
+            matched, closed = self.in_flight.ack(lane, receipt.start_offset, receipt.pop_time, places)
+        if matched is Matched.UNKNOWN:
+            if receipt.pop_time < self._started and not receipt.expired(now):
+                self._keep_early(place, receipt.start_offset, receipt.pop_time, places)
+        elif closed and matched is Matched.JOURNALED:
+            self._write_ack(place, receipt, offsets_at(receipt.start_offset, closed), now)
+        return closed.bit_count()
 
     def _write_ack(self, place: LaneKey, receipt: Receipt, offsets: list[int], now: int) -> None:
         topic, group, queue_id = place
@@ -148,11 +147,10 @@ class Leases:
         except StoreError as error:  # acked in memory all the same; only a restart would deliver again
             log.warning("ack not written group=%s topic=%s queue=%d: %s", group, topic, queue_id, error)
 
-    def _maybe_early(self, place: LaneKey, receipt: Receipt, offset: int, now: int) -> None:
-        """A receipt from before this process started may belong to a checkpoint still in RocketMQ's timer."""
-        if receipt.pop_time >= self._started or receipt.expired(now):
-            return
-        self._early.setdefault((*place, receipt.start_offset, receipt.pop_time), set()).add(offset)
+    def _keep_early(self, place: LaneKey, start: int, pop_time: int, places: int) -> None:
+        """The checkpoint, popped before this process started, may still be in RocketMQ's timer."""
+        key = (*place, start, pop_time)
+        self._early[key] = self._early.get(key, 0) | places
         if len(self._early) > EARLY_ACKS:
             del self._early[next(iter(self._early))]
 
@@ -182,7 +180,7 @@ class Leases:
                 self.in_flight.close(young, bit)
         elif self._is_open(lane, receipt, offset):
             self._lease_journaled(lane, child, now)
-            self.ack(place, receipt, (offset,), now)
+            self.ack(place, receipt, 1 << offset - receipt.start_offset, now)
         return pop_time
 
     def _is_open(self, lane: Lane, receipt: Receipt, offset: int) -> bool:
@@ -243,16 +241,16 @@ class Leases:
     def _absorb_checkpoint(self, entry: Entry, logged: CheckPoint) -> None:
         offsets = logged.offsets[:MAX_BATCH]
         self.log.pending(entry.position)
-        if not offsets or logged.queue_id < 0 or logged.start_offset < 0:
+        sound = all(0 <= offset - logged.start_offset < MAX_BITS for offset in offsets)
+        if not (offsets and sound and logged.queue_id >= 0 and logged.start_offset >= 0):
             self.in_flight.due.add(logged.revive_time, entry.position)
             return
         lane = self.in_flight.lane(logged.topic, logged.group, logged.queue_id)
         key = (logged.topic, logged.group, logged.queue_id, logged.start_offset, logged.pop_time)
-        acked = self._early.pop(key, set())
+        acked = self._early.pop(key, 0)
         open_bits = FULL[len(offsets)] & ~logged.bitmap
-        for i, offset in enumerate(offsets):
-            if offset in acked:
-                open_bits &= ~(1 << i)
+        if acked:
+            open_bits &= ~bits_of(acked, [offset - logged.start_offset for offset in offsets])
         due = logged.revive_time + (FOREIGN_ACK_MS if entry.foreign else 0)
         diffs = diffs_of(logged.start_offset, offsets)
         checkpoint = Checkpoint(
@@ -263,14 +261,15 @@ class Leases:
         lane.skip.update(offset for offset in offsets if offset >= position)
 
     def _absorb_ack(self, ack: Ack) -> None:
-        lane = self.in_flight.lanes.get((ack.topic, ack.group, ack.queue_id))
-        for offset in ack.acked:
-            matched = Matched.UNKNOWN
-            if lane is not None:
-                matched = self.in_flight.ack(lane, ack.start_offset, ack.pop_time, offset)
-            if matched is Matched.UNKNOWN and len(self._early) < EARLY_ACKS:
-                key = (ack.topic, ack.group, ack.queue_id, ack.start_offset, ack.pop_time)
-                self._early.setdefault(key, set()).add(offset)
+        start = ack.start_offset
+        places = sum({1 << offset - start for offset in ack.acked if 0 <= offset - start < MAX_BITS})
+        place = (ack.topic, ack.group, ack.queue_id)
+        lane = self.in_flight.lanes.get(place)
+        matched = Matched.UNKNOWN
+        if lane is not None:
+            matched, _ = self.in_flight.ack(lane, start, ack.pop_time, places)
+        if matched is Matched.UNKNOWN:
+            self._keep_early(place, start, ack.pop_time, places)
 
     def _absorb_drop(self, drop: Drop) -> None:
         for lane in self._lanes(drop.topic, drop.group, drop.queue_id):
@@ -322,6 +321,15 @@ def as_logged(checkpoint: Checkpoint) -> CheckPoint:
         start_offset=checkpoint.start,
         topic=lane.topic,
     )
+
+
+def offsets_at(start: int, places: int) -> list[int]:
+    found = []
+    while places:
+        lowest = places & -places
+        found.append(start + lowest.bit_length() - 1)
+        places ^= lowest
+    return found
 
 
 def receipt_of(logged: CheckPoint, revive_queue: int) -> Receipt:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,7 +29,8 @@ from aerobee.protocol.bodies import (
     decode_batch_ack,
     encode,
 )
-from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.codes import VERSION, RequestCode, ResponseCode
+from aerobee.protocol.command import ONE_WAY
 from aerobee.protocol.headers.consume import (
     AckMessage,
     ChangeInvisible,
@@ -53,6 +55,19 @@ if TYPE_CHECKING:
     from aerobee.protocol.command import Command
 
 
+_LENGTHS = struct.Struct(">II").pack
+# The answers to JSON requests, written straight; see produce.py.
+_POPPED = (
+    '{{"code":{},"extFields":{{"invisibleTime":"{}","msgOffsetInfo":"{}","popTime":"{}","restNum":"{}",'
+    '"reviveQid":"{}","startOffsetInfo":"{}"}},"flag":1,"language":"PYTHON","opaque":{},"remark":"{}",'
+    f'"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}}}'
+).format
+_DONE = (
+    '{{"code":0,"flag":1,"language":"PYTHON","opaque":{},'
+    f'"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}}}'
+).format
+
+
 def pop_message(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
     header = command.fields(PopMessage)
     request = Pop(
@@ -71,17 +86,31 @@ def pop_message(connection: Connection, command: Command, broker: Broker) -> Ans
     )
     popped = pop(request, broker)
     if type(popped) is Popped:
-        return _popped(popped)
-    return _popped_later(popped)  # type: ignore[arg-type]
+        return _popped(command, popped)
+    return _popped_later(command, popped)  # type: ignore[arg-type]
 
 
-async def _popped_later(later: Coroutine[Any, Any, Popped]) -> Answer:
-    return _popped(await later)
+async def _popped_later(command: Command, later: Coroutine[Any, Any, Popped]) -> Answer:
+    return _popped(command, await later)
 
 
-def _popped(popped: Popped) -> Answer:
+def _popped(command: Command, popped: Popped) -> Answer:
     if not popped.pop_time:  # refused before it was served: zeros and no strings
         return Reply(popped.code, PopResult(), remark="the request is older than its poll time")
+    if command.serialize == 0 and not popped.order_counts:
+        body = b"".join(popped.messages)
+        head = _POPPED(
+            int(popped.code),
+            popped.invisible_ms,
+            msg_offset_info(popped.taken),
+            popped.pop_time,
+            popped.rest,
+            popped.revive_queue,
+            start_offset_info(popped.taken),
+            command.opaque,
+            popped.status,
+        ).encode()
+        return b"".join((_LENGTHS(4 + len(head) + len(body), len(head)), head, body))
     header = PopResult(
         pop_time=popped.pop_time,
         invisible_time=popped.invisible_ms,
@@ -98,6 +127,9 @@ def ack_message(connection: Connection, command: Command, broker: Broker) -> Ans
     header = command.fields(AckMessage)
     receipt = read_receipt(header.extra_info, header.queue_id, header.offset)
     ack(Ack(header.consumer_group, header.topic, header.queue_id, header.offset, receipt), broker)
+    if command.serialize == 0 and not command.flag & ONE_WAY:
+        head = _DONE(command.opaque).encode()
+        return _LENGTHS(4 + len(head), len(head)) + head
     return Reply()
 
 

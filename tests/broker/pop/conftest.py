@@ -20,10 +20,13 @@ from aerobee.broker.operations.pop_position import Start
 from aerobee.clock import ManualClock
 from aerobee.config import BrokerConfig, StoreConfig
 from aerobee.fronts.remoting import pop as front
+from aerobee.net.connection import Reply
+from aerobee.protocol import command as wire
 from aerobee.protocol import message, names
 from aerobee.protocol import properties as props
 from aerobee.protocol.bodies import GroupConfig
 from aerobee.protocol.command import request as command_of
+from aerobee.protocol.headers.consume import PopResult
 from aerobee.protocol.message import Record
 from aerobee.protocol.receipt import Receipt
 
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from aerobee.net.connection import Reply
     from aerobee.protocol.command import Header
 
 SMALL = StoreConfig(
@@ -187,7 +189,15 @@ class Shop:
     def ask(self, header: Header, body: bytes = b"") -> Reply:
         """Through the remoting front, without a network."""
         command = command_of(header, body)
-        return front.ROUTES[command.code](None, command, self.broker)
+        answer = front.ROUTES[command.code](None, command, self.broker)
+        return decoded(answer) if isinstance(answer, bytes) else answer
+
+
+def decoded(frame: bytes) -> Reply:
+    """A frame as the reply it is made of; only pops and acks are written straight."""
+    command = wire.decode(frame[4:])
+    header = command.fields(PopResult) if command.ext_dict() else None
+    return Reply(command.code, header, command.body, command.remark)
 
 
 def new_receipt(old: Receipt, changed: Changed) -> Receipt:

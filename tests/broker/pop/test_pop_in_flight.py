@@ -58,8 +58,8 @@ def test_acked_checkpoints_are_never_attended_to():
     flight = Flight()
     flight.pop(0, 2)
     lane = flight.lane("t", "g", 0)
-    assert [flight.ack(lane, 0, 0, offset) for offset in (0, 1, 0)] == [
-        Matched.YOUNG, Matched.YOUNG, Matched.UNKNOWN,
+    assert [flight.ack(lane, 0, 0, places) for places in (0b01, 0b11, 0b01)] == [
+        (Matched.YOUNG, 0b01), (Matched.YOUNG, 0b10), (Matched.UNKNOWN, 0),
     ]  # fmt: skip
     assert flight.attend(10_000, 10) == []
     assert flight.committed == [2]
@@ -80,7 +80,7 @@ def test_a_journaled_head_lets_the_line_pass_and_its_acks_are_to_be_written():
     flight.journaled(first, position=77)
     assert flight.committed == [2]
     lane = first.lane
-    assert flight.ack(lane, 0, 0, 1) is Matched.JOURNALED
+    assert flight.ack(lane, 0, 0, 0b10) == (Matched.JOURNALED, 0b10)
     assert flight.open_cold(lane, 0, 0) == 0b01
     assert lane.in_flight == 3
     assert flight.due.take(60_000, 10) == [77]
@@ -125,7 +125,7 @@ def test_a_lane_is_swept_only_when_nothing_is_in_it():
     flight.journaled(checkpoint, position=1)
     flight.sweep()
     assert flight.lanes
-    flight.ack(checkpoint.lane, 0, 0, 0)
+    flight.ack(checkpoint.lane, 0, 0, 0b1)
     flight.sweep()
     assert not flight.lanes
 
@@ -136,7 +136,7 @@ def test_the_oldest_offset_of_young_and_journaled_leases():
     lane = first.lane
     assert oldest_offset(lane) == 10
     flight.journaled(first, position=1)
-    flight.ack(lane, 10, 0, 10)
+    flight.ack(lane, 10, 0, 0b1)
     assert oldest_offset(lane) == 11
     flight.close_cold(lane, 10, 0, 0b111)
     assert oldest_offset(lane) == 70_000
@@ -164,7 +164,9 @@ def test_bits_follow_offsets_whatever_the_gaps(start, diffs, acked, journaled):
         flight.journaled(checkpoint, position=1)
     for index in acked:
         if index < len(offsets):
-            assert flight.ack(lane, start, 9, offsets[index]) is not Matched.UNKNOWN
+            place = 1 << diffs[index]
+            matched = Matched.JOURNALED if journaled else Matched.YOUNG
+            assert flight.ack(lane, start, 9, place) == (matched, place)
     left = [offset for i, offset in enumerate(offsets) if i not in acked]
     assert lane.in_flight == len(left)
     assert (flight.open_offsets(lane, start, 9) if journaled else checkpoint.open_offsets) == left

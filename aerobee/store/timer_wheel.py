@@ -292,7 +292,9 @@ class TimerWheel:
             self._relink(position, entry)
         end = self._known_end(end, log_max)
         self._log.cut(end)
-        self._flushed = min(self._flushed, end)
+        if end < self._flushed:  # messages of the queue are lost, so its offsets will be given again
+            self.queue_offset = max(0, self.queue_offset - (self._flushed - end) // RECORD_BYTES)
+            self._flushed = end
         if any(slot.last >= end for _, slot in self._slots.since(self._second)):
             self._rebuild()
         self.pending = sum(slot.messages - slot.delivered for _, slot in self._slots.since(self._second))

@@ -54,7 +54,7 @@ def assemble(config: BrokerConfig, store_config: StoreConfig, data_dir: Path, cl
     directory = data_dir / "store" / "config"
     try:
         topics = Topics(directory, clock)
-        _create_system_topics(topics, config)
+        _create_system_topics(topics, config, len(store.delays))
         _adopt_orphans(topics, store)
         parked = ParkedReads(clock, store.max_offset, config.max_held_pulls)
         if config.long_polling:
@@ -82,7 +82,7 @@ def assemble(config: BrokerConfig, store_config: StoreConfig, data_dir: Path, cl
         raise
 
 
-def _create_system_topics(topics: Topics, config: BrokerConfig) -> None:
+def _create_system_topics(topics: Topics, config: BrokerConfig, delay_levels: int) -> None:
     """Sheet 6.1. mqadmin finds the broker through the topics named after cluster and broker."""
     inherited = READ_WRITE | Perm.INHERIT
     if config.auto_create_topics:
@@ -94,7 +94,7 @@ def _create_system_topics(topics: Topics, config: BrokerConfig) -> None:
     topics.ensure(config.cluster, 16, inherited)
     topics.ensure(config.name, 1, inherited)
     topics.ensure(names.OFFSET_MOVED_TOPIC)
-    topics.ensure(names.SCHEDULE_TOPIC, 18)
+    topics.ensure(names.SCHEDULE_TOPIC, delay_levels)
     topics.ensure(names.reply_topic(config.cluster))
     topics.ensure(names.revive_topic(config.cluster), config.revive_queues)
     topics.ensure(names.broker_member_topic(config.name), 1, Perm.INHERIT)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -12,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aerobee.errors import NetworkError
 from aerobee.net.pool import Pool
 from aerobee.protocol.bodies import TopicRoute, decode
 from aerobee.protocol.command import request
 from aerobee.protocol.headers.consume import PullMessage
+from aerobee.protocol.headers.offsets import GetMaxOffset, OffsetResult
 from aerobee.protocol.headers.produce import SendMessageV2
 from aerobee.protocol.headers.route import GetRoute
 
@@ -179,3 +182,63 @@ def test_wrong_setting_is_wrong_usage(start: Callable[..., Process], tmp_path: P
     _, errors = process.popen.communicate(timeout=20)
     assert process.popen.returncode == 2
     assert "did you mean 'auto_create_topics'?" in " ".join(errors.replace("│", " ").split())
+
+
+async def acknowledged(address: str, name: str, until: int) -> int:
+    """Send one message after the other until that many were acknowledged or the broker goes."""
+    pool = Pool()
+    try:
+        broker = await pool.get(address)
+        for number in range(until):
+            answer = await broker.call(request(SendMessageV2(topic=name, queue_id=0), b"%d" % number))
+            if answer.code:
+                return number
+        return until
+    except NetworkError:
+        return number
+    finally:
+        await pool.close()
+
+
+async def stored(address: str, name: str) -> int:
+    pool = Pool()
+    broker = await pool.get(address)
+    answer = await broker.call(request(GetMaxOffset(topic=name, queue_id=0)))
+    await pool.close()
+    return answer.fields(OffsetResult).offset
+
+
+async def test_what_was_acknowledged_survives_a_kill(start: Callable[..., Process], tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    first = start("serve", "--data", data, *ANY_PORTS)
+    where = first.ready()
+    counts = [await acknowledged(where["broker"], f"topic-{n}", 20) for n in range(10)]
+    assert counts == [20] * 10
+    assert first.end(signal.SIGKILL) == -signal.SIGKILL
+
+    where = start("serve", "--data", data, *ANY_PORTS).ready()
+    assert [await stored(where["broker"], f"topic-{n}") for n in range(10)] == counts
+    pool = Pool()
+    names = await pool.get(where["namesrv"])
+    for number in range(10):  # also those created in the second before the kill
+        assert (await names.call(request(GetRoute(topic=f"topic-{number}")))).code == 0
+    await pool.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_nothing_acknowledged_is_lost_when_the_broker_goes_under_load(
+    start: Callable[..., Process], tmp_path: Path, number: int
+) -> None:
+    data = str(tmp_path / "data")
+    first = start("serve", "--data", data, *ANY_PORTS)
+    where = first.ready()
+    senders = [asyncio.create_task(acknowledged(where["broker"], f"topic-{n}", 10**9)) for n in range(4)]
+    while await stored(where["broker"], "topic-3") < 50:  # noqa: ASYNC110 - only the broker knows
+        await asyncio.sleep(0.01)
+    first.popen.send_signal(number)
+    counts = await asyncio.gather(*senders)
+    first.popen.communicate(timeout=20)
+
+    where = start("serve", "--data", data, *ANY_PORTS).ready()
+    kept = [await stored(where["broker"], f"topic-{n}") for n in range(4)]
+    assert all(got >= said for got, said in zip(kept, counts, strict=True)), (kept, counts)

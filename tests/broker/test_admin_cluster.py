@@ -54,6 +54,12 @@ def test_delay_levels_show_what_is_delivered_and_what_is_stored(bench: Any) -> N
     assert cluster.delay_offsets(bench.broker).offset_table[1] == 0
 
 
+def test_parts_show_their_figures_as_gauges(bench: Any) -> None:
+    assert cluster.runtime_info(bench.broker)["timerCongestNum"] == "0"
+    bench.broker.stats.gauges["timerCongestNum"] = lambda: 7
+    assert cluster.runtime_info(bench.broker)["timerCongestNum"] == "7"
+
+
 def test_uptime_reads_as_rocketmqs(bench: Any) -> None:
     bench.clock.advance(hours=49, seconds=61)
     assert cluster.runtime_info(bench.broker)["runtime"] == "[ 2 days, 1 hours, 1 minutes, 1 seconds ]"
@@ -188,6 +194,12 @@ def test_a_changed_setting_takes_effect(bench: Any) -> None:
     assert bench.broker.store.config.retention_hours == 48.5
     settings.change_settings("flushDiskType=SYNC_FLUSH", bench.broker)
     assert bench.broker.store.needs_sync
+
+
+def test_any_setting_may_be_given_the_value_it_has(bench: Any) -> None:
+    before = settings.settings(bench.broker)
+    settings.change_settings("longPollingEnable=true\nbrokerName=broker-a\nlistenPort=10911", bench.broker)
+    assert settings.settings(bench.broker) == before
 
 
 def test_creating_topics_on_send_can_be_turned_off_and_on(bench: Any) -> None:

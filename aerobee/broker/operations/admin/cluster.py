@@ -21,6 +21,14 @@ GIB = 1 << 30
 _POOLS = "send pull reply query litePull ack clientManager heartbeat consumerManager"
 _TIMED_POOLS = ("send", "pull", "query", "litePull", "ack", "reply")
 QUEUE_CAPACITY = 100_000
+# What an idle timer shows; a running one sets its gauges (`Stats.gauges`).
+_TIMERS = {
+    "timerReadBehind": 0,
+    "timerOffsetBehind": 0,
+    "timerCongestNum": 0,
+    "timerEnqueueTps": 0.0,
+    "timerDequeueTps": 0.0,
+}
 
 
 def runtime_info(broker: Broker) -> dict[str, str]:
@@ -31,11 +39,12 @@ def runtime_info(broker: Broker) -> dict[str, str]:
         **_reads(broker),
         **_disk(broker),
         **_pools(broker),
-        **_timers(broker),
+        **_TIMERS,
     }
     for level, offset in delay_offsets(broker).offset_table.items():
         end = broker.store.max_offset(names.SCHEDULE_TOPIC, level - 1)
         values[f"scheduleMessageOffset_{level}"] = f"{offset},{end}"
+    values.update({key: read() for key, read in broker.stats.gauges.items()})
     return {key: str(values[key]) for key in sorted(values)}
 
 
@@ -128,16 +137,6 @@ def _pools(broker: Broker) -> dict[str, Any]:
     values["EndTransactionQueueSize"] = len(broker.transactions)
     values["EndTransactionThreadPoolQueueCapacity"] = QUEUE_CAPACITY
     return values
-
-
-def _timers(broker: Broker) -> dict[str, Any]:
-    return {
-        "timerReadBehind": 0,
-        "timerOffsetBehind": 0,
-        "timerCongestNum": 0,
-        "timerEnqueueTps": 0.0,
-        "timerDequeueTps": 0.0,
-    }
 
 
 def delay_offsets(broker: Broker) -> DelayOffsets:

@@ -90,6 +90,8 @@ def change_settings(text: str, broker: Broker) -> None:
         else:
             changes.append(_change(key, value, broker))
     for struct, field, value in changes:
+        if value == getattr(struct, field):
+            continue
         log.info(
             "setting %s changed from=%s to=%s, until the next start", field, getattr(struct, field), value
         )
@@ -104,11 +106,12 @@ def _change(key: str, text: str, broker: Broker) -> tuple[msgspec.Struct, str, A
     for struct, table in ((broker.config, BROKER_NAMES), (broker.store.config, STORE_NAMES)):
         for field, wire in table.items():
             if key in (field, wire):
-                if field not in CHANGEABLE:
+                value = _convert(type(struct), field, key, text)
+                if field not in CHANGEABLE and value != getattr(struct, field):
                     raise InvalidParameter(
                         f"setting '{key}' takes effect at the start only: change the settings file"
                     )
-                return struct, field, _convert(type(struct), field, key, text)
+                return struct, field, value
     known = [*BROKER_NAMES.values(), *STORE_NAMES.values()]
     near = difflib.get_close_matches(key, known, 1)
     raise InvalidParameter(f"there is no setting '{key}'" + (f"; do you mean '{near[0]}'?" if near else ""))

@@ -21,28 +21,20 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from aerobee.errors import BrokerError, NetworkError, ProtocolError, RequestTimeout
+from aerobee.errors import NetworkError, ProtocolError, RequestTimeout
 from aerobee.net.address import format_address
+from aerobee.net.reply import Reply, refusal, reply_frame
 from aerobee.protocol import command as wire
-from aerobee.protocol.codes import VERSION
-from aerobee.protocol.command import Command, Header, header_fields
+from aerobee.protocol.command import Command
 from aerobee.protocol.frames import DEFAULT_MAX_FRAME, FrameDecoder
+
+__all__ = ["Answer", "Connection", "Handler", "Limits", "Observer", "Reply", "refusal", "reply_frame"]
 
 log = logging.getLogger("aerobee.net")
 
 # A read smaller than this that completes no frame is no sign of life: a peer that drips bytes is idle.
 _PROGRESS_BYTES = 4096
 _FORGET_CALLS_AT = 1024
-
-
-class Reply(msgspec.Struct, gc=False):
-    """A handler's answer; the connection adds opaque, flags and the peer's serialize type."""
-
-    code: int = 0
-    header: Header | None = None
-    body: bytes = b""
-    remark: str | None = None
-    ext: dict[str, str] | None = None  # fields beyond the header's
 
 
 # A whole frame (bytes), a Reply, nothing (never answer), or a coroutine that gives one of these later.
@@ -63,35 +55,6 @@ class Limits(msgspec.Struct, frozen=True):
     max_write_buffer: int = 32 * 1024 * 1024  # unread bytes at which a peer is cut off
     max_tasks: int = 65_536  # held requests of one connection
     max_backlog: int = 1024  # requests waiting for a slow reader before its socket is read no further
-
-
-def reply_frame(request: Command, reply: Reply) -> bytes:
-    """The response frame to `request`, in the serialize type the peer used."""
-    ext = header_fields(reply.header)
-    if reply.ext:
-        ext.update(reply.ext)
-    return wire.encode(
-        Command(
-            reply.code,
-            request.opaque,
-            wire.RESPONSE,
-            VERSION,
-            "PYTHON",
-            reply.remark,
-            ext,
-            reply.body,
-            request.serialize,
-        )
-    )
-
-
-def refusal(command: Command, error: BaseException) -> Reply:
-    """The answer to a request whose handler raised: its code, or SYSTEM_ERROR as the Java broker gives."""
-    if isinstance(error, BrokerError):
-        return Reply(error.code, remark=error.remark)
-    if not isinstance(error, ProtocolError):  # fields that do not decode are the peer's fault, the rest ours
-        log.error("request code=%d failed", command.code, exc_info=error)
-    return Reply(1, remark=f"{type(error).__name__}: {error}")
 
 
 class Connection(asyncio.Protocol):

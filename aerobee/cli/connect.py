@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How commands reach a server, run their coroutine, and say what to do when it does not work."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import logging
+import os
+import signal
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from aerobee.clock import SystemClock
+from aerobee.errors import (
+    AerobeeError,
+    GroupNotFound,
+    NetworkError,
+    NoRoute,
+    RequestCodeNotSupported,
+    TopicNotFound,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Iterable
+
+    from aerobee.client.admin import Admin
+
+T = TypeVar("T")
+
+DEFAULT_NAMESRV = "127.0.0.1:9876"
+VARIABLE = "AEROBEE_NAMESRV"
+
+Namesrv = Annotated[
+    str | None,
+    typer.Option(
+        "--namesrv", "-n", help=f"name servers, ';' between them; or ${VARIABLE} [{DEFAULT_NAMESRV}]"
+    ),
+]
+
+# `aerobee topics -n HOST:PORT list` means the same as `aerobee topics list -n HOST:PORT`.
+_namesrv_given: ContextVar[str | None] = ContextVar("namesrv_given", default=None)
+
+clock = SystemClock()
+
+
+class Failed(AerobeeError):
+    """The command could not do it; the text names the next step."""
+
+
+def remember_namesrv(given: str | None) -> None:
+    _namesrv_given.set(given)
+
+
+def address_of(given: str | None) -> str:
+    """The name servers: option, environment, default. Wrong ones are refused before anything is tried."""
+    from aerobee.net.address import parse_addresses
+
+    text = given or _namesrv_given.get() or os.environ.get(VARIABLE) or DEFAULT_NAMESRV
+    try:
+        found = parse_addresses(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--namesrv: {error}") from None
+    if not found:
+        raise typer.BadParameter(f"--namesrv {text!r}: expected host:port")
+    return text
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """To the end, or to SIGTERM, which ends it as Ctrl-C does. Clients log only what is an error."""
+    logging.getLogger("aerobee").setLevel(os.environ.get("AEROBEE_LOG", "CRITICAL").upper())
+    try:
+        import uvloop
+    except ImportError:
+        factory = None
+    else:
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(_ended_by_sigterm(work))
+
+
+async def _ended_by_sigterm(work: Coroutine[Any, Any, T]) -> T:
+    task, told = asyncio.current_task(), False
+
+    def end() -> None:
+        nonlocal told
+        told = True
+        if task is not None:
+            task.cancel()
+
+    try:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
+    except (ValueError, RuntimeError, NotImplementedError):
+        pass  # not in the main thread, or a system without it: the default then ends us
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if told:
+            raise typer.Exit(0) from None
+        raise
+
+
+@asynccontextmanager
+async def connected(namesrv: str) -> AsyncIterator[Admin]:
+    """An admin client; what goes wrong inside is raised again with the next step in it."""
+    from aerobee.client.admin import Admin
+
+    async with Admin(namesrv) as admin:
+        try:
+            yield admin
+        except (AerobeeError, OSError) as error:
+            raise await explained(error, admin) from error
+
+
+async def explained(error: AerobeeError | OSError, admin: Admin) -> Exception:
+    """The same failure with what to do about it."""
+    namesrv = admin.session.namesrv
+    match error:
+        case Failed():
+            return error
+        case NetworkError() if any(each in str(error) for each in namesrv.replace(",", ";").split(";")):
+            return Failed(
+                f"no name server at {namesrv} ({error}): start one with `aerobee serve`, or name another with "
+                f"--namesrv HOST:PORT"
+            )
+        case NetworkError():
+            return Failed(f"the broker does not answer ({error}): see `aerobee cluster`")
+        case RequestCodeNotSupported():
+            return Failed(f"{namesrv} refuses the request ({error}): is it really a name server's address?")
+        case NoRoute() | TopicNotFound():
+            return Failed(f"{_first_part(error)}{await _nearest_topics(error, admin)}")
+        case GroupNotFound():
+            return Failed(f"{error}{await _nearest_groups(error, admin)}")
+    return error
+
+
+def _first_part(error: Exception) -> str:
+    return str(error).removesuffix(": create it first")
+
+
+async def _nearest_topics(error: Exception, admin: Admin) -> str:
+    try:
+        known = await admin.user_topics()
+    except AerobeeError:
+        return ""
+    return nearest(_quoted(error), known, "topics list")
+
+
+async def _nearest_groups(error: Exception, admin: Admin) -> str:
+    try:
+        known = list(await admin.groups())
+    except AerobeeError:
+        return ""
+    return nearest(_quoted(error), known, "groups list")
+
+
+def _quoted(error: Exception) -> str:
+    """The name our own messages put between quotes, or RocketMQ's between brackets."""
+    text = str(error).replace('"', "'").replace("[", "'").replace("]", "'")
+    return text.split("'")[1] if text.count("'") >= 2 else ""
+
+
+def nearest(name: str, known: Iterable[str], command: str) -> str:
+    names = [each for each in known if each != name]
+    close = difflib.get_close_matches(name, names, 3, 0.5)
+    if close:
+        return f"; did you mean {' or '.join(repr(each) for each in close)}?"
+    return f"; `aerobee {command}` shows what there is"
+
+
+async def existing_topic(admin: Admin, topic: str) -> None:
+    """Failed, naming the nearest ones, when there is no such topic."""
+    from aerobee.protocol import names
+
+    names.check_topic(topic)
+    if not await admin.topic_exists(topic):
+        hint = nearest(topic, await admin.user_topics(), "topics list")
+        raise Failed(f"topic {topic!r} does not exist{hint}")
+
+
+async def existing_group(admin: Admin, group: str) -> None:
+    from aerobee.protocol import names
+
+    names.check_group(group)
+    known = await admin.groups()
+    if group not in known and await admin.members(group) is None:
+        raise Failed(f"group {group!r} does not exist{nearest(group, known, 'groups list')}")

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`aerobee send`: one message, many, or the lines of stdin."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import sys
+import threading
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from aerobee.cli import connect, output, times
+from aerobee.cli.counted import Dash, Server, split
+
+if TYPE_CHECKING:
+    from aerobee.client.message import Message, SendResult
+    from aerobee.client.producer import Producer
+
+GROUP = "aerobee-send"
+AT_ONCE = 256
+READ_BYTES = 1 << 16
+# What a line of --jsonl may hold: the columns of Spark's sink.
+FIELDS = frozenset(
+    {"body", "bodyBase64", "tags", "keys", "properties", "shardingKey", "delayLevel", "deliverAt", "topic"}
+)
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What every message of this command gets."""
+
+    topic: str
+    tags: str | None
+    keys: list[str]
+    properties: dict[str, str]
+    delay_level: int
+    deliver_at: int | None
+    sharding_key: str | None
+
+    def message(self, body: bytes, line: Mapping[str, Any] | None = None) -> Message:
+        from aerobee.client.message import Message
+
+        line = line or {}
+        return Message(
+            self.topic,
+            body,
+            tags=line.get("tags") or self.tags,
+            keys=line.get("keys") or self.keys,
+            properties={**self.properties, **(line.get("properties") or {})} or None,
+            delay_level=line.get("delayLevel") or self.delay_level,
+            deliver_at=line.get("deliverAt") or self.deliver_at,
+            sharding_key=line.get("shardingKey") or self.sharding_key,
+        )
+
+
+def send(
+    topic: Annotated[str, typer.Argument(help="topic to send to")],
+    body: Annotated[str | None, typer.Argument(help="the message [the lines of stdin]")] = None,
+    tags: Annotated[str | None, typer.Option("--tags", help="tag that consumers filter by")] = None,
+    keys: Annotated[list[str] | None, typer.Option("--keys", help="key to find it by; repeatable")] = None,
+    delay_level: Annotated[
+        int, typer.Option("--delay-level", help="RocketMQ's delay levels, 1 (1 s) to 18 (2 h)", min=0, max=18)
+    ] = 0,
+    deliver_at: Annotated[
+        str | None, typer.Option("--deliver-at", help=f"deliver then: {times.EXAMPLES}")
+    ] = None,
+    sharding_key: Annotated[
+        str | None, typer.Option("--sharding-key", help="same key, same queue, in order")
+    ] = None,
+    property_: Annotated[
+        list[str] | None, typer.Option("--property", "-p", help="as name=value; repeatable")
+    ] = None,
+    count: Dash = None,
+    size: Annotated[int | None, typer.Option("--size", help="bytes of each generated body", min=1)] = None,
+    jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="stdin lines are JSON, as `consume --json` prints them")
+    ] = False,
+    namesrv: Server = None,
+    json: output.Json = False,
+) -> None:
+    """Send messages: one, many, or one per line of stdin.
+
+    aerobee send orders '{"id": 7}' --tags paid --keys o-7
+
+    aerobee send orders -n 100000 --size 128
+
+    tail -f app.log | aerobee send logs
+    """
+    number, namesrv = split(count, namesrv)
+    address = connect.address_of(namesrv)
+    wanted = Wanted(
+        topic,
+        tags,
+        [key for text in keys or () for key in text.split()],
+        _properties(property_),
+        delay_level,
+        times.parse_time(deliver_at, connect.clock.now()) if deliver_at else None,
+        sharding_key,
+    )
+    wanted.message(b"checked before anything is sent")
+    bodies = _generated(body, number, size) if body is not None or number or size else None
+    if bodies is not None and jsonl:
+        raise typer.BadParameter("--jsonl reads stdin; leave out the body, -n and --size")
+    connect.run(_send(address, wanted, bodies, number, jsonl=jsonl, json=json))
+
+
+def _properties(pairs: list[str] | None) -> dict[str, str]:
+    found = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"--property {pair!r}: write it as name=value")
+        found[name.strip()] = value
+    return found
+
+
+def _generated(body: str | None, number: int | None, size: int | None) -> bytes:
+    if body is not None and size:
+        raise typer.BadParameter("give a body or --size, not both")
+    if body is not None:
+        return body.encode()
+    return (b"aerobee " * ((size or 128) // 8 + 1))[: size or 128]
+
+
+async def _send(
+    address: str, wanted: Wanted, body: bytes | None, number: int | None, *, jsonl: bool, json: bool
+) -> None:
+    from aerobee.client.producer import Producer
+
+    async with connect.connected(address) as admin:
+        await admin.cluster()  # a wrong address fails here, and says what to do
+        async with Producer(admin.session, group=GROUP) as producer:
+            sending = Sending(producer, wanted, None if body is None else number or 1, json=json)
+            if body is None:
+                await sending.send_all(_from_stdin(wanted, jsonl=jsonl))
+            else:
+                await sending.send_all(_repeated(wanted, body, number or 1))
+            sending.finished()
+
+
+async def _repeated(wanted: Wanted, body: bytes, number: int) -> AsyncIterator[Message]:
+    for _ in range(number):
+        yield wanted.message(body)
+
+
+class Sending:
+    """Many sends under way at once; one after another where order was asked for."""
+
+    def __init__(self, producer: Producer, wanted: Wanted, total: int | None, *, json: bool) -> None:
+        self._producer = producer
+        self._room = asyncio.Semaphore(1 if wanted.sharding_key else AT_ONCE)
+        self._total = total
+        self._json = json
+        self._done = 0
+        self._last: SendResult | None = None
+        self._began = connect.clock.now()
+
+    async def send_all(self, messages: AsyncIterator[Message]) -> None:
+        with output.progress("sending", self._total) as shown:
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    async for message in messages:
+                        await self._room.acquire()
+                        tasks.create_task(self._send(message))
+                        if self._done % 100 == 0:
+                            shown(self._done)
+            except* Exception as failures:
+                raise failures.exceptions[0] from None
+
+    async def _send(self, message: Message) -> None:
+        try:
+            self._last = sent = await self._producer.send(message)
+        finally:
+            self._room.release()
+        self._done += 1
+        if self._json:
+            output.line(output.to_json(_row(sent)))
+
+    def finished(self) -> None:
+        if self._json:
+            return
+        if self._total == 1 and self._last is not None:
+            row = _row(self._last)
+            output.line(f"{row['msgId']} {row['brokerName']} queue {row['queueId']} offset {row['queueOffset']}")
+            return
+        took_ms = max(1, connect.clock.now() - self._began)
+        output.note(f"sent {self._done:,} messages in {took_ms / 1000:.2f} s, {self._done * 1000 // took_ms:,} a second")
+
+
+def _row(sent: SendResult) -> dict[str, Any]:
+    return {
+        "topic": sent.queue.topic,
+        "brokerName": sent.queue.broker_name,
+        "queueId": sent.queue.queue_id,
+        "queueOffset": sent.queue_offset,
+        "msgId": sent.message_id,
+        "offsetMsgId": sent.offset_id,
+        "status": sent.status.value,
+    }
+
+
+# -- stdin -------------------------------------------------------------------------------------------------
+
+
+async def _from_stdin(wanted: Wanted, *, jsonl: bool) -> AsyncIterator[Message]:
+    if sys.stdin.isatty():
+        output.note("one message per line; end with Ctrl-D")
+    number = 0
+    async for line in _lines():
+        number += 1
+        if not line:
+            continue  # a message cannot be empty
+        yield _from_json(wanted, line, number) if jsonl else wanted.message(line)
+
+
+def _from_json(wanted: Wanted, line: bytes, number: int) -> Message:
+    try:
+        found = msgspec.json.decode(line)
+    except msgspec.DecodeError as error:
+        raise typer.BadParameter(f"line {number} of stdin is no JSON: {error}") from None
+    if not isinstance(found, dict) or not isinstance(found.get("body", found.get("bodyBase64")), str):
+        raise typer.BadParameter(f"line {number} of stdin: expected an object with a text 'body'")
+    body = base64.b64decode(found["bodyBase64"]) if "bodyBase64" in found else found["body"].encode()
+    own = {name: value for name, value in found.items() if name in FIELDS}
+    own["properties"] = _own_properties(own.get("properties"))
+    return wanted.message(body, own)
+
+
+def _own_properties(found: Any) -> dict[str, str]:
+    from aerobee.protocol import properties
+
+    return {name: str(value) for name, value in (found or {}).items() if name not in properties.RESERVED}
+
+
+async def _lines() -> AsyncIterator[bytes]:
+    """Lines as they come, also of a slow pipe. The reading thread is a daemon: Ctrl-C need not wait for it."""
+    loop = asyncio.get_running_loop()
+    chunks: asyncio.Queue[bytes] = asyncio.Queue()
+    room = threading.Semaphore(16)
+
+    def read() -> None:
+        source: Any = sys.stdin.buffer
+        while True:
+            room.acquire()
+            chunk = source.read1(READ_BYTES)
+            loop.call_soon_threadsafe(chunks.put_nowait, chunk)
+            if not chunk:
+                return
+
+    threading.Thread(target=read, name="stdin", daemon=True).start()
+    rest = b""
+    while chunk := await chunks.get():
+        room.release()
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line.removesuffix(b"\r")
+    if rest:
+        yield rest

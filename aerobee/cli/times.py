@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times as people and RocketMQ's tools write them."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+FORMATS = ("%Y%m%d%H%M%S", "%Y-%m-%d#%H:%M:%S:%f", "%Y-%m-%d#%H:%M:%S")
+EXAMPLES = "'2026-08-01 12:30', '-10m' (ten minutes ago), '+30s', 'now', or epoch milliseconds"
+
+_relative = re.compile(r"([+-])(\d+(?:\.\d+)?)(ms|s|m|h|d)").fullmatch
+_duration = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?").fullmatch
+# 100 billion seconds are the year 5138, as many milliseconds are 1973: what is smaller was meant in seconds.
+SECONDS_BELOW = 100_000_000_000
+LAST_MS = 253_402_300_799_000  # the end of the year 9999
+
+
+def parse_time(text: str, now: int) -> int:
+    """Epoch milliseconds. ValueError shows how to write it."""
+    text = text.strip()
+    if text == "now":
+        return now
+    if found := _relative(text):
+        sign, number, unit = found.groups()
+        step = round(float(number) * UNITS_MS[unit])
+        return max(0, now + step if sign == "+" else now - step)
+    if text.isascii() and text.isdigit() and len(text) != 14:
+        number_given = int(text)
+        value = number_given * 1000 if number_given < SECONDS_BELOW else number_given
+        if value <= LAST_MS:
+            return value
+    return _written(text)
+
+
+def _written(text: str) -> int:
+    for form in (None, *FORMATS):
+        try:
+            found = datetime.fromisoformat(text) if form is None else datetime.strptime(text, form)  # noqa: DTZ007
+            return max(0, round(found.timestamp() * 1000))
+        except (ValueError, OverflowError, OSError):
+            continue
+    raise ValueError(f"{text!r} is no time; write it as {EXAMPLES}")
+
+
+def parse_start(text: str, now: int) -> str | int:
+    """Where to begin: 'first', 'last', or a time."""
+    if text in ("first", "last"):
+        return text
+    try:
+        return parse_time(text, now)
+    except ValueError:
+        raise ValueError(f"{text!r} is no place to begin; give 'first', 'last', or {EXAMPLES}") from None
+
+
+def parse_duration(text: str) -> int:
+    """Milliseconds of `500ms`, `10s`, `5m`, `2h`, `7d`; a bare number is seconds."""
+    found = _duration(text.strip())
+    if not found:
+        raise ValueError(f"{text!r} is no length of time; write it as '500ms', '10s', '5m', '2h' or '7d'")
+    return round(float(found[1]) * UNITS_MS[found[2] or "s"])

@@ -93,7 +93,9 @@ def test_rows_become_messages_and_messages_rows(spark: SparkSession, server: Tes
         f.array(f.concat(f.lit("k"), "id"), f.lit("all")).alias("keys"),
         f.create_map(f.lit("half"), (f.col("id") / 2).cast("int").cast("string")).alias("properties"),
     )
-    frame.write.format("rocketmq").option("namesrv", server.namesrv).option("topic", "sink-all").mode("append").save()
+    frame.write.format("rocketmq").option("namesrv", server.namesrv).option("topic", "sink-all").mode(
+        "append"
+    ).save()
     back = read(spark, server, "sink-all", includeProperties="true")
     assert bodies(back) == text(5000)
     row = back.where("keys = 'k42 all'").first()
@@ -107,7 +109,8 @@ def test_a_sharding_key_keeps_its_rows_in_one_queue_in_order(spark: SparkSession
 
     server.create_topic("sink-sharded", queues=4)
     frame = spark.range(0, 1000, 1, 1).select(
-        f.format_string("%06d", "id").alias("body"), f.concat(f.lit("user"), f.col("id") % 7).alias("shardingKey")
+        f.format_string("%06d", "id").alias("body"),
+        f.concat(f.lit("user"), f.col("id") % 7).alias("shardingKey"),
     )
     writer = frame.write.format("rocketmq").option("namesrv", server.namesrv).option("maxBatchBytes", "2000")
     writer.option("topic", "sink-sharded").mode("append").save()
@@ -126,7 +129,8 @@ def test_topics_by_column_and_delays_by_row(spark: SparkSession, server: TestSer
     for topic in ("sink-a", "sink-b"):
         server.create_topic(topic)
     frame = spark.createDataFrame(
-        [("sink-a", "now", None), ("sink-b", "now", None), ("sink-a", "later", 3)], "topic STRING, body STRING, delayLevel INT"
+        [("sink-a", "now", None), ("sink-b", "now", None), ("sink-a", "later", 3)],
+        "topic STRING, body STRING, delayLevel INT",
     )
     frame.write.format("rocketmq").option("namesrv", server.namesrv).mode("append").save()
     assert bodies(read(spark, server, "sink-a")) == ["now"]
@@ -138,7 +142,9 @@ def test_topics_by_column_and_delays_by_row(spark: SparkSession, server: TestSer
 def test_overwriting_a_topic_is_refused(spark: SparkSession, server: TestServer) -> None:
     frame = spark.createDataFrame([("x",)], "body STRING")
     with pytest.raises(Exception, match="cannot be overwritten"):
-        frame.write.format("rocketmq").option("namesrv", server.namesrv).option("topic", "t").mode("overwrite").save()
+        frame.write.format("rocketmq").option("namesrv", server.namesrv).option("topic", "t").mode(
+            "overwrite"
+        ).save()
 
 
 def stream(spark: SparkSession, server: TestServer, topic: str, tmp: Path, **options: str) -> Any:
@@ -168,7 +174,9 @@ def test_available_now_reads_what_is_there_and_goes_on_where_it_stopped(
             send(server, "stream-now", numbered(500, 1000))
 
 
-def test_a_stream_mirrors_its_progress_to_the_group(spark: SparkSession, server: TestServer, tmp_path: Path) -> None:
+def test_a_stream_mirrors_its_progress_to_the_group(
+    spark: SparkSession, server: TestServer, tmp_path: Path
+) -> None:
     send(server, "stream-group", numbered(300))
     query = stream(spark, server, "stream-group", tmp_path, group="g-spark", maxOffsetsPerTrigger="100")
     query.trigger(availableNow=True).start().awaitTermination()
@@ -177,7 +185,9 @@ def test_a_stream_mirrors_its_progress_to_the_group(spark: SparkSession, server:
     assert taken(spark, tmp_path) == text(300)
 
 
-def test_new_queues_and_topics_join_a_running_stream(spark: SparkSession, server: TestServer, tmp_path: Path) -> None:
+def test_new_queues_and_topics_join_a_running_stream(
+    spark: SparkSession, server: TestServer, tmp_path: Path
+) -> None:
     send(server, "join-a", numbered(50))
     reader = spark.readStream.format("rocketmq").option("namesrv", server.namesrv)
     reader = reader.option("subscribePattern", "join-.*").option("startingOffsets", "earliest")
@@ -193,13 +203,17 @@ def test_new_queues_and_topics_join_a_running_stream(spark: SparkSession, server
     assert taken(spark, tmp_path) == text(100)
 
 
-def test_a_stream_reads_a_store_directory_too(spark: SparkSession, server: TestServer, tmp_path: Path) -> None:
+def test_a_stream_reads_a_store_directory_too(
+    spark: SparkSession, server: TestServer, tmp_path: Path
+) -> None:
     send(server, "stream-store", numbered(200))
     server.run(_flushed(server))
     reader = spark.readStream.format("rocketmq").option("storePath", str(server.server.data))
     frame = reader.option("subscribe", "stream-store").option("startingOffsets", "earliest").load()
     writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "out"))
-    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    query = (
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    )
     query.awaitTermination()
     assert taken(spark, tmp_path) == text(200)
 
@@ -208,7 +222,9 @@ async def _flushed(server: TestServer) -> None:
     await asyncio.sleep(1.5)  # a live store's queue units reach the disk within a second
 
 
-def test_the_offsets_in_the_checkpoint_are_sorted_json(spark: SparkSession, server: TestServer, tmp_path: Path) -> None:
+def test_the_offsets_in_the_checkpoint_are_sorted_json(
+    spark: SparkSession, server: TestServer, tmp_path: Path
+) -> None:
     send(server, "stream-offsets", numbered(20))
     stream(spark, server, "stream-offsets", tmp_path).trigger(availableNow=True).start().awaitTermination()
     lines = (tmp_path / "checkpoint" / "offsets" / "0").read_text().splitlines()

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The five pipelines on real Spark and an embedded server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aerobee import Admin, Message, Producer, PushConsumer, StoreConfig
+from aerobee.client.options import Options
+from aerobee.spark.pipelines.consume import consume
+from aerobee.spark.pipelines.lake import Table, lake
+from aerobee.spark.pipelines.ledger import ledger, summary
+from aerobee.spark.pipelines.replay import replay
+from aerobee.spark.pipelines.report import report
+from aerobee.testing.server import TestServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+QUICK_RETRIES = "1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[TestServer]:
+    with TestServer(store=StoreConfig(delay_levels=QUICK_RETRIES)) as running:
+        yield running
+
+
+def send(server: TestServer, topic: str, bodies: list[str], **fields: Any) -> None:
+    async def work() -> None:
+        async with Producer(server.namesrv, group="tests") as producer:
+            messages = [Message(topic, b.encode(), keys=[f"k{i}"], **fields) for i, b in enumerate(bodies)]
+            await asyncio.gather(*(producer.send(message) for message in messages))
+
+    asyncio.run(work())
+
+
+def orders(n: int) -> list[str]:
+    return [json.dumps({"n": i, "user": f"u{i % 3}"}) for i in range(n)]
+
+
+# -- lake ----------------------------------------------------------------------------------------------
+
+
+def run_lake(spark: SparkSession, server: TestServer, topics: str, out: Path, **settings: Any) -> None:
+    query = lake(spark, topics, str(out), once=True, options={"namesrv": server.namesrv}, **settings)
+    query.awaitTermination()
+
+
+def test_a_lake_grows_by_what_is_new_and_infers_its_schema_once(
+    spark: SparkSession, server: TestServer, tmp_path: Path
+) -> None:
+    out = tmp_path / "lake"
+    send(server, "lake-json", orders(100))
+    run_lake(spark, server, "lake-json", out, json=True)
+    send(server, "lake-json", ["no json", '{"n": 100, "user": "u", "new": 1}', "[1]"])
+    run_lake(spark, server, "lake-json", out, json=True)
+    frame = Table(spark, str(out)).read()
+    assert frame.count() == 103
+    assert frame.selectExpr("sum(data.n)").first()[0] == sum(range(101))
+    bad = [bytes(row.badBody).decode() for row in frame.where("badBody IS NOT NULL").collect()]
+    assert sorted(bad) == ["[1]", "no json"]
+    assert {row.topic for row in frame.select("topic").distinct().collect()} == {"lake-json"}
+    # Every other reader of the directory sees the same rows.
+    assert spark.read.parquet(str(out)).count() == 103
+
+
+@pytest.mark.parametrize("left_over", ["staged", "moved"])
+def test_a_driver_killed_before_the_commit_leaves_neither_gap_nor_duplicate(
+    spark: SparkSession, server: TestServer, tmp_path: Path, left_over: str
+) -> None:
+    out, topic = tmp_path / "lake", f"lake-kill-{left_over}"
+    send(server, topic, orders(50))
+    run_lake(spark, server, topic, out)
+    send(server, topic, orders(30))
+    before = shutil.copytree(out, tmp_path / "before")
+    run_lake(spark, server, topic, out)
+    # Undo what the second batch did after its files were written: no commit file, no entry in Spark's commit log.
+    (out / "_commits" / "b00000000001.json").unlink()
+    (out / "_checkpoint" / "commits" / "1").unlink()
+    (out / "_checkpoint" / "commits" / ".1.crc").unlink(missing_ok=True)
+    if left_over == "staged":
+        for path in out.glob("topic=*/date=*/b00000000001-*.parquet"):
+            path.unlink()
+        shutil.copytree(next(before.glob("topic=*")), out / "_staging" / "b00000000001" / f"topic={topic}")
+    run_lake(spark, server, topic, out)
+    assert spark.read.parquet(str(out)).count() == 80
+    assert Table(spark, str(out)).read().select("msgId").distinct().count() == 80
+
+
+def test_compaction_joins_small_files_and_keeps_the_rows(
+    spark: SparkSession, server: TestServer, tmp_path: Path
+) -> None:
+    out = tmp_path / "lake"
+    for _ in range(3):
+        send(server, "lake-small", orders(10))
+        run_lake(spark, server, "lake-small", out)
+    table = Table(spark, str(out))
+    files = len(table.files())
+    assert table.compact() == files - 1
+    assert len(table.files()) == 1
+    assert table.read().count() == spark.read.parquet(str(out)).count() == 30
+
+
+# -- ledger and report ---------------------------------------------------------------------------------
+
+
+async def consume_all(namesrv: str, topic: str, group: str, expected: int, **settings: Any) -> set[str]:
+    """Push consume: bodies holding "poison" never succeed, "shaky" succeeds on the second try."""
+    seen: set[str] = set()
+    done = asyncio.Event()
+
+    async def handle(message: Any) -> None:
+        body = message.body.decode()
+        if "poison" in body or ("shaky" in body and message.reconsume_times == 0):
+            raise ValueError(body)
+        seen.add(body)
+        if len(seen) >= expected:
+            done.set()
+
+    options = Options(max_reconsume=1, trace=settings.pop("trace", False), pop_invisible_ms=5_000)
+    consumer = PushConsumer(
+        namesrv, group=group, topics={topic: "*"}, handler=handle, start="first", options=options
+    )
+    async with consumer, asyncio.timeout(60):
+        await done.wait()
+        async with Admin(namesrv) as admin:
+            while (await admin.lag(group)).dead < settings.get("dead", 0):  # noqa: ASYNC110 - asked as a user would
+                await asyncio.sleep(0.1)
+    return seen
+
+
+BODIES = [f"fine-{i}" for i in range(40)] + ["shaky-1", "shaky-2", "poison-1"]
+
+
+@pytest.mark.parametrize("mode", ["PULL", "POP"])
+def test_the_ledger_knows_what_became_of_every_message(
+    spark: SparkSession, server: TestServer, mode: str, tmp_path: Path
+) -> None:
+    topic, group = f"ledger-{mode}", f"group-{mode}"
+    server.create_topic(topic)
+
+    async def story() -> None:
+        async with Admin(server.namesrv) as admin:
+            await admin.create_group(group, retry_max_times=1)
+            await admin.set_consume_mode(topic, group, mode)
+        async with Producer(server.namesrv, group="tests") as producer:
+            for body in BODIES:
+                await producer.send(Message(topic, body.encode(), keys=[body]))
+        await consume_all(server.namesrv, topic, group, len(BODIES) - 1, trace=True, dead=1)
+        async with Producer(server.namesrv, group="tests") as producer:
+            for i in range(5):
+                await producer.send(Message(topic, b"waiting", keys=[f"w-{i}"]))
+
+    asyncio.run(story())
+    book = ledger(spark, [topic], [group], namesrv=server.namesrv).persist()
+    (row,) = summary(book).collect()
+    assert (row.sent, row.acked, row.dead, row.waiting, row.lost) == (
+        len(BODIES) + 5,
+        len(BODIES) - 1,
+        1,
+        5,
+        0,
+    )
+    states = {r["keys"]: (r.state, r.attempts) for r in book.collect()}
+    assert states["fine-0"] == ("acked", 1)
+    assert states["shaky-1"] == ("acked", 2)
+    assert states["poison-1"] == ("dead", 2)
+    figures = report(book, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert figures.lost == 0
+    assert "Nothing was lost" in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+
+
+def test_a_message_missing_from_the_store_is_found_lost(
+    spark: SparkSession, server: TestServer, tmp_path: Path
+) -> None:
+    send(server, "ledger-lost", [f"m{i}" for i in range(20)])
+    server.run(_set_offsets(server, "ledger-lost", "g-lost"))
+    server.run(asyncio.sleep(1.5))  # queue units of a live store reach the disk within a second
+    copy = shutil.copytree(server.server.data, tmp_path / "copy")
+    store = copy / "store"
+    record = server.server.broker.store.record_of("ledger-lost", *_first_place(server, "ledger-lost"))
+    assert record is not None
+    (segment,) = sorted((store / "commitlog").iterdir())
+    with segment.open("r+b") as file:
+        file.seek(record.physical_offset + 4)
+        file.write(b"\0\0\0\0")
+    book = ledger(spark, ["ledger-lost"], ["g-lost"], storePath=str(copy))
+    (row,) = summary(book).collect()
+    assert (row.sent, row.lost) == (20, 1)
+    (lost,) = book.where("state = 'lost'").collect()
+    assert (lost.queueId, lost.queueOffset) == (record.queue_id, record.queue_offset)
+
+
+def _first_place(server: TestServer, topic: str) -> tuple[int, int]:
+    store = server.server.broker.store
+    queue = next(q for q in store.queue_ids(topic) if store.max_offset(topic, q) > 0)
+    return queue, 0
+
+
+async def _set_offsets(server: TestServer, topic: str, group: str) -> None:
+    broker = server.server.broker
+    for queue in broker.store.queue_ids(topic):
+        broker.offsets.set(group, topic, queue, broker.store.max_offset(topic, queue))
+    broker.offsets.save()
+
+
+# -- replay --------------------------------------------------------------------------------------------
+
+
+def topic_frame(spark: SparkSession, server: TestServer, topic: str) -> Any:
+    reader = spark.read.format("rocketmq").option("namesrv", server.namesrv).option("subscribe", topic)
+    return reader.option("includeProperties", "true").load()
+
+
+def test_a_replay_sends_once_however_often_it_runs(
+    spark: SparkSession, server: TestServer, tmp_path: Path
+) -> None:
+    send(server, "replay-from", [f"m{i}" for i in range(60)], tags="A")
+    server.create_topic("replay-to")
+    rows = topic_frame(spark, server, "replay-from")
+    settings: dict[str, Any] = {
+        "name": "r1",
+        "namesrv": server.namesrv,
+        "audit": str(tmp_path),
+        "target": "replay-to",
+    }
+    assert replay(rows, dry_run=True, **settings) == (60, 0, 0)
+    steps: list[tuple[int, int]] = []
+    first = replay(rows.where("keys < 'k3'"), progress=lambda a, b: steps.append((a, b)), **settings)
+    assert steps[-1] == (first.sent, first.sent)
+    shutil.rmtree(tmp_path / "r1" / "sent")  # killed after sending, before the audit was written
+    assert replay(rows, **settings) == (60, first.sent, 60 - first.sent)
+    assert replay(rows, **settings) == (60, 60, 0)
+    sent = topic_frame(spark, server, "replay-to")
+    assert sorted(bytes(r.body).decode() for r in sent.collect()) == sorted(f"m{i}" for i in range(60))
+    assert sent.where("tags = 'A' AND properties['REPLAY_NAME'] = 'r1'").count() == 60
+
+
+# -- consume -------------------------------------------------------------------------------------------
+
+
+def test_the_consumption_flow_runs_on_executors_with_retries_and_dead_letters(
+    spark: SparkSession, server: TestServer, tmp_path: Path
+) -> None:
+    topic, group = "consume-flow", "spark-billing"
+    server.create_topic(topic, queues=1)
+    send(server, topic, [f"fine-{i}" for i in range(20)] + ["shaky", "poison"])
+    server.run(_limit_retries(server, group))
+
+    def handler(row: Any) -> str:
+        body = bytes(row.body).decode()
+        if body == "poison" or (body == "shaky" and row.reconsumeTimes == 0):
+            raise ValueError(body)
+        return body.upper()
+
+    results = str(tmp_path / "results")
+    for _ in range(4):
+        query = consume(
+            spark, topic, group, handler, namesrv=server.namesrv, checkpoint=str(tmp_path / "checkpoint"),
+            once=True, tasks=4, sink=lambda frame, _: frame.write.mode("append").parquet(results),
+            options={"discoveryIntervalMs": "0"},
+        )  # fmt: skip
+        query.awaitTermination()
+        server.run(asyncio.sleep(1.3))  # the retry's delay level
+    rows = spark.read.parquet(results).collect()
+    assert sorted(r.result for r in rows if r.ok) == sorted([f"FINE-{i}" for i in range(20)] + ["SHAKY"])
+    assert {r.error.splitlines()[-1] for r in rows if not r.ok} == {"ValueError: shaky", "ValueError: poison"}
+    broker = server.server.broker
+    assert broker.store.max_offset(f"%DLQ%{group}", 0) == 1
+    assert broker.offsets.get(group, topic, 0) == 22
+
+
+async def _limit_retries(server: TestServer, group: str) -> None:
+    server.server.broker.groups.require(group)
+
+
+@pytest.mark.parametrize("bodies", [[], ["not json"]])
+def test_pipelines_run_on_topics_with_nothing_good(
+    spark: SparkSession, server: TestServer, tmp_path: Path, bodies: list[str]
+) -> None:
+    topic = f"poor-{len(bodies)}"
+    server.create_topic(topic)
+    if bodies:
+        send(server, topic, bodies)
+    run_lake(spark, server, topic, tmp_path / "lake", json=True)
+    book = ledger(spark, [topic], ["nobody"], namesrv=server.namesrv)
+    figures = report(book, tmp_path / "report.html")
+    assert [row["waiting"] for row in figures.groups] == ([len(bodies)] if bodies else [])
+    outcome = replay(
+        topic_frame(spark, server, topic), name="n", namesrv=server.namesrv, audit=str(tmp_path), dry_run=True
+    )
+    assert outcome.chosen == len(bodies)

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -28,6 +28,9 @@ from aerobee.client.message import Message
 from aerobee.client.options import Options
 from aerobee.client.producer import Producer
 from aerobee.client.push_consumer import PushConsumer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
 
 
 def cpu_seconds() -> float:
@@ -115,9 +118,22 @@ def server(namesrv: str | None) -> Iterator[str]:
         yield namesrv
         return
     with tempfile.TemporaryDirectory() as data:
-        flags = ["--namesrv-port", "0", "--broker-port", "0", "--grpc-port", "-1", "--http-port", "-1", "--data", data]
+        flags = [
+            "--namesrv-port",
+            "0",
+            "--broker-port",
+            "0",
+            "--grpc-port",
+            "-1",
+            "--http-port",
+            "-1",
+            "--data",
+            data,
+        ]
         program = os.path.join(os.path.dirname(sys.executable), "aerobee")
-        child = subprocess.Popen([program, "serve", *flags], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        child = subprocess.Popen(
+            [program, "serve", *flags], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
         try:
             assert child.stdout is not None
             ready = child.stdout.readline().decode()
@@ -131,11 +147,17 @@ async def main(namesrv: str, arguments: argparse.Namespace) -> None:
     topic, body, count = f"bench-{uuid.uuid4().hex[:8]}", b"x" * arguments.size, arguments.count
     async with Admin(namesrv) as admin:
         await admin.create_topic(topic, queues=8)
-        while not await admin.topic_exists(topic):
+        while not await admin.topic_exists(topic):  # noqa: ASYNC110 - another process says when
             await asyncio.sleep(0.05)
     await send_many(namesrv, topic, count, arguments.in_flight, body)
     await consume(namesrv, topic, count, "async", Options())
-    await consume(namesrv, topic, count, "async", Options(pull_batch=1024, pull_batch_bytes=1 << 20, queue_messages=8000, span=20_000))
+    await consume(
+        namesrv,
+        topic,
+        count,
+        "async",
+        Options(pull_batch=1024, pull_batch_bytes=1 << 20, queue_messages=8000, span=20_000),
+    )
     await consume(namesrv, topic, count, "plain function", Options())
     await consume(namesrv, topic, count, "pop", Options(pop_unacked=1000))
     await send_batches(namesrv, topic, count, body)

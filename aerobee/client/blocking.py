@@ -13,8 +13,7 @@ import functools
 import inspect
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aerobee.client import admin as _admin
 from aerobee.client import producer as _producer
@@ -28,6 +27,9 @@ from aerobee.client.message import Message, ReceivedMessage, SendResult, SendSta
 from aerobee.client.options import Options
 from aerobee.client.subscriptions import Sql
 from aerobee.client.transaction_producer import TransactionState
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
 __all__ = [
     "Admin",

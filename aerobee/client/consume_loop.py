@@ -9,7 +9,6 @@ and is tried again here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aerobee.client import backoff
@@ -21,6 +20,8 @@ from aerobee.protocol import names
 from aerobee.protocol import properties as props
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aerobee.client.hooks import Hooks
     from aerobee.client.membership import Membership, OwnedQueue
     from aerobee.client.message import ReceivedMessage

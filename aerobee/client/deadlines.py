@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from aerobee.errors import RequestTimeout
 
 if TYPE_CHECKING:
+    import asyncio
+
     from aerobee.clock import Clock, Timer
 
 TICK_MS = 100

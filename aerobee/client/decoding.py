@@ -82,7 +82,7 @@ def _decode(data: bytes, origin: Origin) -> list[ReceivedMessage]:
                 crc,
                 size,
                 origin,
-            )  # fmt: skip
+            )
         )
         at = stop
     if at != end:

@@ -64,9 +64,8 @@ def failure(error: BaseException) -> Outcome:
 
 
 def is_async(function: UserHandler) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)
-    )  # noqa: B004
+    # An object may have an async __call__; that of a plain function is never one.
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 class Handler:
@@ -103,10 +102,7 @@ class Handler:
     async def call_each(self, batches: Sequence[Sequence[ReceivedMessage]]) -> list[Outcome]:
         """Several batches one after another in one thread: one hand-over for all of them."""
         returned = await asyncio.get_running_loop().run_in_executor(self._threads, self._each, batches)
-        return [
-            outcome_of(await value) if isinstance(value, Awaitable) else value if isinstance(value, Outcome) else outcome_of(value)
-            for value in returned
-        ]  # fmt: skip
+        return [outcome_of(await value if isinstance(value, Awaitable) else value) for value in returned]
 
     def _each(self, batches: Sequence[Sequence[ReceivedMessage]]) -> list[Any]:
         results: list[Any] = []

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,8 @@ from aerobee.protocol.headers.consume import (
 from aerobee.protocol.receipt import Receipt
 
 if TYPE_CHECKING:
+    import asyncio
+
     from aerobee.client.session import Session
     from aerobee.protocol.command import Command
 

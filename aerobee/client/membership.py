@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,8 @@ from aerobee.client.inbox import Inbox
 from aerobee.protocol.bodies import MessageModel
 
 if TYPE_CHECKING:
+    import asyncio
+
     from aerobee.client.offset_keeper import OffsetStore
     from aerobee.client.options import Options
     from aerobee.client.rebalance import Strategy

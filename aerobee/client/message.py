@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -17,6 +16,8 @@ from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.message import MAX_BODY, Record, host_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aerobee.client.lease import Lease
 
 MAX_DELAY_LEVEL = 18
@@ -223,7 +224,7 @@ class SendResult(msgspec.Struct, gc=False):
     recall_handle: str | None = None
 
     def __repr__(self) -> str:
-        return f"<sent {self.message_id} to {self.queue.topic}/{self.queue.broker_name}/{self.queue.queue_id}@{self.queue_offset}>"
+        return f"<sent {self.message_id} to {self.queue}@{self.queue_offset}>"
 
 
 def as_dict(message: ReceivedMessage) -> dict[str, Any]:

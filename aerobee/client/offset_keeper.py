@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from aerobee.errors import AerobeeError, ProtocolError, QueryNotFound
 from aerobee.protocol import bodies
-from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.headers.offsets import OffsetResult, QueryConsumerOffset, UpdateConsumerOffset
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from aerobee.client.session import Session
+    from aerobee.protocol.bodies import MessageQueue
 
 log = logging.getLogger("aerobee.client.offsets")
 

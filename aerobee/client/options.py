@@ -34,7 +34,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     # -- producer ------------------------------------------------------------------------------------------
     send_timeout_ms: Annotated[int, doc("all tries of one send together", "sendMsgTimeout")] = 3_000
     send_retries: Annotated[int, doc("further tries, on other brokers", "retryTimesWhenSendFailed")] = 2
-    retry_unless_ok: Annotated[bool, doc("retry also when stored but not flushed or replicated", "retryAnotherBrokerWhenNotStoreOK")] = False  # fmt: skip
+    retry_unless_ok: Annotated[
+        bool, doc("retry also when stored but not flushed or replicated", "retryAnotherBrokerWhenNotStoreOK")
+    ] = False
     max_in_flight: Annotated[int, doc("sends under way before a further one waits")] = 10_000
     max_in_flight_bytes: Annotated[int, doc("body bytes under way before a further send waits")] = (
         64 * 1024 * 1024
@@ -42,14 +44,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     max_message_bytes: Annotated[int, doc("largest body, and largest batch", "maxMessageSize")] = (
         4 * 1024 * 1024
     )
-    compress_over_bytes: Annotated[int, doc("bodies from this size on are compressed", "compressMsgBodyOverHowmuch")] = 4_096  # fmt: skip
+    compress_over_bytes: Annotated[
+        int, doc("bodies from this size on are compressed", "compressMsgBodyOverHowmuch")
+    ] = 4_096
     compression: Annotated[str, doc("'zlib', 'lz4', 'zstd' or 'none'", "compressType")] = "zlib"
     compression_level: Annotated[int, doc("zlib level", "compressLevel")] = 5
     template_topic: Annotated[str, doc("topic whose settings an unknown topic gets", "createTopicKey")] = (
         "TBW102"
     )
     new_topic_queues: Annotated[int, doc("queues of a topic created by a send", "defaultTopicQueueNums")] = 4
-    avoid_slow_brokers: Annotated[bool, doc("keep away from brokers that were slow or failed", "sendLatencyFaultEnable")] = False  # fmt: skip
+    avoid_slow_brokers: Annotated[
+        bool, doc("keep away from brokers that were slow or failed", "sendLatencyFaultEnable")
+    ] = False
     trace: Annotated[bool, doc("write RocketMQ trace messages", "enableMsgTrace")] = False
     trace_topic: Annotated[str, doc("where trace messages go", "traceTopic")] = "RMQ_SYS_TRACE_TOPIC"
 
@@ -59,13 +65,25 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     pull_interval_ms: Annotated[int, doc("pause after an answer with messages", "pullInterval")] = 0
     pull_hold_ms: Annotated[int, doc("how long the broker may hold an empty pull")] = 15_000
     pull_timeout_ms: Annotated[int, doc("wait for the answer of a held pull")] = 30_000
-    queue_messages: Annotated[int, doc("unfinished messages of a queue that stop fetching", "pullThresholdForQueue")] = 1_000  # fmt: skip
+    queue_messages: Annotated[
+        int, doc("unfinished messages of a queue that stop fetching", "pullThresholdForQueue")
+    ] = 1_000
     queue_mebibytes: Annotated[int, doc("their size in MiB", "pullThresholdSizeForQueue")] = 100
-    topic_messages: Annotated[int, doc("the same per topic, spread over its queues; -1 = off", "pullThresholdForTopic")] = -1  # fmt: skip
+    topic_messages: Annotated[
+        int, doc("the same per topic, spread over its queues; -1 = off", "pullThresholdForTopic")
+    ] = -1
     topic_mebibytes: Annotated[int, doc("the same in MiB", "pullThresholdSizeForTopic")] = -1
-    span: Annotated[int, doc("distance of first and last unfinished offset that stops fetching", "consumeConcurrentlyMaxSpan")] = 2_000  # fmt: skip
+    span: Annotated[
+        int,
+        doc("distance of first and last unfinished offset that stops fetching", "consumeConcurrentlyMaxSpan"),
+    ] = 2_000
     flow_control_ms: Annotated[int, doc("pause when one of these limits is passed")] = 50
-    exception_ms: Annotated[int, doc("pause after a failed pull; RocketMQ 1000 (field default 3000)", "pullTimeDelayMillsWhenException")] = 3_000  # fmt: skip
+    exception_ms: Annotated[
+        int,
+        doc(
+            "pause after a failed pull; RocketMQ 1000 (field default 3000)", "pullTimeDelayMillsWhenException"
+        ),
+    ] = 3_000
     suspended_ms: Annotated[int, doc("pause while the consumer is suspended")] = 1_000
     broker_flow_control_ms: Annotated[int, doc("pause after the broker answered FLOW_CONTROL")] = 20
     offset_repair_ms: Annotated[
@@ -80,15 +98,27 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     consume_batch: Annotated[
         int, doc("messages per call of a batch handler", "consumeMessageBatchMaxSize")
     ] = 1
-    max_reconsume: Annotated[int, doc("retries before the dead letters; -1 = 16, ordered: no limit", "maxReconsumeTimes")] = -1  # fmt: skip
-    send_back_timeout_ms: Annotated[int, doc("wait for a send-back, and pause before a local retry when it failed")] = 5_000  # fmt: skip
-    consume_timeout_ms: Annotated[int, doc("a handler running longer has its message sent back", "consumeTimeout")] = 15 * 60_000  # fmt: skip
-    suspend_queue_ms: Annotated[int, doc("rest of an ordered queue after a failure", "suspendCurrentQueueTimeMillis")] = 1_000  # fmt: skip
-    ordered_auto_commit: Annotated[bool, doc("ordered: success commits; off = COMMIT and ROLLBACK decide", "autoCommit")] = True  # fmt: skip
+    max_reconsume: Annotated[
+        int, doc("retries before the dead letters; -1 = 16, ordered: no limit", "maxReconsumeTimes")
+    ] = -1
+    send_back_timeout_ms: Annotated[
+        int, doc("wait for a send-back, and pause before a local retry when it failed")
+    ] = 5_000
+    consume_timeout_ms: Annotated[
+        int, doc("a handler running longer has its message sent back", "consumeTimeout")
+    ] = 15 * 60_000
+    suspend_queue_ms: Annotated[
+        int, doc("rest of an ordered queue after a failure", "suspendCurrentQueueTimeMillis")
+    ] = 1_000
+    ordered_auto_commit: Annotated[
+        bool, doc("ordered: success commits; off = COMMIT and ROLLBACK decide", "autoCommit")
+    ] = True
     ordered_slice_ms: Annotated[int, doc("an ordered queue yields its worker after this long")] = 60_000
 
     # -- consumers: rebalance, locks, offsets --------------------------------------------------------------
-    rebalance: Annotated[str, doc("'auto': POP where the broker says so, else divided here; 'client'; 'broker'")] = "auto"  # fmt: skip
+    rebalance: Annotated[
+        str, doc("'auto': POP where the broker says so, else divided here; 'client'; 'broker'")
+    ] = "auto"
     strategy: Annotated[
         str, doc("AVG, AVG_BY_CIRCLE or CONSISTENT_HASH; other ones are passed as objects")
     ] = "AVG"
@@ -100,7 +130,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     lock_renew_ms: Annotated[int, doc("how often ordered queues are locked again")] = 20_000
     lock_life_ms: Annotated[int, doc("age at which a lock counts as lost")] = 30_000
     lock_timeout_ms: Annotated[int, doc("wait for a lock request")] = 1_000
-    unlock_wait_ms: Annotated[int, doc("wait for a running ordered handler before unlocking; RocketMQ since 5.1: 500")] = 1_000  # fmt: skip
+    unlock_wait_ms: Annotated[
+        int, doc("wait for a running ordered handler before unlocking; RocketMQ since 5.1: 500")
+    ] = 1_000
     forced_unlock_ms: Annotated[
         int, doc("a lost queue whose handler still runs is unlocked after this long")
     ] = 20_000
@@ -108,11 +140,19 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         int, doc("how often offsets are reported", "persistConsumerOffsetInterval")
     ] = 5_000
     offset_timeout_ms: Annotated[int, doc("wait for an offset query or update")] = 5_000
-    local_offsets: Annotated[str, doc("directory of broadcast offsets; empty = ~/.rocketmq_offsets", "rocketmq.client.localOffsetStoreDir")] = ""  # fmt: skip
+    local_offsets: Annotated[
+        str,
+        doc(
+            "directory of broadcast offsets; empty = ~/.rocketmq_offsets",
+            "rocketmq.client.localOffsetStoreDir",
+        ),
+    ] = ""
 
     # -- consumers: POP ------------------------------------------------------------------------------------
     pop_batch: Annotated[int, doc("messages asked for at once, at most 32", "popBatchNums")] = 32
-    pop_invisible_ms: Annotated[int, doc("time to finish a popped message, 5000 to 300000; the seed says 30000", "popInvisibleTime")] = 60_000  # fmt: skip
+    pop_invisible_ms: Annotated[
+        int, doc("time to finish a popped message, 5000 to 300000; the seed says 30000", "popInvisibleTime")
+    ] = 60_000
     pop_hold_ms: Annotated[int, doc("how long the broker may hold an empty pop")] = 15_000
     pop_unacked: Annotated[
         int, doc("un-acked messages of a queue that stop popping", "popThresholdForQueue")
@@ -120,10 +160,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     # -- pull consumer -------------------------------------------------------------------------------------
     poll_timeout_ms: Annotated[int, doc("default wait of poll()", "pollTimeoutMillis")] = 5_000
-    auto_commit_ms: Annotated[int, doc("how often poll() commits; 0 = only commit() does", "autoCommitIntervalMillis")] = 5_000  # fmt: skip
+    auto_commit_ms: Annotated[
+        int, doc("how often poll() commits; 0 = only commit() does", "autoCommitIntervalMillis")
+    ] = 5_000
     poll_batch: Annotated[int, doc("messages asked for at once", "pullBatchSize")] = 32
-    poll_messages: Annotated[int, doc("fetched and not yet polled, all queues; stops fetching", "pullThresholdForAll")] = 10_000  # fmt: skip
-    poll_hold_ms: Annotated[int, doc("how long the broker may hold an empty pull", "brokerSuspendMaxTimeMillis")] = 20_000  # fmt: skip
+    poll_messages: Annotated[
+        int, doc("fetched and not yet polled, all queues; stops fetching", "pullThresholdForAll")
+    ] = 10_000
+    poll_hold_ms: Annotated[
+        int, doc("how long the broker may hold an empty pull", "brokerSuspendMaxTimeMillis")
+    ] = 20_000
 
     def __post_init__(self) -> None:
         for name, low, high in _RANGES:

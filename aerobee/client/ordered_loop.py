@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from aerobee.client import backoff
@@ -22,6 +21,8 @@ from aerobee.protocol import names
 from aerobee.protocol import properties as props
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
     from aerobee.client.hooks import Hooks
     from aerobee.client.membership import Membership, OwnedQueue
     from aerobee.client.message import ReceivedMessage

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from aerobee.client.hot_send import Sending
@@ -13,6 +12,8 @@ from aerobee.protocol.batch import BatchItem
 from aerobee.protocol.message import MAX_PROPERTIES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from aerobee.client.message import Message
     from aerobee.client.options import Options
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aerobee.client.membership import OwnedQueue, PoppedQueue
@@ -13,6 +12,8 @@ from aerobee.client.start_offset import start_offset
 from aerobee.errors import AerobeeError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aerobee.client.membership import Membership
     from aerobee.client.queue_locks import QueueLocks
     from aerobee.protocol.bodies import MessageQueue

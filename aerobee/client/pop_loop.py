@@ -4,7 +4,6 @@ handler, and acked or hidden until their next attempt."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,7 +12,6 @@ from aerobee.client import backoff
 from aerobee.client.consume_loop import failed_part
 from aerobee.client.fetch_loop import wanted
 from aerobee.client.flow_control import Full
-from aerobee.client.handler import Handler, Outcome
 from aerobee.client.lease import Popped, pop
 from aerobee.client.slots import Slots
 from aerobee.errors import AerobeeError, FlowControl
@@ -21,6 +19,9 @@ from aerobee.protocol.bodies import ConsumeFromWhere
 from aerobee.protocol.headers.consume import PopMessage
 
 if TYPE_CHECKING:
+    import asyncio
+
+    from aerobee.client.handler import Handler, Outcome
     from aerobee.client.hooks import Hooks
     from aerobee.client.membership import Membership, PoppedQueue
     from aerobee.client.message import ReceivedMessage

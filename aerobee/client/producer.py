@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from aerobee.client import queue_selector
 from aerobee.client.gate import Gate
 from aerobee.client.message import Message, SendResult
-from aerobee.client.options import Options
 from aerobee.client.outgoing import check_batch, prepare, prepare_batch, split
 from aerobee.client.replies import Replies
 from aerobee.client.sender import Sender
@@ -23,7 +21,10 @@ from aerobee.protocol.ids import UniqueIds
 from aerobee.protocol.message import pack_host
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aerobee.client.message import ReceivedMessage
+    from aerobee.client.options import Options
     from aerobee.client.queue_selector import Selector
     from aerobee.clock import Clock
     from aerobee.protocol.bodies import MessageQueue

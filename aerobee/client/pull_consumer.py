@@ -5,23 +5,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Self
 
 from aerobee.client import consumer_report, raw_pull
 from aerobee.client import start_offset as offsets_of
 from aerobee.client.flow_control import full
 from aerobee.client.membership import Membership, OwnedQueue
-from aerobee.client.message import ReceivedMessage
 from aerobee.client.offset_keeper import RemoteOffsets, read_memory_first
-from aerobee.client.options import Options
 from aerobee.client.ownership import Ownership
 from aerobee.client.poll_buffer import PollBuffer
 from aerobee.client.push_consumer import QueueListener, check_group, named_strategy
 from aerobee.client.queue_locks import QueueLocks
 from aerobee.client.raw_pull import PullAnswer, PullRequest, PullStatus
-from aerobee.client.rebalance import Strategy
 from aerobee.client.rebalancer import Rebalancer
 from aerobee.client.session import Session
 from aerobee.client.start_offset import Start, StartPoint
@@ -34,6 +29,12 @@ from aerobee.protocol.bodies import ConsumeType, MessageModel, MessageQueue
 from aerobee.protocol.filters.tags import TAG, subscribe
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from datetime import datetime
+
+    from aerobee.client.message import ReceivedMessage
+    from aerobee.client.options import Options
+    from aerobee.client.rebalance import Strategy
     from aerobee.protocol.message import Record
 
 log = logging.getLogger("aerobee.client.consumer")
@@ -53,7 +54,7 @@ class PullConsumer:
     consumed at the next `poll` (every `auto_commit_ms`), at `commit`, and at the end.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a real setting of a consumer
         self,
         namesrv: str | Session,
         *,

@@ -59,7 +59,7 @@ class PushConsumer:
     "first", "last", or a time. With `Options(consume_batch=n)` the handler gets lists of up to n messages.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a real setting of a consumer
         self,
         namesrv: str | Session,
         *,

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -13,6 +12,8 @@ from aerobee.client.pull_consumer import PullConsumer
 from aerobee.client.tasks import Tasks
 
 if TYPE_CHECKING:
+    import asyncio
+
     from aerobee.client.options import Options
     from aerobee.client.session import Session
     from aerobee.clock import Clock

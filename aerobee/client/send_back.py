@@ -11,13 +11,13 @@ from aerobee.client.hot_send import Sending
 from aerobee.errors import AerobeeError
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
-from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.codes import SysFlag
 from aerobee.protocol.headers.produce import SendBack, SendMessageV2
 
 if TYPE_CHECKING:
     from aerobee.client.message import ReceivedMessage
     from aerobee.client.session import Session
+    from aerobee.protocol.bodies import MessageQueue
 
 log = logging.getLogger("aerobee.client.consumer")
 

@@ -6,12 +6,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
 from aerobee.client.lease import Popped, pop
-from aerobee.client.message import ReceivedMessage
-from aerobee.client.options import Options
 from aerobee.client.pop_loop import INIT_MAX, INIT_MIN
 from aerobee.client.push_consumer import check_group
 from aerobee.client.session import Session
@@ -24,6 +21,10 @@ from aerobee.protocol.bodies import ConsumeFromWhere, ConsumeType
 from aerobee.protocol.headers.consume import Notification, NotificationResult, PopMessage
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aerobee.client.message import ReceivedMessage
+    from aerobee.client.options import Options
     from aerobee.protocol.bodies import MessageQueue
     from aerobee.protocol.message import Record
 
@@ -45,7 +46,7 @@ class SimpleConsumer:
     of consumers share any number of queues. With `ordered` a queue gives nothing more until what it gave is acked.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a real setting of a consumer
         self,
         namesrv: str | Session,
         *,

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from aerobee.client.tasks import Tasks
 
 W = TypeVar("W")

@@ -41,7 +41,7 @@ def _milliseconds(start: Start) -> int:
     if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
         return start
     if isinstance(start, str):
-        for parse in (lambda text: datetime.strptime(text, "%Y%m%d%H%M%S"), datetime.fromisoformat):  # noqa: DTZ007
+        for parse in (lambda text: datetime.strptime(text, "%Y%m%d%H%M%S"), datetime.fromisoformat):
             try:
                 return round(parse(start).timestamp() * 1000)
             except ValueError:

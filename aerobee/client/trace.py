@@ -50,7 +50,7 @@ def publish_record(group: str, message: Message, sending: Sending, result: SendR
     fields = (
         "Pub", sending.born, REGION, group, message.topic, result.message_id, message.tags or "",
         " ".join(message.keys), store_host(result.offset_id), len(message.body), now - sending.born,
-        DELAYED if delayed else NORMAL, result.offset_id, _boolean(result.status is SendStatus.OK),
+        DELAYED if delayed else NORMAL, result.offset_id, str(result.status is SendStatus.OK).lower(),
     )  # fmt: skip
     return FIELD.join(map(str, fields)) + RECORD
 
@@ -66,7 +66,7 @@ def after_record(
     group: str, request_id: str, message: ReceivedMessage, kind: ReturnType, took_ms: int, now: int
 ) -> str:
     fields = (
-        "SubAfter", request_id, message.message_id, took_ms, _boolean(kind is ReturnType.SUCCESS),
+        "SubAfter", request_id, message.message_id, took_ms, str(kind is ReturnType.SUCCESS).lower(),
         " ".join(message.keys), _CODES[kind], now, group,
     )  # fmt: skip
     return FIELD.join(map(str, fields)) + RECORD
@@ -77,10 +77,6 @@ def store_host(offset_id: str) -> str:
         return host_text(parse_offset_message_id(offset_id.partition(",")[0])[0])
     except ValueError:
         return ""
-
-
-def _boolean(value: bool) -> str:  # noqa: FBT001 - a value to be written
-    return "true" if value else "false"
 
 
 class Tracer:

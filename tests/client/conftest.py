@@ -128,11 +128,18 @@ def session(options: Options) -> FakeSession:
 
 @pytest.fixture
 def make_message() -> Callable[..., ReceivedMessage]:
-    def make(offset: int = 0, body: bytes = b"body", *, tags: str = "", topic: str = "T", **more: Any) -> ReceivedMessage:
+    def make(
+        offset: int = 0, body: bytes = b"body", *, tags: str = "", topic: str = "T", **more: Any
+    ) -> ReceivedMessage:
         text = props.render({"TAGS": tags} if tags else {}) + more.pop("properties", "")
         max_offset = more.pop("max_offset", offset + 1)
         record = message.Record(
-            topic, body, f"UNIQ_KEY\x01ID{offset}\x02{text}", queue_offset=offset, physical_offset=offset * 100, **more
+            topic,
+            body,
+            f"UNIQ_KEY\x01ID{offset}\x02{text}",
+            queue_offset=offset,
+            physical_offset=offset * 100,
+            **more,
         )
         return received(record, Origin("a", 0, max_offset))
 
@@ -147,7 +154,11 @@ def encode_messages() -> Callable[..., bytes]:
         return b"".join(
             message.encode(
                 message.Record(
-                    topic, body, props.render({"TAGS": tags} if tags else {}), queue_offset=n, physical_offset=n * 100
+                    topic,
+                    body,
+                    props.render({"TAGS": tags} if tags else {}),
+                    queue_offset=n,
+                    physical_offset=n * 100,
                 )
             )
             for n in offsets

@@ -43,7 +43,9 @@ def filled(**more: Any) -> Message:
         ({"delay_level": 3, "delay_ms": 5}, ValueError, "not several"),
     ],
 )
-def test_bad_input_is_refused_naming_the_value(arguments: dict[str, Any], error: type[Exception], named: str) -> None:
+def test_bad_input_is_refused_naming_the_value(
+    arguments: dict[str, Any], error: type[Exception], named: str
+) -> None:
     with pytest.raises(error, match=named):
         Message(**{"topic": "orders", "body": b"x", **arguments})
 
@@ -95,7 +97,9 @@ def test_batches_are_split_at_the_size_limit_in_order() -> None:
 
 
 def test_a_batch_is_encoded_as_the_broker_reads_it() -> None:
-    sending = prepare_batch([Message("t", b"a", tags="A", message_id="1"), Message("t", b"b", message_id="2")], 5)
+    sending = prepare_batch(
+        [Message("t", b"a", tags="A", message_id="1"), Message("t", b"b", message_id="2")], 5
+    )
     items = batch.decode(sending.body)
     assert [item.body for item in items] == [b"a", b"b"]
     assert props.get(items[0].properties_text, "TAGS") == "A"

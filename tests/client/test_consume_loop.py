@@ -18,7 +18,9 @@ OK = (0, None, b"")
 
 
 @pytest.fixture
-def loop(make_member: Any, own: Any, session: Any, hooks: Any, tasks: Any, make_message: Any, settle: Any) -> Any:
+def loop(
+    make_member: Any, own: Any, session: Any, hooks: Any, tasks: Any, make_message: Any, settle: Any
+) -> Any:
     class Loop:
         def __init__(self, function: Any, **member: Any) -> None:
             self.member = make_member(**member)
@@ -122,7 +124,9 @@ async def test_in_a_batch_the_ack_index_parts_good_from_failed(loop: Any, sessio
 
 
 @pytest.mark.seed("S004-21")
-async def test_when_send_back_fails_the_message_goes_to_the_retry_topic_by_hand(loop: Any, session: Any) -> None:
+async def test_when_send_back_fails_the_message_goes_to_the_retry_topic_by_hand(
+    loop: Any, session: Any
+) -> None:
     session.know("%RETRY%g", queues=1)
     session.answers[SendBack] = [NetworkError("gone")]
     session.answers[SendMessageV2] = [OK]
@@ -193,7 +197,9 @@ async def test_a_retry_message_shows_its_own_topic(loop: Any) -> None:
 
 
 @pytest.mark.seed("S004-26", "S004-29", "S004-84")
-async def test_a_handler_that_hangs_has_its_message_sent_back_at_level_3(loop: Any, session: Any, settle: Any) -> None:
+async def test_a_handler_that_hangs_has_its_message_sent_back_at_level_3(
+    loop: Any, session: Any, settle: Any
+) -> None:
     gate = asyncio.Event()
 
     async def handle(message: Any) -> None:
@@ -214,7 +220,9 @@ async def test_a_handler_that_hangs_has_its_message_sent_back_at_level_3(loop: A
 
 
 @pytest.mark.seed("S004-27")
-async def test_a_late_failure_of_a_cleaned_message_is_not_sent_back_twice(loop: Any, session: Any, settle: Any) -> None:
+async def test_a_late_failure_of_a_cleaned_message_is_not_sent_back_twice(
+    loop: Any, session: Any, settle: Any
+) -> None:
     gate = asyncio.Event()
 
     async def handle(message: Any) -> None:
@@ -232,9 +240,13 @@ async def test_a_late_failure_of_a_cleaned_message_is_not_sent_back_twice(loop: 
 
 
 @pytest.mark.seed("S004-79", "S004-20")
-async def test_hooks_see_every_call_and_a_failing_one_stops_nothing(loop: Any, session: Any, hooks: Any) -> None:
+async def test_hooks_see_every_call_and_a_failing_one_stops_nothing(
+    loop: Any, session: Any, hooks: Any
+) -> None:
     seen: list[Any] = []
-    hooks.add(before=lambda messages: seen.append("before"), after=lambda m, kind, took: seen.append(str(kind)))
+    hooks.add(
+        before=lambda messages: seen.append("before"), after=lambda m, kind, took: seen.append(str(kind))
+    )
     hooks.add(before=lambda messages: 1 / 0, after=lambda m, kind, took: 1 / 0)
     session.answers[SendBack] = [OK, OK]
 
@@ -260,7 +272,7 @@ async def test_plain_functions_run_in_threads_and_off_the_loop(loop: Any, sessio
     one = loop(handle)
     await one.consume(*range(10))
     await asyncio.wait_for(done.wait(), 5)
-    while one.owned.inbox.count:
+    while one.owned.inbox.count:  # noqa: ASYNC110 - threads end when they end
         await asyncio.sleep(0.001)
     assert all(name.startswith("aerobee-g") for name in names)
     assert one.offset == 10
@@ -269,7 +281,9 @@ async def test_plain_functions_run_in_threads_and_off_the_loop(loop: Any, sessio
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [Options(concurrency=2)])
-async def test_many_plain_calls_share_a_hand_over_and_failures_stay_their_own(loop: Any, session: Any) -> None:
+async def test_many_plain_calls_share_a_hand_over_and_failures_stay_their_own(
+    loop: Any, session: Any
+) -> None:
     session.answers[SendBack] = lambda *_: OK
 
     def handle(message: Any) -> None:
@@ -278,7 +292,7 @@ async def test_many_plain_calls_share_a_hand_over_and_failures_stay_their_own(lo
 
     one = loop(handle)
     await one.consume(*range(500))
-    while one.owned.inbox.count:
+    while one.owned.inbox.count:  # noqa: ASYNC110 - threads end when they end
         await asyncio.sleep(0.001)
     assert sorted(header.offset // 100 for header in session.headers(SendBack)) == list(range(7, 500, 50))
     assert one.offset == 500

@@ -136,7 +136,12 @@ async def test_steps_11_and_12_the_request_carries_all_conditions(pull: Any, ses
     p.member.offsets.memory.set(p.owned.queue, 9)
     await p.once(answer(19, 10))
     request, timeout_ms = p.request, session.asked[-1][2]
-    assert (request.consumer_group, request.topic, request.queue_id, request.queue_offset) == ("g", "T", 0, 10)
+    assert (request.consumer_group, request.topic, request.queue_id, request.queue_offset) == (
+        "g",
+        "T",
+        0,
+        10,
+    )
     assert (request.max_msg_nums, request.suspend_timeout_millis, timeout_ms) == (32, 15_000, 30_000)
     assert (request.sys_flag, request.commit_offset) == (3, 9), "commit and suspend"
     assert (request.sub_version, request.expression_type, request.subscription) == (77, "TAG", None)
@@ -182,7 +187,9 @@ async def test_a_pull_interval_is_kept_after_messages(pull: Any, encode_messages
 
 
 @pytest.mark.seed("S001-16", "S001-24")
-async def test_tags_are_compared_as_text_and_an_empty_rest_is_pulled_past(pull: Any, encode_messages: Any) -> None:
+async def test_tags_are_compared_as_text_and_an_empty_rest_is_pulled_past(
+    pull: Any, encode_messages: Any
+) -> None:
     p = pull(topics={"T": "AaAa||B"})
     # AaAa and BBBB have the same Java hash, which is all the broker compared.
     assert await p.once(answer(0, 12, encode_messages(10, tags="BBBB") + encode_messages(11))) == 0

@@ -21,7 +21,12 @@ from aerobee.protocol.headers.produce import SendBatch, SendMessageV2
     limit=st.none() | st.integers(0, 20),
 )
 def test_the_template_says_what_the_general_encoder_says(
-    code: RequestCode, group: str, broker: str, text: str, numbers: tuple[int, int, int, int], limit: int | None
+    code: RequestCode,
+    group: str,
+    broker: str,
+    text: str,
+    numbers: tuple[int, int, int, int],
+    limit: int | None,
 ) -> None:
     queue_id, sys_flag, flag, opaque = numbers
     sending = Sending("to%pic", b"body", text, "ID", 1_700_000_000_000, sys_flag, flag, 2, 3, limit)

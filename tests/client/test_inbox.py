@@ -130,7 +130,12 @@ def test_clear_forgets_everything() -> None:
     assert (inbox.count, inbox.size_bytes, inbox.span, inbox.first_offset()) == (0, 0, 0, None)
 
 
-@given(st.lists(st.tuples(st.sampled_from("put remove take commit rollback".split()), st.integers(0, 30)), max_size=60))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["put", "remove", "take", "commit", "rollback"]), st.integers(0, 30)),
+        max_size=60,
+    )
+)
 def test_it_behaves_like_a_sorted_map(steps: list[tuple[str, int]]) -> None:
     inbox, inside, taken, following = Inbox(0), {}, {}, 0
     for step, number in steps:

@@ -91,7 +91,9 @@ class TestLocal:
     async def test_a_file_written_by_java_is_read(self, tmp_path: Path) -> None:
         path = tmp_path / "10.0.0.1@DEFAULT/g/offsets.json"
         path.parent.mkdir(parents=True)
-        path.write_text('{\n\t"offsetTable":{{\n\t\t"brokerName":"a",\n\t\t"queueId":1,\n\t\t"topic":"T"\n\t}:17\n\t}\n}')
+        path.write_text(
+            '{\n\t"offsetTable":{{\n\t\t"brokerName":"a",\n\t\t"queueId":1,\n\t\t"topic":"T"\n\t}:17\n\t}\n}'
+        )
         store = self.store(tmp_path)
         store.load()
         assert await store.read(Q1) == 17

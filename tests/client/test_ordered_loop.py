@@ -14,7 +14,9 @@ from aerobee.protocol.headers.produce import SendMessageV2
 
 
 @pytest.fixture
-def loop(make_member: Any, own: Any, session: Any, hooks: Any, tasks: Any, make_message: Any, settle: Any) -> Any:
+def loop(
+    make_member: Any, own: Any, session: Any, hooks: Any, tasks: Any, make_message: Any, settle: Any
+) -> Any:
     class Loop:
         def __init__(self, function: Any, **member: Any) -> None:
             self.member = make_member(ordered=True, **member)
@@ -67,7 +69,9 @@ async def test_one_message_at_a_time_in_order(loop: Any) -> None:
 
 
 @pytest.mark.seed("S004-67")
-async def test_a_failing_message_holds_its_queue_until_it_succeeds(loop: Any, session: Any, settle: Any) -> None:
+async def test_a_failing_message_holds_its_queue_until_it_succeeds(
+    loop: Any, session: Any, settle: Any
+) -> None:
     handle = Recorder(o4=2)
     one = loop(handle)
     await one.consume(3, 4, 5)
@@ -182,7 +186,9 @@ async def test_a_long_run_yields_its_worker(loop: Any, session: Any, settle: Any
 
 
 @pytest.mark.parametrize("options", [Options(ordered_auto_commit=False)])
-async def test_without_auto_commit_the_handler_commits_and_rolls_back(loop: Any, session: Any, settle: Any) -> None:
+async def test_without_auto_commit_the_handler_commits_and_rolls_back(
+    loop: Any, session: Any, settle: Any
+) -> None:
     results = [ConsumeResult.SUCCESS, ConsumeResult.ROLLBACK, None, ConsumeResult.COMMIT]
     seen: list[int] = []
 
@@ -199,7 +205,9 @@ async def test_without_auto_commit_the_handler_commits_and_rolls_back(loop: Any,
 
 
 @pytest.mark.parametrize("result", [ConsumeResult.COMMIT, ConsumeResult.ROLLBACK])
-async def test_with_auto_commit_these_results_just_commit(loop: Any, result: ConsumeResult, caplog: Any) -> None:
+async def test_with_auto_commit_these_results_just_commit(
+    loop: Any, result: ConsumeResult, caplog: Any
+) -> None:
     async def handle(message: Any) -> ConsumeResult:
         return result
 

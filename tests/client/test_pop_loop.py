@@ -13,7 +13,13 @@ from aerobee.client.options import Options
 from aerobee.client.pop_loop import PopLoop
 from aerobee.errors import NetworkError
 from aerobee.protocol.bodies import MessageQueue
-from aerobee.protocol.headers.consume import AckMessage, ChangeInvisible, ChangeInvisibleResult, PopMessage, PopResult
+from aerobee.protocol.headers.consume import (
+    AckMessage,
+    ChangeInvisible,
+    ChangeInvisibleResult,
+    PopMessage,
+    PopResult,
+)
 from aerobee.protocol.receipt import Receipt
 
 OK = (0, None, b"")
@@ -42,7 +48,9 @@ def loop(make_member: Any, session: Any, hooks: Any, tasks: Any, settle: Any) ->
             await settle()
             return wait_ms
 
-        def found(self, body: bytes, offsets: str = "0,1,2,3", start: int = 0, invisible_ms: int = 60_000) -> Any:
+        def found(
+            self, body: bytes, offsets: str = "0,1,2,3", start: int = 0, invisible_ms: int = 60_000
+        ) -> Any:
             result = PopResult(
                 pop_time=session.clock.now(),
                 invisible_time=invisible_ms,
@@ -214,7 +222,12 @@ async def test_after_a_change_the_new_handle_counts(loop: Any, session: Any, enc
     one = loop(handle)
     await one.pop(one.found(encode_messages(2), "2", start=1))
     receipt = Receipt.parse(kept[0].receipt)
-    assert (receipt.start_offset, receipt.offset, receipt.invisible_time, receipt.revive_qid) == (2, 2, 120_000, 5)
+    assert (receipt.start_offset, receipt.offset, receipt.invisible_time, receipt.revive_qid) == (
+        2,
+        2,
+        120_000,
+        5,
+    )
     assert session.headers(AckMessage)[0].extra_info == kept[0].receipt
 
 
@@ -222,7 +235,9 @@ class TestReceipts:
     def test_retry_messages_keep_the_handle_the_broker_gave(self, make_message: Any) -> None:
         handle = "7 1000 60000 2 1 a 0 9"
         message = make_message(9, topic="T", properties=f"POP_CK\x01{handle}\x02")
-        add_receipts([message], PopResult(pop_time=5, start_offset_info="1 0 7", msg_offset_info="1 0 9"), "a", "T")
+        add_receipts(
+            [message], PopResult(pop_time=5, start_offset_info="1 0 7", msg_offset_info="1 0 9"), "a", "T"
+        )
         assert message.property("POP_CK") == handle
         assert message.property("1ST_POP_TIME") == "5"
 
@@ -233,7 +248,9 @@ class TestReceipts:
 
     def test_ordered_redeliveries_carry_their_count(self, make_message: Any) -> None:
         messages = [make_message(4), make_message(5)]
-        result = PopResult(start_offset_info="0 0 4", msg_offset_info="0 0 4,5", order_count_info="0 qo0%4 2;0 0 0")
+        result = PopResult(
+            start_offset_info="0 0 4", msg_offset_info="0 0 4,5", order_count_info="0 qo0%4 2;0 0 0"
+        )
         add_receipts(messages, result, "a", "T")
         assert [m.reconsume_times for m in messages] == [2, 0]
 

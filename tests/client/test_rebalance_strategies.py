@@ -47,7 +47,9 @@ def divide(strategy: Strategy, queue_count: int, client_count: int, broker: str 
         (10, 4, "0 1 2 / 3 4 5 / 6 7 / 8 9"),
     ],
 )
-def test_average_gives_contiguous_blocks_as_in_the_worked_table(count: int, members: int, expected: str) -> None:
+def test_average_gives_contiguous_blocks_as_in_the_worked_table(
+    count: int, members: int, expected: str
+) -> None:
     assert divide(AVG, count, members) == expected
 
 
@@ -79,7 +81,9 @@ def test_circle_deals_queues_in_turn(count: int, members: int, expected: str) ->
         (10, 4, "0 1 8 / 2 3 9 / 4 5 / 6 7"),
     ],
 )
-def test_machine_room_gives_equal_blocks_and_the_rest_one_each(count: int, members: int, expected: str) -> None:
+def test_machine_room_gives_equal_blocks_and_the_rest_one_each(
+    count: int, members: int, expected: str
+) -> None:
     assert divide(ROOM, count, members, broker="r@b") == expected
 
 
@@ -104,7 +108,9 @@ def test_nearby_keeps_queues_in_their_room_and_shares_orphans() -> None:
     rooms = {"k0": "A", "k1": "A", "k2": "B"}
     every = sorted(queues(4, "A") + queues(4, "B") + queues(4, "C"))
     strategy = machine_room_nearby(lambda queue: queue.broker_name, rooms.__getitem__, AVG)
-    own = {k: [f"{q.broker_name}{q.queue_id}" for q in strategy.divide(k, every, sorted(rooms))] for k in rooms}
+    own = {
+        k: [f"{q.broker_name}{q.queue_id}" for q in strategy.divide(k, every, sorted(rooms))] for k in rooms
+    }
     assert strategy.name == "MACHINE_ROOM_NEARBY-AVG"
     assert own == {
         "k0": ["A0", "A1", "C0", "C1"],
@@ -164,7 +170,9 @@ def test_shares_differ_by_at_most_one(count: int, members: int, strategy: Strate
 
 
 @given(count=st.integers(1, 40), members=st.integers(2, 10), gone=st.integers(0, 9))
-def test_consistent_hash_moves_only_the_queues_of_the_client_that_left(count: int, members: int, gone: int) -> None:
+def test_consistent_hash_moves_only_the_queues_of_the_client_that_left(
+    count: int, members: int, gone: int
+) -> None:
     ids = clients(members)
     left = [client for index, client in enumerate(ids) if index != gone % members]
     for client in left:

@@ -13,9 +13,22 @@ from aerobee.client.queue_locks import QueueLocks
 from aerobee.client.rebalancer import Rebalancer
 from aerobee.errors import NetworkError
 from aerobee.protocol import bodies
-from aerobee.protocol.bodies import AssignedQueue, Assignment, ConsumerIds, LockedQueues, MessageModel, MessageQueue, Mode
+from aerobee.protocol.bodies import (
+    AssignedQueue,
+    Assignment,
+    ConsumerIds,
+    LockedQueues,
+    MessageModel,
+    MessageQueue,
+    Mode,
+)
 from aerobee.protocol.headers.consume import ConsumerList, LockQueues, QueryAssignment, UnlockQueues
-from aerobee.protocol.headers.offsets import GetMaxOffset, OffsetResult, QueryConsumerOffset, UpdateConsumerOffset
+from aerobee.protocol.headers.offsets import (
+    GetMaxOffset,
+    OffsetResult,
+    QueryConsumerOffset,
+    UpdateConsumerOffset,
+)
 
 
 @pytest.fixture
@@ -50,7 +63,11 @@ def group(make_member: Any, session: Any) -> Any:
         def _ids(self) -> Any:
             if isinstance(self.ids, Exception):
                 return self.ids
-            return (0, None, bodies.encode(ConsumerIds(consumer_id_list=self.ids))) if self.ids else (1, None, b"")
+            return (
+                (0, None, bodies.encode(ConsumerIds(consumer_id_list=self.ids)))
+                if self.ids
+                else (1, None, b"")
+            )
 
         def _lock(self, address: str, header: Any, body: bytes) -> Any:
             wanted = bodies.decode(body, bodies.LockBatch).mq_set if self.lockable else []
@@ -163,11 +180,20 @@ async def test_topics_are_divided_separately_and_routes_are_followed(group: Any,
     g = group(topics={"T": "*", "U": "*"})
     session.know("U", queues=2)
     await g.rebalancer.rebalance()
-    assert {(q.topic, q.queue_id) for q in g.member.pulled} == {("T", n) for n in range(4)} | {("U", 0), ("U", 1)}
+    assert {(q.topic, q.queue_id) for q in g.member.pulled} == {("T", n) for n in range(4)} | {
+        ("U", 0),
+        ("U", 1),
+    }
     session.know("T", queues=2)
     session.know("U", queues=3)
     await g.rebalancer.rebalance()
-    assert {(q.topic, q.queue_id) for q in g.member.pulled} == {("T", 0), ("T", 1), ("U", 0), ("U", 1), ("U", 2)}
+    assert {(q.topic, q.queue_id) for q in g.member.pulled} == {
+        ("T", 0),
+        ("T", 1),
+        ("U", 0),
+        ("U", 1),
+        ("U", 2),
+    }
 
 
 @pytest.mark.seed("S003-5", "S003-38")
@@ -218,7 +244,9 @@ class TestOrdered:
         assert all(owned.inbox.locked for owned in g.member.pulled.values())
 
     @pytest.mark.seed("S003-27", "S003-28")
-    async def test_a_lost_queue_is_unlocked_when_its_handler_has_ended(self, group: Any, session: Any) -> None:
+    async def test_a_lost_queue_is_unlocked_when_its_handler_has_ended(
+        self, group: Any, session: Any
+    ) -> None:
         g = group(ordered=True)
         await g.rebalancer.rebalance()
         owned = g.member.pulled[MessageQueue("a", 3, "T")]

@@ -42,7 +42,9 @@ async def test_a_stored_offset_wins_even_zero(session: Any, start: Any, stored: 
         (1_700_000_000_000, RETRY, 900),
     ],
 )
-async def test_a_new_group_begins_by_the_rule(session: Any, start: Any, queue: MessageQueue, expected: int) -> None:
+async def test_a_new_group_begins_by_the_rule(
+    session: Any, start: Any, queue: MessageQueue, expected: int
+) -> None:
     session.answers[QueryConsumerOffset] = [NONE]
     assert await begin(session, start, queue) == expected
 
@@ -57,7 +59,11 @@ async def test_an_error_is_raised_and_never_guessed_away(session: Any) -> None:
 def test_times_are_taken_in_several_forms() -> None:
     moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     epoch = round(moment.timestamp() * 1000)
-    assert StartPoint.of(moment) == StartPoint.of(epoch) == StartPoint(ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, epoch)
+    assert (
+        StartPoint.of(moment)
+        == StartPoint.of(epoch)
+        == StartPoint(ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, epoch)
+    )
     local = datetime(2026, 1, 2, 3, 4, 5).astimezone()
     assert StartPoint.of("20260102030405").timestamp == round(local.timestamp() * 1000)
     for wrong in ("yesterday", -1, True, None):

@@ -6,15 +6,17 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aerobee import BrokerConfig, Server
 from aerobee.client.admin import Admin
 from aerobee.client.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
 
 
 @dataclass

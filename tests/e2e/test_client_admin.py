@@ -7,7 +7,7 @@ import pytest
 
 from aerobee import Message, Producer
 from aerobee.client.admin import Admin
-from aerobee.errors import AerobeeError, GroupNotFound, NoRoute, QueryNotFound
+from aerobee.errors import AerobeeError, NoRoute, QueryNotFound
 
 pytestmark = pytest.mark.slow
 
@@ -106,8 +106,6 @@ async def test_what_is_not_there_is_said(cluster: Any, admin: Admin) -> None:
     topic = await cluster.topic(queues=1)
     with pytest.raises(NoRoute):
         await admin.topic_stats(cluster.fresh("unknown"))
-    with pytest.raises(GroupNotFound):
-        await admin.group_config("")
     with pytest.raises(QueryNotFound):
         await admin.message_by_id("not an id", topic)
     with pytest.raises(QueryNotFound):

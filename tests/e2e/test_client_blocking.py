@@ -27,7 +27,9 @@ async def test_the_same_names_without_async(cluster: Any) -> None:
             polled: list[bytes] = []
             while len(polled) < 10:
                 polled += [message.body for message in consumer.poll(timeout_ms=5_000)]
-        with aerobee.SimpleConsumer(cluster.namesrv, group=group, topics={topic: "*"}, options=options) as simple:
+        with aerobee.SimpleConsumer(
+            cluster.namesrv, group=group, topics={topic: "*"}, options=options
+        ) as simple:
             received = 0
             while received < 10:
                 for message in simple.receive(wait_ms=5_000):
@@ -54,7 +56,11 @@ async def test_a_push_consumers_plain_handler_runs_in_threads(cluster: Any) -> N
 
         with (
             aerobee.PushConsumer(
-                cluster.namesrv, group=cluster.fresh("g"), topics={topic: "*"}, handler=handle, start="first",
+                cluster.namesrv,
+                group=cluster.fresh("g"),
+                topics={topic: "*"},
+                handler=handle,
+                start="first",
                 options=cluster.options,
             ),  # fmt: skip
             aerobee.Producer(cluster.namesrv, group="shop", options=cluster.options) as producer,

@@ -9,8 +9,7 @@ import asyncio
 import random
 from collections import Counter, defaultdict
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -19,6 +18,9 @@ from aerobee import Message, Producer, PushConsumer, Server
 from aerobee.client.admin import Admin
 from aerobee.client.options import Options
 from aerobee.errors import AerobeeError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
@@ -152,8 +154,7 @@ async def test_nothing_acknowledged_is_lost(tmp_path: Path, ordered: bool) -> No
     await world.server.stop()
 
     total, duplicates = len(world.acknowledged), sum(world.consumed.values()) - len(world.consumed)
-    print(f"ordered={ordered} acknowledged={total} consumed={len(world.consumed)} duplicates={duplicates}")
-    assert total > 500
+    assert total > 500, f"only {total} messages, {duplicates} duplicates"
     assert missing == set(), f"{len(missing)} of {total} acknowledged messages were not consumed"
     # Every change of owner or connection may repeat what was fetched and not yet reported: at most the inboxes.
     disturbances = 4 * SECONDS + 2

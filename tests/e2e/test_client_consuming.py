@@ -4,8 +4,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from contextlib import AsyncExitStack
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -16,6 +15,9 @@ from aerobee.client.handler import ConsumeResult, Outcome
 from aerobee.client.session import Session
 from aerobee.client.subscriptions import Sql
 from aerobee.errors import SubscriptionParseFailed
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +30,13 @@ def consumer(cluster: Any) -> Any:
         settings = msgspec.structs.replace(cluster.options, **more.pop("options", {}))
         topics = {topics: "*"} if isinstance(topics, str) else topics
         return PushConsumer(
-            cluster.namesrv, group=group, topics=topics, handler=handler, start="first", options=settings, **more
+            cluster.namesrv,
+            group=group,
+            topics=topics,
+            handler=handler,
+            start="first",
+            options=settings,
+            **more,
         )
 
     return make
@@ -39,7 +47,9 @@ async def send(cluster: Any) -> Any:
     async with Producer(cluster.namesrv, group=cluster.fresh("p"), options=cluster.options) as producer:
 
         async def many(topic: str, count: int, **more: Any) -> list[Any]:
-            return await asyncio.gather(*(producer.send(Message(topic, b"%d" % n, **more)) for n in range(count)))
+            return await asyncio.gather(
+                *(producer.send(Message(topic, b"%d" % n, **more)) for n in range(count))
+            )
 
         yield many
 
@@ -95,7 +105,12 @@ async def test_a_new_group_may_begin_at_the_end(cluster: Any, send: Any, eventua
     async with Admin(cluster.namesrv) as admin:
         await admin.set_offset(group, sent[0].queue, 3)
     async with PushConsumer(
-        cluster.namesrv, group=group, topics={topic: "*"}, handler=handle, start="last", options=cluster.options
+        cluster.namesrv,
+        group=group,
+        topics={topic: "*"},
+        handler=handle,
+        start="last",
+        options=cluster.options,
     ):
         await asyncio.sleep(0.5)
         await send(topic, 1)
@@ -117,7 +132,9 @@ class TestFilters:
             await asyncio.sleep(0.3)
         assert seen == {"paid": 10, "AaAa": 10}, "BBBB has the hash of AaAa"
 
-    async def test_sql_chooses_by_properties(self, cluster: Any, consumer: Any, send: Any, eventually: Any) -> None:
+    async def test_sql_chooses_by_properties(
+        self, cluster: Any, consumer: Any, send: Any, eventually: Any
+    ) -> None:
         topic, seen = await cluster.topic(), Counter[str]()
 
         async def handle(message: Any) -> None:
@@ -150,7 +167,9 @@ class TestFilters:
             await send(topic, 1, tags="A")
             await eventually(lambda: "A" in seen)
             await asyncio.sleep(0.3)
-        assert Counter(seen) == {"B": 3, "A": 1}, "the three A before are lost to the group, as the seed warns"
+        assert Counter(seen) == {"B": 3, "A": 1}, (
+            "the three A before are lost to the group, as the seed warns"
+        )
 
 
 class TestRetry:
@@ -273,7 +292,10 @@ class TestOrdered:
 
         await send(topic, 2)
         options = {"max_reconsume": 2, "suspend_queue_ms": 20}
-        async with Admin(cluster.namesrv) as admin, consumer(group, topic, handle, ordered=True, options=options):
+        async with (
+            Admin(cluster.namesrv) as admin,
+            consumer(group, topic, handle, ordered=True, options=options),
+        ):
 
             async def dead() -> list[bytes]:
                 return [letter.body async for letter in admin.dead_letters(group)]
@@ -339,7 +361,9 @@ async def test_pause_and_resume(cluster: Any, consumer: Any, send: Any, eventual
     async def handle(message: Any) -> None:
         seen.append(message.body)
 
-    async with consumer(cluster.fresh("g"), topic, handle, options={"suspended_ms": 50, "pull_hold_ms": 200}) as one:
+    async with consumer(
+        cluster.fresh("g"), topic, handle, options={"suspended_ms": 50, "pull_hold_ms": 200}
+    ) as one:
         await send(topic, 4)
         await eventually(lambda: len(seen) == 4)
         one.pause()
@@ -352,7 +376,9 @@ async def test_pause_and_resume(cluster: Any, consumer: Any, send: Any, eventual
 
 
 @pytest.mark.seed("S004-90")
-async def test_a_stop_waits_for_running_handlers(cluster: Any, consumer: Any, send: Any, eventually: Any) -> None:
+async def test_a_stop_waits_for_running_handlers(
+    cluster: Any, consumer: Any, send: Any, eventually: Any
+) -> None:
     topic, group, started, ended = await cluster.topic(queues=1), cluster.fresh("g"), [], []
 
     async def handle(message: Any) -> None:
@@ -390,7 +416,9 @@ async def test_an_offset_the_broker_has_not_is_repaired(
             await eventually(lambda: len(seen) == 2)
 
 
-async def test_subscriptions_change_while_running(cluster: Any, consumer: Any, send: Any, eventually: Any) -> None:
+async def test_subscriptions_change_while_running(
+    cluster: Any, consumer: Any, send: Any, eventually: Any
+) -> None:
     one, two, seen = await cluster.topic(), await cluster.topic(), Counter[str]()
 
     async def handle(message: Any) -> None:

@@ -146,7 +146,12 @@ class TestPush:
     def push(self, cluster: Any, group: str, topic: str, handler: Any, **options: Any) -> PushConsumer:
         settings = msgspec.structs.replace(cluster.options, **options)
         return PushConsumer(
-            cluster.namesrv, group=group, topics={topic: "*"}, handler=handler, start="first", options=settings
+            cluster.namesrv,
+            group=group,
+            topics={topic: "*"},
+            handler=handler,
+            start="first",
+            options=settings,
         )
 
     async def pop_group(self, cluster: Any, topic: str, share: int = 0) -> str:

@@ -20,7 +20,11 @@ async def read_all(cluster: Any, topic: str, count: int, timeout_ms: int = 15_00
     """Everything in a topic, by a group of its own."""
     found: list[Any] = []
     async with PullConsumer(
-        cluster.namesrv, group=cluster.fresh("reader"), topics={topic: "*"}, start="first", options=cluster.options
+        cluster.namesrv,
+        group=cluster.fresh("reader"),
+        topics={topic: "*"},
+        start="first",
+        options=cluster.options,
     ) as consumer:
         while len(found) < count:
             part = await consumer.poll(timeout_ms=timeout_ms)
@@ -34,7 +38,13 @@ async def test_a_message_arrives_with_everything_it_was_sent_with(cluster: Any) 
     topic = await cluster.topic()
     async with Producer(cluster.namesrv, group="shop", options=cluster.options) as producer:
         message = Message(
-            topic, b"\x00body", tags="paid", keys=["k1", "k2"], properties={"colour": "grün"}, sharding_key="u", flag=7
+            topic,
+            b"\x00body",
+            tags="paid",
+            keys=["k1", "k2"],
+            properties={"colour": "grün"},
+            sharding_key="u",
+            flag=7,
         )
         sent = await producer.send(message)
     (found,) = await read_all(cluster, topic, 1)
@@ -83,7 +93,9 @@ async def test_the_same_sharding_key_goes_to_the_same_queue(cluster: Any) -> Non
     async with Producer(cluster.namesrv, group="shop", options=cluster.options) as producer:
         first = {(await producer.send(Message(topic, b"x", sharding_key="user-7"))).queue for _ in range(5)}
         spread = {(await producer.send(Message(topic, b"x"))).queue for _ in range(8)}
-        chosen = await producer.send(Message(topic, b"x"), selector=lambda queues, m, n: queues[n], argument=2)
+        chosen = await producer.send(
+            Message(topic, b"x"), selector=lambda queues, m, n: queues[n], argument=2
+        )
     assert len(first) == 1
     assert len(spread) == 4, "without a key queues take turns"
     assert chosen.queue.queue_id == 2
@@ -116,7 +128,11 @@ async def test_delayed_messages_come_when_due_and_not_before(cluster: Any) -> No
 
     async with (
         PushConsumer(
-            cluster.namesrv, group=cluster.fresh("g"), topics={topic: "*"}, handler=handle, start="first",
+            cluster.namesrv,
+            group=cluster.fresh("g"),
+            topics={topic: "*"},
+            handler=handle,
+            start="first",
             options=cluster.options,
         ),  # fmt: skip
         Producer(cluster.namesrv, group="shop", options=cluster.options) as producer,
@@ -147,7 +163,9 @@ class TestTransactions:
             cluster.namesrv, group=cluster.fresh("tx"), check=check, options=cluster.options
         ) as producer:
             for name, state in states.items():
-                result = await producer.send_in_transaction(Message(topic, name.encode()), lambda m, a: a, state)
+                result = await producer.send_in_transaction(
+                    Message(topic, name.encode()), lambda m, a: a, state
+                )
                 assert result.state is state
         found = await read_all(cluster, topic, 2, timeout_ms=3_000)
         assert [message.body for message in found] == [b"good"]
@@ -162,7 +180,9 @@ class TestTransactions:
         async with TransactionProducer(
             cluster.namesrv, group=cluster.fresh("tx"), check=check, options=cluster.options
         ) as producer:
-            await producer.send_in_transaction(Message(topic, b"later"), lambda m, a: TransactionState.UNKNOWN)
+            await producer.send_in_transaction(
+                Message(topic, b"later"), lambda m, a: TransactionState.UNKNOWN
+            )
             await eventually(lambda: asked, 40, "the broker asks")
             found = await read_all(cluster, topic, 1)
         assert [message.body for message in found] == [b"later"]
@@ -174,7 +194,10 @@ class TestTransactions:
             raise ZeroDivisionError
 
         async with TransactionProducer(
-            cluster.namesrv, group=cluster.fresh("tx"), check=lambda m: TransactionState.ROLLBACK, options=cluster.options
+            cluster.namesrv,
+            group=cluster.fresh("tx"),
+            check=lambda m: TransactionState.ROLLBACK,
+            options=cluster.options,
         ) as producer:
             with pytest.raises(ZeroDivisionError):
                 await producer.send_in_transaction(Message(topic, b"x"), fail)
@@ -191,7 +214,12 @@ async def test_a_request_is_answered_by_a_consumer(cluster: Any) -> None:
             await answering.reply(message, b"echo " + message.body)
 
         async with PushConsumer(
-            cluster.namesrv, group=group, topics={topic: "*"}, handler=handle, start="first", options=cluster.options
+            cluster.namesrv,
+            group=group,
+            topics={topic: "*"},
+            handler=handle,
+            start="first",
+            options=cluster.options,
         ):
             answer = await asking.request(Message(topic, b"hello"), timeout_ms=20_000)
             assert answer.body == b"echo hello"
@@ -208,7 +236,13 @@ async def test_trace_records_tell_of_every_send(cluster: Any) -> None:
     (record,) = await read_all(cluster, trace, 1)
     fields = record.body.decode().rstrip("\x02").split("\x01")
     assert (fields[0], fields[3], fields[4], fields[5]) == ("Pub", "shop", topic, sent.message_id)
-    assert (fields[6], fields[7], fields[9], fields[12], fields[13]) == ("t", "key1", "6", sent.offset_id, "true")
+    assert (fields[6], fields[7], fields[9], fields[12], fields[13]) == (
+        "t",
+        "key1",
+        "6",
+        sent.offset_id,
+        "true",
+    )
     assert set(record.keys) == {sent.message_id, "key1"}
 
 

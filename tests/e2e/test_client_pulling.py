@@ -23,7 +23,9 @@ async def filled(cluster: Any) -> Any:
     async with Producer(cluster.namesrv, group=cluster.fresh("p"), options=cluster.options) as producer:
         queues = await producer.queues(topic)
         for n in range(40):
-            await producer.send(Message(topic, b"%d" % n, tags="even" if n % 2 == 0 else "odd"), queue=queues[n // 20])
+            await producer.send(
+                Message(topic, b"%d" % n, tags="even" if n % 2 == 0 else "odd"), queue=queues[n // 20]
+            )
     return topic
 
 
@@ -148,7 +150,9 @@ async def test_pulling_by_hand_until_there_is_nothing_new(cluster: Any, filled: 
 
 
 @pytest.mark.seed("S003-1", "S003-10", "S003-24", "S003-41")
-async def test_a_schedule_calls_back_for_every_owned_queue(cluster: Any, filled: str, eventually: Any) -> None:
+async def test_a_schedule_calls_back_for_every_owned_queue(
+    cluster: Any, filled: str, eventually: Any
+) -> None:
     calls, errors = Counter[int](), []
 
     async def callback(queue: Any, turn: Any) -> None:
@@ -165,7 +169,10 @@ async def test_a_schedule_calls_back_for_every_owned_queue(cluster: Any, filled:
     ) as first:
         await eventually(lambda: calls[0] >= 3 and calls[1] >= 2)
         async with ScheduledPull(
-            cluster.namesrv, group=group, callbacks={filled: lambda queue, turn: None}, options=cluster.options
+            cluster.namesrv,
+            group=group,
+            callbacks={filled: lambda queue, turn: None},
+            options=cluster.options,
         ):
             await eventually(lambda: len(first.consumer.assignment) == 1)
             kept = first.consumer.assignment[0].queue_id

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from aerobee.protocol import bodies, names
-from aerobee.protocol.bodies import MessageQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aerobee.protocol.bodies import MessageQueue
 
 
 class QueueLag(msgspec.Struct, rename="camel", kw_only=True):
@@ -45,6 +49,7 @@ class GroupLag(msgspec.Struct, rename="camel", kw_only=True):
     dead: int = 0
     oldest_ms: int = 0
     delayed_is_exact: bool = True
+    conflicts: dict[str, dict[str, list[str]]] = {}  # topic -> expression -> client ids that use it
     queues: list[QueueLag] = []
     exact: bool = True
 
@@ -69,6 +74,7 @@ def merge(parts: list[GroupLag]) -> GroupLag:
             dead=whole.dead + part.dead,
             oldest_ms=max(whole.oldest_ms, part.oldest_ms),
             delayed_is_exact=whole.delayed_is_exact and part.delayed_is_exact,
+            conflicts={**whole.conflicts, **part.conflicts},
             queues=whole.queues + part.queues,
             exact=whole.exact and part.exact,
         )

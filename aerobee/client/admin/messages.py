@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from aerobee.client.admin.asking import TIMEOUT_MS
@@ -21,6 +20,8 @@ from aerobee.protocol.ids import time_of
 from aerobee.protocol.message import host_text, parse_offset_message_id
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
     from aerobee.protocol.bodies import MessageQueue
 
 HOUR_MS = 3_600_000
@@ -138,12 +139,12 @@ class MessageAdmin(ProgressAdmin):
     ) -> list[SendResult]:
         """Send dead letters to the topic they came from, as new messages with the old id in ORIGIN_MESSAGE_ID. The
         dead-letter topic keeps its copies; `choose` picks which ones to send."""
-        results = []
         async with Producer(self.session, group=RESEND_GROUP) as producer:
-            async for letter in self.dead_letters(group):
-                if choose is None or choose(letter):
-                    results.append(await producer.send(as_new(letter)))  # noqa: PERF401 - it awaits
-        return results
+            return [
+                await producer.send(as_new(letter))
+                async for letter in self.dead_letters(group)
+                if choose is None or choose(letter)
+            ]
 
 
 def as_new(letter: ReceivedMessage) -> Message:

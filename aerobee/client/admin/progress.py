@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from aerobee.client.admin.asking import TIMEOUT_MS
 from aerobee.client.admin.figures import GroupLag, from_stats, merge
@@ -13,9 +14,11 @@ from aerobee.client.offset_keeper import RemoteOffsets
 from aerobee.client.start_offset import max_offset, min_offset, offset_at
 from aerobee.errors import NoRoute, RequestCodeNotSupported, TopicNotFound
 from aerobee.protocol import bodies, names
-from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.headers.groups import ConsumeStatsQuery, GroupFigures
 from aerobee.protocol.headers.offsets import CloneGroupOffset, ResetOffset, UpdateConsumerOffset
+
+if TYPE_CHECKING:
+    from aerobee.protocol.bodies import MessageQueue
 
 
 class ProgressAdmin(TopicAdmin, GroupAdmin):

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aerobee.client.admin.asking import TIMEOUT_MS, Asking
-from aerobee.client.route_cache import TopicQueues
 from aerobee.errors import NoRoute, TopicNotFound
 from aerobee.protocol import bodies, names
 from aerobee.protocol.headers.route import AllTopics, DeleteTopicRoute
@@ -21,6 +20,7 @@ from aerobee.protocol.headers.topics import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from aerobee.client.route_cache import TopicQueues
     from aerobee.protocol.bodies import MessageQueue
 
 

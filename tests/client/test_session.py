@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two ends over real sockets of this machine: a name server and brokers made of one handler each."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aerobee.client import acl
+from aerobee.client.message import Message
+from aerobee.client.options import Options
+from aerobee.client.producer import Producer
+from aerobee.client.route_cache import RouteCache, limited, unfold
+from aerobee.client.session import Session
+from aerobee.errors import MessageIllegal, NetworkError, NoRoute, SystemBusy
+from aerobee.net.connection import Connection, Reply
+from aerobee.protocol import bodies
+from aerobee.protocol.bodies import BrokerData, MessageQueue, QueueData, TopicRoute
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.headers.consume import NotifyIdsChanged
+from aerobee.protocol.headers.produce import SendMessageV2, SendResult
+from aerobee.protocol.headers.route import GetRoute
+
+
+class FakeServer:
+    """Answers by a function of the command; remembers what it was asked."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.commands: list[Any] = []
+        self.connections: list[Connection] = []
+
+    def _asked(self, connection: Connection, command: Any) -> Any:
+        self.commands.append(command)
+        return self.answer(command)
+
+    def _accept(self) -> Connection:
+        self.connections.append(Connection(self._asked))
+        return self.connections[-1]
+
+    async def start(self) -> str:
+        self.server = await asyncio.get_running_loop().create_server(self._accept, "127.0.0.1", 0)
+        self.address = f"127.0.0.1:{self.server.sockets[0].getsockname()[1]}"
+        return self.address
+
+    def count(self, code: int) -> int:
+        return sum(command.code == code for command in self.commands)
+
+    def stop(self) -> None:
+        self.server.close()
+        for connection in self.connections:
+            connection.abort()
+
+
+def route(*brokers: FakeServer, perm: int = 6) -> TopicRoute:
+    names = [f"b{n}" for n, _ in enumerate(brokers)]
+    return TopicRoute(
+        broker_datas=[
+            BrokerData(broker_name=name, broker_addrs={0: broker.address})
+            for name, broker in zip(names, brokers, strict=True)
+        ],
+        queue_datas=[
+            QueueData(broker_name=n, perm=perm, read_queue_nums=2, write_queue_nums=2) for n in names
+        ],
+    )
+
+
+def stored(command: Any) -> Any:
+    """A broker to which nothing goes wrong."""
+    if command.code == RequestCode.SEND_MESSAGE_V2:
+        queue_id = command.fields(SendMessageV2).queue_id
+        return Reply(
+            header=SendResult(msg_id="7F00000100002A9F0000000000000000", queue_id=queue_id, queue_offset=9)
+        )
+    return Reply()
+
+
+@pytest.fixture
+async def world() -> Any:
+    """A name server that knows topic T on two brokers."""
+
+    class World:
+        def __init__(self) -> None:
+            self.topics: dict[str, TopicRoute] = {}
+            self.namesrv = FakeServer(self._names)
+            self.brokers = [FakeServer(stored), FakeServer(stored)]
+
+        def _names(self, command: Any) -> Any:
+            found = self.topics.get(command.fields(GetRoute).topic)
+            return Reply(17, remark="no") if found is None else Reply(body=bodies.encode(found))
+
+    found = World()
+    for server in (found.namesrv, *found.brokers):
+        await server.start()
+    found.topics["T"] = route(*found.brokers)
+    yield found
+    for server in (found.namesrv, *found.brokers):
+        server.stop()
+    await asyncio.sleep(0)
+
+
+async def test_the_next_name_server_is_asked_when_one_fails(world: Any, unused_tcp_port: int) -> None:
+    session = Session(f"127.0.0.1:{unused_tcp_port};{world.namesrv.address}")
+    await session.start()
+    assert len((await session.route("T")).writable) == 4
+    await session.route("T")
+    assert world.namesrv.count(105) == 1, "a route is asked for once"
+    with pytest.raises(NoRoute, match="create it first"):
+        await session.route("unknown")
+    await session.stop()
+
+
+async def test_a_new_connection_begins_with_our_heartbeat(world: Any) -> None:
+    async with Producer(world.namesrv.address, group="p") as producer:
+        await producer.send(Message("T", b"x"), queue=MessageQueue("b0", 0, "T"))
+        codes = [command.code for command in world.brokers[0].commands]
+        assert codes == [34, 310]
+        world.brokers[0].connections[0].abort()
+        await asyncio.sleep(0.05)
+        await producer.send(Message("T", b"x"), queue=MessageQueue("b0", 0, "T"))
+        assert [command.code for command in world.brokers[0].commands] == [34, 310, 34, 310]
+    assert world.brokers[0].count(35) == 1, "it says good-bye"
+
+
+async def test_a_failed_send_is_tried_on_the_other_broker(world: Any) -> None:
+    world.brokers[0].answer = lambda command: Reply(2, remark="busy") if command.code == 310 else Reply()
+    async with Producer(world.namesrv.address, group="p") as producer:
+        results = [await producer.send(Message("T", b"x")) for _ in range(8)]
+        assert {result.queue.broker_name for result in results} == {"b1"}
+        assert world.brokers[0].count(310) >= 2
+        with pytest.raises(SystemBusy):
+            await producer.send(Message("T", b"x"), queue=MessageQueue("b0", 0, "T"))
+
+
+async def test_a_broker_that_dies_is_survived(world: Any) -> None:
+    async with Producer(world.namesrv.address, group="p") as producer:
+        await asyncio.gather(*(producer.send(Message("T", b"x")) for _ in range(8)))
+        world.brokers[0].stop()
+        await asyncio.gather(*(producer.send(Message("T", b"x")) for _ in range(8)))
+
+
+async def test_what_a_retry_cannot_help_is_raised_at_once(world: Any) -> None:
+    for broker in world.brokers:
+        broker.answer = lambda command: Reply(13, remark="illegal") if command.code == 310 else Reply()
+    async with Producer(world.namesrv.address, group="p") as producer:
+        with pytest.raises(MessageIllegal, match="illegal"):
+            await producer.send(Message("T", b"x"))
+    assert sum(broker.count(310) for broker in world.brokers) == 1
+
+
+async def test_avoided_brokers_get_nothing_for_a_while(world: Any) -> None:
+    world.brokers[0].answer = lambda command: Reply(2, remark="busy") if command.code == 310 else Reply()
+    async with Producer(
+        world.namesrv.address, group="p", options=Options(avoid_slow_brokers=True)
+    ) as producer:
+        for _ in range(12):
+            await producer.send(Message("T", b"x"))
+    assert world.brokers[0].count(310) == 1
+
+
+async def test_an_answer_that_never_comes_times_out_and_says_what_was_asked(world: Any) -> None:
+    for broker in world.brokers:
+        broker.answer = lambda command: None if command.code == 310 else Reply()
+    options = Options(send_timeout_ms=150, send_retries=1)
+    async with Producer(world.namesrv.address, group="p", options=options) as producer:
+        with pytest.raises(NetworkError, match="send to 'T'"):
+            await producer.send(Message("T", b"x"))
+
+
+async def test_requests_are_signed(world: Any) -> None:
+    options = Options(access_key="key", secret_key="secret", security_token="token")
+    async with Producer(world.namesrv.address, group="p", options=options) as producer:
+        await producer.send(Message("T", b"body"))
+    (command,) = [c for broker in world.brokers for c in broker.commands if c.code == 310]
+    fields = command.ext_dict()
+    assert (fields["AccessKey"], fields["SecurityToken"]) == ("key", "token")
+    unsigned = {name: value for name, value in fields.items() if name != "Signature"}
+    assert fields["Signature"] == acl.signature("secret", unsigned, b"body")
+
+
+def test_the_signature_is_javas() -> None:
+    # HMAC-SHA1 over the values in order of the names, then the body; computed once by hand with openssl.
+    assert acl.signature("secret", {"b": "2", "a": "1"}, b"body") == acl.signature(
+        "secret", {"a": "1", "b": "2"}, b"body"
+    )
+    import base64
+    import hashlib
+    import hmac
+
+    expected = base64.b64encode(hmac.new(b"secret", b"12body", hashlib.sha1).digest()).decode()
+    assert acl.signature("secret", {"b": "2", "a": "1", "Signature": "x"}, b"body") == expected
+
+
+@pytest.mark.seed("S001-5", "S003-43")
+async def test_notices_for_unknown_groups_are_ignored(world: Any) -> None:
+    async with Producer(world.namesrv.address, group="p") as producer:
+        await producer.send(Message("T", b"x"), queue=MessageQueue("b0", 0, "T"))
+        from aerobee.protocol import command as wire
+
+        world.brokers[0].connections[0].send(wire.request(NotifyIdsChanged(consumer_group="nobody")))
+        answer = await world.brokers[0].connections[0].call(wire.Command(999))
+        assert answer.code == 3, "and unknown requests are refused"
+
+
+class TestRoutes:
+    def test_only_brokers_with_a_master_can_be_written(self) -> None:
+        found = unfold(
+            "T",
+            TopicRoute(
+                broker_datas=[
+                    BrokerData(broker_name="a", broker_addrs={0: "a:1"}),
+                    BrokerData(broker_name="b", broker_addrs={1: "b:1"}),
+                ],
+                queue_datas=[
+                    QueueData(broker_name="b", perm=6, read_queue_nums=1, write_queue_nums=1),
+                    QueueData(broker_name="a", perm=6, read_queue_nums=2, write_queue_nums=1),
+                    QueueData(broker_name="a", perm=4, read_queue_nums=0, write_queue_nums=5),
+                ],
+            ),
+        )
+        assert [str(queue) for queue in found.readable] == ["T/a/0", "T/a/1", "T/b/0"]
+        assert [str(queue) for queue in found.writable] == ["T/a/0"]
+
+    def test_an_ordered_topic_names_its_queues_itself(self) -> None:
+        found = unfold("T", TopicRoute(order_topic_conf="a:1;b:2"))
+        assert [str(queue) for queue in found.writable] == ["T/a/0", "T/b/0", "T/b/1"]
+        assert found.ordered
+
+    @pytest.mark.seed("S004-44")
+    def test_a_new_topic_gets_at_most_four_queues_of_the_template(self) -> None:
+        template = TopicRoute(
+            queue_datas=[QueueData(broker_name="a", perm=7, read_queue_nums=8, write_queue_nums=8)]
+        )
+        (data,) = limited(template, 4).queue_datas
+        assert (data.read_queue_nums, data.write_queue_nums, data.perm) == (4, 4, 6)
+
+    @pytest.mark.seed("S003-12", "S004-59")
+    def test_a_missing_slave_is_replaced_by_the_next_then_by_any(self) -> None:
+        routes = RouteCache()
+        members = {0: "master:1", 2: "second:1"}
+        routes.put("T", TopicRoute(broker_datas=[BrokerData(broker_name="a", broker_addrs=members)]))
+        assert routes.address("a", 0) == "master:1"
+        assert routes.address("a", 1) == "second:1"
+        assert routes.address("a", 7) == "master:1"
+        assert routes.address("b") is None
+        assert routes.is_master("a", "master:1")
+
+    def test_a_version_tells_of_changes_only(self) -> None:
+        routes = RouteCache()
+        one = TopicRoute(broker_datas=[BrokerData(broker_name="a", broker_addrs={0: "a:1"})])
+        assert routes.put("T", one)
+        before = routes.version
+        assert not routes.put(
+            "T", TopicRoute(broker_datas=[BrokerData(broker_name="a", broker_addrs={0: "a:1"})])
+        )
+        assert routes.version == before
+        routes.put("T", TopicRoute(broker_datas=[BrokerData(broker_name="a", broker_addrs={0: "a:2"})]))
+        assert routes.version > before
+        assert routes.master("a") == "a:2"
+
+
+@pytest.mark.seed("S004-43")
+def test_the_client_id_is_address_and_a_unique_instance() -> None:
+    one, two = Session("127.0.0.1:9876"), Session("127.0.0.1:9876")
+    assert one.client_id.startswith("127.0.0.1@")
+    assert one.client_id != two.client_id
+    named = Session("127.0.0.1:9876", Options(instance="DEFAULT", client_ip="10.1.2.3"))
+    assert named.client_id == "10.1.2.3@DEFAULT"

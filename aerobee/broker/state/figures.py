@@ -38,4 +38,6 @@ class GroupFigures(msgspec.Struct, rename="camel", kw_only=True):
     dead: int = 0  # in the dead-letter topic
     oldest_ms: int = 0  # age of the oldest message not acked, retries by their own time of storing
     delayed_is_exact: bool = True  # False when more are delayed than are looked at
+    # topic -> expression -> client ids, where members subscribe differently (they lose messages, S004-64)
+    conflicts: dict[str, dict[str, list[str]]] = {}
     queues: list[QueueFigures] = []

@@ -27,9 +27,11 @@ def group_figures(group: str, topic: str | None, broker: Broker) -> GroupFigures
     normal = sorted(name for name in topics if not names.is_retry(name))
     retries = {name for one in normal for name in retry_topics(one, group)} | {names.retry_topic(group)}
     retries |= {name for name in topics if names.is_retry(name)}
+    online = broker.clients.group(group)
     figures = GroupFigures(
         group=group,
-        online=broker.clients.group(group) is not None,
+        online=online is not None,
+        conflicts={} if online is None else online.conflicts,
         modes={name: broker.pops.modes.get(name, group).mode.value for name in normal},
         queues=[],
     )

@@ -31,6 +31,8 @@ log = logging.getLogger("aerobee.transactions")
 
 QUEUE = 0  # the half and op topics have one
 OP_TAG = "d"
+TRANSACTION_BITS = int(SysFlag.TRANSACTION_MASK)  # plain integers: flag objects cost more than a dict look-up
+COMMITTED = int(SysFlag.COMMIT)
 BULK = 1024  # messages read at once
 BULK_BYTES = 4 * 1024 * 1024
 
@@ -131,7 +133,7 @@ def _commit(half: Record, broker: Broker) -> Record:
         body=half.body,
         queue_id=int(properties.get(props.REAL_QID, "0")),
         flag=half.flag,
-        sys_flag=half.sys_flag & ~SysFlag.TRANSACTION_MASK | SysFlag.COMMIT,
+        sys_flag=half.sys_flag & ~TRANSACTION_BITS | COMMITTED,
         born_timestamp=half.born_timestamp,
         born_host=half.born_host,
         reconsume_times=half.reconsume_times,
@@ -231,7 +233,7 @@ def _committed_before(half: Record, broker: Broker) -> bool:
         return False
     found = broker.store.find_by_key(topic, key, 64, half.born_timestamp - 1, 2**63 - 1)
     return any(
-        record.unique_key == key and record.sys_flag & SysFlag.TRANSACTION_MASK == SysFlag.COMMIT
+        record.unique_key == key and record.sys_flag & TRANSACTION_BITS == COMMITTED
         for record in map(wire.decode, found)
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -50,7 +51,7 @@ SETTINGS = {
     "enablePropertyFilter": "true",
     "transactionCheckInterval": "2000",
     "transactionTimeOut": "2000",
-    "diskMaxUsedSpaceRatio": "99",
+    "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
 }
 
 
@@ -59,28 +60,24 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
-
-
-def free_broker_port() -> int:
-    """A broker also takes port - 2 (fast port) and port + 1 (replication)."""
-    for _ in range(50):
-        (port,) = free_ports(1)
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
         try:
-            for neighbour in (port - 2, port + 1):
-                with socket.socket() as probe:
-                    probe.bind((HOST, neighbour))
-        except (OSError, OverflowError):
-            continue
-        return port
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port() -> int:
+    """Below the range from which outgoing connections take theirs, so none is taken before its server starts.
+
+    A broker also takes port - 2 (fast port) and port + 1 (replication).
+    """
+    for _ in range(200):
+        port = random.randrange(15_000, 32_000, 4)
+        if all(map(is_free, (port - 2, port, port + 1))):
+            return port
     raise RuntimeError("no three free ports in a row of four")
 
 
@@ -270,12 +267,11 @@ class RocketMQ(Server):
         (self.home / "conf").mkdir(parents=True, exist_ok=True)
         self.class_path = class_path
         self.proxy = proxy
-        namesrv, grpc, remoting = free_ports(3)
-        self.namesrv = f"{HOST}:{namesrv}"
-        self.broker = f"{HOST}:{free_broker_port()}"
-        self.grpc = f"{HOST}:{grpc}" if proxy else "off"
+        self.namesrv = f"{HOST}:{free_port()}"
+        self.broker = f"{HOST}:{free_port()}"
+        self.grpc = f"{HOST}:{free_port()}" if proxy else "off"
         self.broker_namesrv = self.namesrv  # where the broker registers
-        self.proxy_remoting_port = remoting
+        self.proxy_remoting_port = free_port()
         self.processes: dict[str, Process] = {}
 
     def _java(self, name: str, heap: Sequence[str], *arguments: str) -> Process:
@@ -307,7 +303,8 @@ class RocketMQ(Server):
                 "listenPort": self.broker.rpartition(":")[2],
                 "namesrvAddr": self.broker_namesrv,
                 "storePathRootDir": str(self.data / "store"),  # where Aerobee keeps its own
-                "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
+                "diskMaxUsedSpaceRatio": "99",
+                "recallMessageEnable": "true",
                 "transactionOpBatchInterval": "100",  # else a rollback is known only after the quick check
                 **self.settings,
             }

@@ -102,7 +102,7 @@ def test_compressed_bodies_arrive_whole(java: Session, topic: str, group: str) -
 
 
 def test_properties_survive(java: Session, topic: str, group: str) -> None:
-    properties = {"colour": "rouge é 红", "empty-ish": " ", "number": "42"}
+    properties = {"colour": "rouge é 红", "number": "42"}
     java.producer().send({"topic": topic, "body": "x", "properties": properties, "keys": "a b", "tags": "T"})
     row = java.consumer(group, topic).wait(1)[0]
     assert {key: row["properties"][key] for key in properties} == properties

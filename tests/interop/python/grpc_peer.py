@@ -61,7 +61,7 @@ def message(spec: link.Request) -> Message:
     if "tags" in spec:
         made.tag = spec["tags"]
     if "keys" in spec:
-        made.keys = tuple(spec["keys"].split(" "))
+        Message.keys.fset(made, *spec["keys"].split(" "))  # the setter is variadic: assignment takes one key
     if "shardingKey" in spec:
         made.message_group = spec["shardingKey"]
     if "delayMs" in spec:

@@ -35,7 +35,7 @@ def serve(operations: dict[str, Callable[[Request], Any]]) -> None:
             answer({"id": request["id"], "ok": result})
 
     answer({"ready": True})
-    with ThreadPoolExecutor(16) as workers:
+    with ThreadPoolExecutor(64) as workers:
         for line in sys.stdin:
             workers.submit(work, json.loads(line))
         os._exit(0)  # the parent is done: no slow shutdown of native threads

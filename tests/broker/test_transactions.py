@@ -21,7 +21,7 @@ from aerobee.broker.operations.send import PlainOrigin, Sent, send
 from aerobee.broker.state.half_messages import HalfMessages, Outcome
 from aerobee.clock import ManualClock
 from aerobee.config import BrokerConfig, StoreConfig
-from aerobee.errors import IllegalOperation, SystemFailure
+from aerobee.errors import DiskFull, IllegalOperation, SystemFailure
 from aerobee.protocol import message, names
 from aerobee.protocol import properties as props
 from aerobee.protocol.codes import RequestCode, SysFlag
@@ -266,6 +266,25 @@ def test_a_message_gone_from_the_store_is_forgotten(bench: Any) -> None:
     bench.clock.advance(6000)
     check_transactions(bench.clock.now(), bench.broker)
     assert len(bench.broker.transactions) == 0
+
+
+def test_a_commit_whose_op_record_found_no_room_is_not_made_again(bench: Any) -> None:
+    sent = half(bench)
+    store, real = bench.broker.store, bench.broker.store.append
+
+    def append(record: Record) -> None:
+        if record.topic == names.OP_TOPIC:
+            raise DiskFull("no space")
+        real(record)
+
+    store.append = append
+    with pytest.raises(DiskFull):
+        end(bench, sent, COMMIT)
+    store.append = real
+    end(bench, sent, COMMIT)
+    bench.restart()
+    end(bench, sent, COMMIT)
+    assert len(bench.records("orders")) == 1
 
 
 def test_op_bodies_of_old_brokers_are_understood(bench: Any) -> None:

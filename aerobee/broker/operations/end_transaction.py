@@ -35,6 +35,7 @@ TRANSACTION_BITS = int(SysFlag.TRANSACTION_MASK)  # plain integers: flag objects
 COMMITTED = int(SysFlag.COMMIT)
 BULK = 1024  # messages read at once
 BULK_BYTES = 4 * 1024 * 1024
+FEW = 10_000  # open transactions that are looked up one by one at every start, not only after a crash
 
 
 class EndTransaction(msgspec.Struct, frozen=True):
@@ -209,15 +210,19 @@ def _restart(broker: Broker) -> None:
         for record in records:
             known.replay_op(record.queue_offset, _offsets_in(record.body))
     catch_up(broker)
-    for entry in known.open():
-        record_ = broker.store.record_at(entry.physical_offset)
-        if record_ is not None and _committed_before(record_, broker):
-            log.warning(
-                "half_offset=%d: committed just before the last stop; its op record follows now", entry.offset
-            )
-            write_op(entry.origin, entry.offset, Outcome.COMMIT, broker)
+    if len(known) <= FEW or not broker.store.recovery.clean:
+        _complete_commits(broker)
     if known.cursor:
         log.info("restored open=%d half_offset=%d op_offset=%d", len(known), half, op)
+
+
+def _complete_commits(broker: Broker) -> None:
+    """A crash, or a disk that filled up, may have left a message in its real topic and its op record unwritten."""
+    for entry in broker.transactions.open():
+        record = broker.store.record_at(entry.physical_offset)
+        if record is not None and _committed_before(record, broker):
+            log.warning("half_offset=%d: committed already; its op record follows now", entry.offset)
+            write_op(entry.origin, entry.offset, Outcome.COMMIT, broker)
 
 
 def _reached(topic: str, broker: Broker) -> int:

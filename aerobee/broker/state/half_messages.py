@@ -2,17 +2,16 @@
 """Transactions that wait for their producer's word.
 
 Theory of operation. Everything here is read from two topics and can be read from them again:
-- the half topic holds the messages; each check appends a message again, so one transaction has several
-  *copies*.
-  Its *origin* is the half-queue offset of the first copy, carried by the others as a property;
+- the half topic holds the messages. Each check appends a message again, so one transaction has several
+  *copies*; its *origin* is the half-queue offset of the first, which the others carry as a property;
 - the op topic holds the half-queue offsets of ended transactions.
-The half topic is read with a cursor by whoever needs it first (`operations/end_transaction.py`), so a sent
-half message, a restart and a store written by a Java broker all take the same way in. `half_progress` and
-`op_progress` say where a restart has to begin; as in RocketMQ they are offsets of the group
-CID_RMQ_SYS_TRANS.
 
-Memory: `capacity` open transactions. More than that stay on disk until others end; of those only one bit
-each is kept, when they end before they were read.
+The half topic is read with a cursor by whoever needs it first (`operations/end_transaction.py`), so a half
+message just sent, a restart, and a store written by a Java broker all take the same way in. `half_progress`
+and `op_progress` say where a restart has to begin; as in RocketMQ they are offsets of CID_RMQ_SYS_TRANS.
+
+Memory: `capacity` open transactions. More than that stay on disk until others end; of those only one bit each
+is kept, when they end before they were read.
 """
 
 from __future__ import annotations

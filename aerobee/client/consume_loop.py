@@ -96,10 +96,12 @@ class ConsumeLoop:
         inbox = owned.inbox
         if inbox.dropped:
             return  # someone else owns the queue now and will deliver these again
-        failed = failed_part(batch, outcome)
+        failed, total = failed_part(batch, outcome), len(batch)
         if failed:
             batch = await self._give_back(owned, batch, failed, outcome.delay_level)
-        inbox.last_consume = self._member.clock.now()
+        inbox.last_consume = now = self._member.clock.now()
+        took_ms = now - batch[0].consume_started if batch else 0
+        self._member.figures.consumed(owned.queue.topic, total - len(failed), len(failed), took_ms, now)
         offset = inbox.remove(batch)
         if offset >= 0 and not inbox.dropped:
             self._member.offsets.memory.raise_to(owned.queue, offset)

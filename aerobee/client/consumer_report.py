@@ -45,7 +45,9 @@ def running_info(member: Membership, started_at: int) -> bodies.ConsumerRunningI
             for queue, popped in member.popped.items()
         },
         subscription_set=member.subscriptions.data(),
-        status_table={topic: bodies.ConsumeStatus() for topic in member.subscriptions},
+        status_table={
+            topic: member.figures.status(topic, member.clock.now()) for topic in member.subscriptions
+        },
     )
 
 

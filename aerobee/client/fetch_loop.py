@@ -77,6 +77,7 @@ class FetchLoop:
             log.warning("no subscription for topic=%s group=%s", owned.queue.topic, member.group)
             return options.exception_ms
         request = self._request(owned, subscription)  # 11
+        began = member.clock.now()
         try:
             answer = await self._ask(owned, request)  # 12
         except FlowControl:
@@ -85,7 +86,10 @@ class FetchLoop:
             if not names.is_retry(owned.queue.topic):
                 log.warning("pull failed group=%s queue=%s: %s", member.group, owned.queue, error)
             return options.exception_ms
-        return self._answered(owned, request, subscription, answer)  # 10, the callback
+        handle = (
+            self._found if answer.code == ResponseCode.SUCCESS else self._nothing_found
+        )  # 10, Java's callback
+        return handle(owned, request, subscription, answer, began)
 
     def _warn_full(self, owned: OwnedQueue, reason: flow_control.Full) -> None:
         if self._member.flow_warnings.hit(reason):
@@ -156,13 +160,11 @@ class FetchLoop:
             address, request, timeout_ms=self._member.options.pull_timeout_ms, accept=ANSWERS
         )
 
-    def _answered(
-        self, owned: OwnedQueue, request: PullMessage, subscription: Subscription, answer: Command
+    def _nothing_found(
+        self, owned: OwnedQueue, request: PullMessage, subscription: Subscription, answer: Command, began: int
     ) -> int | None:
         result = answer.fields(PullResult)
         owned.next_broker = result.suggest_which_broker_id
-        if answer.code == ResponseCode.SUCCESS:
-            return self._found(owned, request, subscription, answer, result)
         owned.next_offset = result.next_begin_offset
         if answer.code == ResponseCode.PULL_OFFSET_MOVED:
             log.warning(
@@ -178,13 +180,11 @@ class FetchLoop:
         return 0
 
     def _found(
-        self,
-        owned: OwnedQueue,
-        request: PullMessage,
-        subscription: Subscription,
-        answer: Command,
-        result: PullResult,
+        self, owned: OwnedQueue, request: PullMessage, subscription: Subscription, answer: Command, began: int
     ) -> int:
+        now = self._member.clock.now()
+        result = answer.fields(PullResult)
+        owned.next_broker = result.suggest_which_broker_id
         messages = decode_messages(
             answer.body, Origin(owned.queue.broker_name, result.min_offset, result.max_offset)
         )
@@ -195,6 +195,7 @@ class FetchLoop:
         if messages and not owned.inbox.dropped:
             owned.inbox.put(messages)
             self._submit(owned, messages)
+        self._member.figures.pulled(owned.queue.topic, len(messages), now - began, now)
         return self._member.options.pull_interval_ms if messages else 0
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from aerobee.client.figures import Figures
 from aerobee.client.flow_control import FlowLimits, Warnings
 from aerobee.client.inbox import Inbox
 from aerobee.protocol.bodies import MessageModel
@@ -64,11 +65,13 @@ class Membership:
     start: StartPoint
     strategy: Strategy
     may_pop: bool = True  # pull consumers never pop, whatever the broker says
+    renews_idle_queues: bool = True  # pull consumers may leave a queue alone as long as they like
     running: bool = False
     suspended: bool = False
     pulled: dict[MessageQueue, OwnedQueue] = field(default_factory=dict)
     popped: dict[MessageQueue, PoppedQueue] = field(default_factory=dict)
     flow_warnings: Warnings = field(default_factory=Warnings)
+    figures: Figures = field(default_factory=Figures)
     _limits: dict[str, FlowLimits] = field(default_factory=dict)
 
     @property

@@ -111,7 +111,9 @@ class OrderedLoop:
             owned.handling.set_result(None)
             owned.handling = None
         self._hooks.after(batch, outcome, self._member.clock.now())
-        owned.inbox.last_consume = self._member.clock.now()
+        owned.inbox.last_consume = ended = self._member.clock.now()
+        good = len(batch) if outcome.result in (ConsumeResult.SUCCESS, ConsumeResult.COMMIT) else 0
+        self._member.figures.consumed(owned.queue.topic, good, len(batch) - good, ended - now, ended)
         return await self._finish(owned, batch, outcome)
 
     # -- what came of it -----------------------------------------------------------------------------------

@@ -149,6 +149,9 @@ class PopLoop:
 
     def _finish(self, popped: PoppedQueue, batch: list[ReceivedMessage], outcome: Outcome) -> None:
         failed = failed_part(batch, outcome)
+        now = self._member.clock.now()
+        took_ms = now - batch[0].consume_started
+        self._member.figures.consumed(popped.queue.topic, len(batch) - len(failed), len(failed), took_ms, now)
         for message in batch[: len(batch) - len(failed)]:
             self._ack(popped, message)
         for message in failed:

@@ -81,6 +81,7 @@ class PullConsumer:
             StartPoint.of(start),
             strategy or named_strategy(self.session.options.strategy),
             may_pop=False,
+            renews_idle_queues=False,
         )
         self._on_queues = on_queues
         self._tasks = Tasks()

@@ -185,8 +185,10 @@ class Rebalancer:
         return mine == assigned.pulled
 
     def _lost_touch(self, owned: OwnedQueue, now: int) -> bool:
-        dropped = owned.inbox.dropped and not owned.repairing
-        return dropped or owned.inbox.pull_expired(now, self._member.options.idle_queue_ms)
+        if owned.inbox.dropped:
+            return not owned.repairing
+        member = self._member
+        return member.renews_idle_queues and owned.inbox.pull_expired(now, member.options.idle_queue_ms)
 
     def _apply_popped(self, topic: str, assigned: frozenset[MessageQueue], now: int) -> bool:
         member = self._member

@@ -286,3 +286,19 @@ async def test_the_loop_goes_on_until_dropped_whatever_a_pull_meets(
     held = session.answers[PullMessage]
     assert held == [], "the last one is held by the broker and nothing further is asked"
     task.cancel()
+
+
+@pytest.mark.seed("S001-31", "S001-16")
+async def test_the_time_of_a_pull_runs_from_its_request_to_its_answer(
+    pull: Any, session: Any, encode_messages: Any
+) -> None:
+    p = pull()
+
+    async def slowly() -> Any:
+        session.clock.advance(40)
+        return answer(0, 12, encode_messages(10, 11))
+
+    await p.once(slowly())
+    status = p.member.figures.status("T", session.clock.now())
+    assert status.pull_rt == 40
+    assert status.pull_tps > 0

@@ -80,6 +80,7 @@ def group(make_member: Any, session: Any) -> Any:
     return Group
 
 
+@pytest.mark.seed("S003-8")
 @pytest.mark.seed("S003-11", "S003-14", "S003-16", "S003-17", "S003-18", "S003-22", "S003-23", "S003-24", "S004-8",
                   "S004-10", "S004-82")  # fmt: skip
 async def test_a_consumer_takes_its_share_and_pulls_at_once(group: Any, session: Any) -> None:
@@ -150,7 +151,7 @@ async def test_a_stale_offset_in_memory_is_not_used(group: Any) -> None:
     assert g.member.offsets.memory.get(queue) == 100
 
 
-@pytest.mark.seed("S003-21", "S003-30")
+@pytest.mark.seed("S003-21", "S003-30", "S001-27")
 async def test_a_queue_not_pulled_for_two_minutes_is_taken_anew(group: Any, session: Any) -> None:
     g = group()
     await g.rebalancer.rebalance()
@@ -402,3 +403,14 @@ async def test_a_queue_under_repair_is_left_alone(group: Any, session: Any) -> N
     await g.rebalancer.rebalance()
     assert g.member.pulled[owned.queue] is owned
     assert [h for _, h, _ in session.sent if h.queue_id == 1] == [], "the wrong offset is not reported"
+
+
+@pytest.mark.seed("S003-44")
+async def test_a_pull_consumers_queue_may_rest_as_long_as_it_likes(group: Any, session: Any) -> None:
+    g = group()
+    g.member.renews_idle_queues = False
+    await g.rebalancer.rebalance()
+    before = dict(g.member.pulled)
+    session.clock.advance(10 * 120_000)
+    await g.rebalancer.rebalance()
+    assert dict(g.member.pulled) == before

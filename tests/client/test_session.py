@@ -14,6 +14,7 @@ from aerobee.client.options import Options
 from aerobee.client.producer import Producer
 from aerobee.client.route_cache import RouteCache, limited, unfold
 from aerobee.client.session import Session
+from aerobee.clock import ManualClock
 from aerobee.errors import MessageIllegal, NetworkError, NoRoute, SystemBusy
 from aerobee.net.connection import Connection, Reply
 from aerobee.protocol import bodies
@@ -268,3 +269,22 @@ def test_the_client_id_is_address_and_a_unique_instance() -> None:
     assert one.client_id != two.client_id
     named = Session("127.0.0.1:9876", Options(instance="DEFAULT", client_ip="10.1.2.3"))
     assert named.client_id == "10.1.2.3@DEFAULT"
+
+
+@pytest.mark.seed("S004-7", "S003-43", "S004-40")
+async def test_routes_are_refreshed_every_thirty_seconds(world: Any) -> None:
+    clock = ManualClock()
+    session = Session(world.namesrv.address, clock=clock)
+    await session.start()
+    assert len((await session.route("T")).readable) == 4
+    world.topics["T"] = route(world.brokers[0])
+    clock.advance(29_999)
+    await asyncio.sleep(0.05)
+    assert len((await session.route("T")).readable) == 4
+    clock.advance(1)
+    for _ in range(100):
+        await asyncio.sleep(0.01)
+        if len((await session.route("T")).readable) == 2:
+            break
+    assert len((await session.route("T")).readable) == 2
+    await session.stop()

@@ -13,6 +13,7 @@ from aerobee.protocol.bodies import (
     QueueProgress,
     QueueTimeSpan,
 )
+from aerobee.protocol.message import host_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -88,8 +89,6 @@ def _topic_stats(group: str, config: TopicConfig, broker: Broker) -> ConsumeStat
 
 def address(broker: Broker) -> str:
     """Where clients reach this broker."""
-    from aerobee.protocol.message import host_text
-
     return host_text(broker.store.store_host)
 
 

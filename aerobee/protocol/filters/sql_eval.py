@@ -46,6 +46,8 @@ class _Number(NamedTuple):
 
 
 def _read_int32(text: str) -> int:
+    if len(text) < 10 and text.isascii() and text.isdigit():
+        return int(text)  # nearly always, and without the pattern
     if _INTEGER(text) and -(2**31) <= (value := int(text)) < 2**31:
         return value
     raise _Incomparable

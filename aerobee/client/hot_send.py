@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The send request as bytes, formatted straight into a template: what a fast producer spends its time on.
+"""The requests sent once per message, as bytes formatted straight into a template: what a fast producer, and a fast
+POP consumer, spend their time on.
 
-The frame is the one `command.encode(request(SendMessageV2(...)))` would make, field for field; a test holds the two
+A frame is the one `command.encode(request(SendMessageV2(...)))` would make, field for field; a test holds the two
 against each other. Everything that stays the same for a producer, topic and broker is rendered once.
 """
 
@@ -64,6 +65,30 @@ class SendTemplate:
         )
         size, body = len(head), sending.body
         return b"".join((_LENGTHS(4 + size + len(body), size), head, body))
+
+
+class AckTemplate:
+    """Ack frames for one (consumer group, topic, broker)."""
+
+    __slots__ = ("_head",)
+
+    def __init__(self, group: str, topic: str, broker_name: str) -> None:
+        self._head = b"".join(
+            (
+                b'{"code":%d,"extFields":{"bname":' % RequestCode.ACK_MESSAGE,
+                _escaped(broker_name),
+                b',"consumerGroup":',
+                _escaped(group),
+                b',"extraInfo":%b,"offset":"%b","queueId":"%b","topic":',
+                _escaped(topic),
+                b'},"flag":0,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":',
+                b"%d}" % VERSION,
+            )
+        )
+
+    def frame(self, opaque: int, receipt: str, queue_id: str, offset: str) -> bytes:
+        head = self._head % (_json(receipt), offset.encode(), queue_id.encode(), opaque)
+        return _LENGTHS(4 + len(head), len(head)) + head
 
 
 class Sending(msgspec.Struct, gc=False):

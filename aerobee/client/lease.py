@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import logging
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from aerobee.client import acl
 from aerobee.client.decoding import decode_messages
+from aerobee.client.hot_send import AckTemplate
 from aerobee.client.message import Origin, ReceivedMessage
 from aerobee.protocol import command as wire
 from aerobee.protocol import names
@@ -44,6 +46,9 @@ ANSWERS = frozenset(
 EXTRA_WAIT_MS = 10_000  # a held pop is answered late; the network may take longer still
 
 
+_ack_template = lru_cache(maxsize=1024)(AckTemplate)
+
+
 class Lease:
     """The right to finish one popped message, until its invisible time has passed."""
 
@@ -76,13 +81,21 @@ class Lease:
 
     def ack_soon(self) -> asyncio.Future[Command] | None:
         """Start the ack without waiting; None when there is no open connection to do it on."""
-        header = self._ack_header()
-        address = self._session.routes.master(header.broker_name or "")
-        connection = self._session.open_connection(address) if address else None
+        session = self._session
+        parts = self.receipt.split(" ")
+        retry, broker_name, queue_id, offset = parts[4:8]
+        address = session.routes.master(broker_name)
+        connection = session.open_connection(address) if address else None
         if connection is None:
             return None
-        session = self._session
-        call = connection.start_call(acl.sign(wire.request(header), session.options))
+        if session.options.access_key:
+            call = connection.start_call(acl.sign(wire.request(self._ack_header()), session.options))
+        else:
+            template = _ack_template(
+                self._group, names.real_topic(self._topic, self._group, retry), broker_name
+            )
+            render = partial(template.frame, receipt=self.receipt, queue_id=queue_id, offset=offset)
+            call = connection.start_frame(render)
         session.deadlines.watch(call, session.clock.now() + session.options.request_timeout_ms)
         return call
 

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aerobee.client.hot_send import Sending, SendTemplate
+from aerobee.client.hot_send import AckTemplate, Sending, SendTemplate
 from aerobee.client.options import Options
 from aerobee.protocol import command as wire
 from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.headers.consume import AckMessage
 from aerobee.protocol.headers.produce import SendBatch, SendMessageV2
 
 
@@ -54,3 +55,25 @@ def test_the_template_says_what_the_general_encoder_says(
         general.code, general.flag, general.body, general.language, general.version
     )  # fmt: skip
     assert decoded.opaque == opaque
+
+
+@given(
+    st.text(min_size=1), st.text(min_size=1), st.text(min_size=1), st.integers(0, 99), st.integers(0, 2**40)
+)
+def test_the_ack_template_says_what_the_general_encoder_says(
+    group: str, topic: str, broker: str, queue_id: int, offset: int
+) -> None:
+    receipt = f"1 2 3 4 0 {broker} {queue_id} {offset}"
+    frame = AckTemplate(group, topic, broker).frame(7, receipt, str(queue_id), str(offset))
+    header = AckMessage(
+        consumer_group=group,
+        topic=topic,
+        queue_id=queue_id,
+        extra_info=receipt,
+        offset=offset,
+        broker_name=broker,
+    )
+    general = wire.decode(wire.encode(wire.request(header))[4:])
+    decoded = wire.decode(frame[4:])
+    assert (decoded.code, decoded.flag, decoded.opaque) == (general.code, 0, 7)
+    assert decoded.ext_dict() == general.ext_dict()

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aerobee.revive")
 
-PER_TICK = 256  # checkpoints of each kind before other work has its turn
+ATTENDED_PER_TICK = 64  # checkpoints before other work has its turn
+REDELIVERED_PER_TICK = 16  # of up to 32 messages each: some milliseconds
 READ_PER_TICK = 1_000
 AFTER_ERROR_MS = 10_000
 KEPT_MS = 1_000
@@ -62,13 +63,13 @@ class Revive:
     # -- young: in memory only ---------------------------------------------------------------------------
 
     def _attend(self, now: int) -> bool:
-        found = self._leases.in_flight.attend(now, PER_TICK)
+        found = self._leases.in_flight.attend(now, ATTENDED_PER_TICK)
         for checkpoint in found:
             if checkpoint.due <= now:
                 self._redeliver_young(checkpoint, now)
             else:
                 self._leases.journal(checkpoint, now)
-        return len(found) == PER_TICK
+        return len(found) == ATTENDED_PER_TICK
 
     def _redeliver_young(self, checkpoint: Checkpoint, now: int) -> None:
         lane, offsets = checkpoint.lane, checkpoint.open_offsets
@@ -84,10 +85,10 @@ class Revive:
     # -- in the revive log -------------------------------------------------------------------------------
 
     def _expire(self, now: int) -> bool:
-        positions = self._leases.in_flight.due.take(now, PER_TICK)
+        positions = self._leases.in_flight.due.take(now, REDELIVERED_PER_TICK)
         for position in positions:
             self._expire_one(position, now)
-        return len(positions) == PER_TICK
+        return len(positions) == REDELIVERED_PER_TICK
 
     def _expire_one(self, position: int, now: int) -> None:
         """Whatever is still open of one logged checkpoint goes to the retry topic; then its log entry is done."""

@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.broker.operations.deliver import without_check
 from aerobee.errors import CorruptRecord
-from aerobee.protocol import names
+from aerobee.protocol import message, names
 from aerobee.protocol import properties as props
 from aerobee.protocol.message import Record
+from aerobee.store.results import ReadLimit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aerobee.broker.broker import Broker
     from aerobee.protocol.bodies import GroupConfig
 
 log = logging.getLogger("aerobee.revive")
+
+_MAX_BYTES = 16 * 1024 * 1024
 
 
 class Expired(NamedTuple):
@@ -33,23 +38,18 @@ class Expired(NamedTuple):
 
 
 def redeliver(expired: Expired, broker: Broker) -> int:
-    """Store the copies; returns how many. What no longer exists is left out. Raises StoreError when refused.
-
-    All copies are stored or none: they go to one queue and are appended together.
-    """
+    """Store the copies; returns how many. What no longer exists is left out. Raises StoreError when refused."""
     group = broker.groups.get(expired.group)
     if group is None or broker.topics.get(expired.topic) is None:
         return 0
     copies: list[Record] = []
     dead: list[Record] = []
-    for offset in expired.offsets:
-        original = _original(expired, offset, broker)
-        if original is None:
-            continue
+    topic = _retry_topic(expired, broker)
+    for original in _originals(expired, broker):
         if 0 <= group.retry_max_times <= original.reconsume_times:
             dead.append(_dead_letter(original, group, broker))
         else:
-            copies.append(_retry(original, expired, broker))
+            copies.append(_retry(original, topic, expired.pop_time))
     for batch in (copies, dead):
         if len(batch) == 1:
             broker.store.append(batch[0])
@@ -67,36 +67,44 @@ def redeliver(expired: Expired, broker: Broker) -> int:
     return len(copies) + len(dead)
 
 
+def _originals(expired: Expired, broker: Broker) -> Iterator[Record]:
+    """Exactly the messages that were popped: never the next one in place of one that is gone (7724, 6652)."""
+    first, last = expired.offsets[0], expired.offsets[-1]
+    limit = ReadLimit(last - first + 1, _MAX_BYTES, last - first + 1)
+    found = broker.store.read(expired.topic, expired.queue_id, first, limit)  # most are neighbours: one read
+    raw = dict(zip(found.offsets, found.messages, strict=True))
+    for offset in expired.offsets:
+        record = message.decode(raw[offset]) if offset in raw else _original(expired, offset, broker)
+        if record is None:
+            log.warning("topic=%s queue=%d offset=%d: gone, not redelivered", *expired[0:3:2], offset)
+        elif expired.logged_at is None or record.physical_offset < expired.logged_at:
+            yield record
+
+
 def _original(expired: Expired, offset: int, broker: Broker) -> Record | None:
-    """Exactly the message that was popped, or None: never the next one in its place (7724, 6652)."""
     try:
-        record = broker.store.record_of(expired.topic, expired.queue_id, offset)
+        return broker.store.record_of(expired.topic, expired.queue_id, offset)
     except CorruptRecord as error:
         log.error("topic=%s queue=%d offset=%d: %s", expired.topic, expired.queue_id, offset, error)
         return None
-    if record is None:
-        log.warning(
-            "topic=%s queue=%d offset=%d is gone, not redelivered", expired.topic, expired.queue_id, offset
-        )
-        return None
-    if expired.logged_at is not None and record.physical_offset >= expired.logged_at:
-        return None
-    return record
 
 
-def _retry(original: Record, expired: Expired, broker: Broker) -> Record:
+def _retry_topic(expired: Expired, broker: Broker) -> str:
     """A message that is in a retry topic already goes back there; the offset of a new one starts at 0."""
-    topic = original.topic
+    topic = expired.topic
     if not names.is_retry(topic):
         name = names.pop_retry_topic_v2 if broker.config.pop_retry_v2 else names.pop_retry_topic
-        topic = name(original.topic, expired.group)
-    if broker.topics.get(topic) is None:
-        broker.topics.ensure(topic)
+        topic = name(topic, expired.group)
+    broker.topics.ensure(topic)
     if broker.offsets.get(expired.group, topic, 0) < 0:
         broker.offsets.set(expired.group, topic, 0, broker.store.min_offset(topic, 0))
+    return topic
+
+
+def _retry(original: Record, topic: str, pop_time: int) -> Record:
     text = _without_receipt(original.properties_text)
     if props.get(text, props.FIRST_POP_TIME) is None:
-        text += f"{props.FIRST_POP_TIME}\x01{expired.pop_time}\x02"
+        text += f"{props.FIRST_POP_TIME}\x01{pop_time}\x02"
     return _copy(original, topic, text)
 
 

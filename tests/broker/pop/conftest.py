@@ -123,6 +123,22 @@ class Shop:
         found = [record for q in range(8) for record in self.records(topic, q)]
         return [record.tags for record in sorted(found, key=lambda r: r.physical_offset)]
 
+    def clean_away(self, monkeypatch: pytest.MonkeyPatch, offset: int) -> None:
+        """Let one message of queue 0 be gone, as if its file had been deleted."""
+        store = self.broker.store
+        read, record_of = store.read, store.record_of
+
+        def without(*args: Any) -> Any:
+            found = read(*args)
+            if args[:2] == ("orders", 0) and offset in found.offsets:
+                at = found.offsets.index(offset)
+                del found.offsets[at], found.messages[at]
+            return found
+
+        gone = ("orders", 0, offset)
+        monkeypatch.setattr(store, "read", without)
+        monkeypatch.setattr(store, "record_of", lambda *at: None if at == gone else record_of(*at))
+
     def committed(self, queue_id: int = 0, topic: str = "orders", group: str = "billing") -> int:
         return self.broker.offsets.get(group, topic, queue_id)
 

@@ -83,10 +83,7 @@ def test_issue_7914_due_times_are_compared_with_one_clock(shop):
 def test_issue_7724_6652_a_cleaned_message_is_not_replaced_by_the_next_one(shop, monkeypatch):
     shop.send("cleaned", "next")
     shop.pop(invisible_ms=4_000, max_messages=1)
-    read = shop.broker.store.record_of
-    monkeypatch.setattr(
-        shop.broker.store, "record_of", lambda *at: None if at == ("orders", 0, 0) else read(*at)
-    )
+    shop.clean_away(monkeypatch, 0)
     shop.wait(5_000)
     assert shop.records(RETRY) == []
 
@@ -94,7 +91,7 @@ def test_issue_7724_6652_a_cleaned_message_is_not_replaced_by_the_next_one(shop,
 def test_issue_8460_a_failed_read_is_not_taken_for_an_absent_message(shop, monkeypatch):
     shop.send("a")
     shop.pop(invisible_ms=4_000)
-    read = shop.broker.store.record_of
+    read = shop.broker.store.read
 
     def failing(topic, *at):
         if topic == "orders":
@@ -102,7 +99,7 @@ def test_issue_8460_a_failed_read_is_not_taken_for_an_absent_message(shop, monke
         return read(topic, *at)
 
     with monkeypatch.context() as patch:
-        patch.setattr(shop.broker.store, "record_of", failing)
+        patch.setattr(shop.broker.store, "read", failing)
         shop.wait(6_000)
         assert shop.in_flight == 1
     shop.wait(11_000)

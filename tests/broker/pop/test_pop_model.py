@@ -146,6 +146,7 @@ class History(RuleBasedStateMachine):
         self.done: set[Place] = set()  # copies acked, redelivered or jumped over
         self.deliveries: dict[tuple[str, str], int] = defaultdict(int)
         self.counter = 0
+        self.latest = 0  # the clock's furthest time
         self.start()
 
     # -- the broker ----------------------------------------------------------------------------------------
@@ -359,6 +360,7 @@ class History(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([500, 10_000, 3_600_000]))
     def set_clock_back(self, ms: int) -> None:
+        self.latest = max(self.latest, self.clock.now())
         self.clock.jump(self.clock.now() - ms)
 
     @rule()
@@ -367,9 +369,9 @@ class History(RuleBasedStateMachine):
 
     @rule(full=st.booleans())
     def disk(self, full: bool) -> None:
-        self.store.full = full
-        if not full:  # what was refused is tried again some seconds later
-            self.clock.advance(10_000)
+        was_full, self.store.full = self.store.full, full
+        if was_full and not full:  # what was refused is tried again ten seconds later, by the clock of then
+            self.clock.jump(max(self.latest, self.clock.now()) + 10_000)
             self._run()
 
     @rule(clean=st.booleans())
@@ -520,7 +522,8 @@ class History(RuleBasedStateMachine):
     def teardown(self) -> None:
         """In the end everybody gets everything: pop and ack until nothing more comes."""
         self.store.full = False
-        self.clock.advance(3_700_000)
+        # However often the clock was set back: past the time of every lease ever given.
+        self.clock.jump(max([self.clock.now(), *(lease.due for lease in self.receipts)]) + 60_000)
         self._run()
         for _ in range(12):
             for group in GROUPS:

@@ -40,7 +40,8 @@ ROLL_SECONDS = 2 * 24 * 3600
 TICK_MS = 1000
 _NO_LIMIT = 1 << 62
 _MAX_INT = (1 << 31) - 1
-_WORK = 20_000  # slots or records looked at in one call of `due`
+_WORK = 20_000  # slots looked at in one call of `due`
+_RECORD_WORK = 32  # slots that a record counts for: it may have to come from the disk
 _REMEMBERED = 4096  # records of the second being delivered that need no second look
 _LAZY_FLUSH_SECONDS = 60  # mere passing of time is worth a sync this often
 _CHECK = struct.Struct(">qqq")  # read time, timer-log end, queue offset
@@ -206,7 +207,7 @@ class TimerWheel:
     def _walk_back(self, work: int) -> int:
         """Follow the chain; it begins with the newest."""
         while self._walk != NONE and work > 0:
-            work -= 1
+            work -= _RECORD_WORK
             entry = self._log.read(self._walk)
             if entry is None or entry.second != self._second:
                 if self._walk >= self._log.start:

@@ -18,9 +18,8 @@ from aerobee.broker.state.parked_reads import ParkedReads
 from aerobee.broker.state.pops import Pops
 from aerobee.broker.state.queue_locks import QueueLocks
 from aerobee.broker.state.stats import Stats
-from aerobee.broker.state.topics import READ_WRITE, Topics
+from aerobee.broker.state.topics import INHERIT, READ_WRITE, Topics
 from aerobee.protocol import names
-from aerobee.protocol.codes import Perm
 from aerobee.store.message_store import MessageStore
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def assemble(config: BrokerConfig, store_config: StoreConfig, data_dir: Path, cl
 
 def _create_system_topics(topics: Topics, config: BrokerConfig, delay_levels: int) -> None:
     """Sheet 6.1. mqadmin finds the broker through the topics named after cluster and broker."""
-    inherited = READ_WRITE | Perm.INHERIT
+    inherited = READ_WRITE | INHERIT
     if config.auto_create_topics:
         topics.ensure(names.DEFAULT_TOPIC, config.default_queues, inherited)
     elif (model := topics.get(names.DEFAULT_TOPIC)) is not None:  # of a time when it was allowed
@@ -97,7 +96,7 @@ def _create_system_topics(topics: Topics, config: BrokerConfig, delay_levels: in
     topics.ensure(names.SCHEDULE_TOPIC, delay_levels)
     topics.ensure(names.reply_topic(config.cluster))
     topics.ensure(names.revive_topic(config.cluster), config.revive_queues)
-    topics.ensure(names.broker_member_topic(config.name), 1, Perm.INHERIT)
+    topics.ensure(names.broker_member_topic(config.name), 1, INHERIT)
     topics.ensure(names.HALF_TOPIC)
     topics.ensure(names.OP_TOPIC)
     topics.ensure(names.TIMER_TOPIC)

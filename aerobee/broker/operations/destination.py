@@ -56,7 +56,7 @@ def to_half(record: Record, properties: Properties) -> None:
     _remember_target(record, properties)
     record.topic = names.HALF_TOPIC
     record.queue_id = 0
-    record.sys_flag &= ~SysFlag.TRANSACTION_MASK
+    record.sys_flag &= ~int(SysFlag.TRANSACTION_MASK)
 
 
 def _to_timer(record: Record, properties: Properties, now: int, max_delay_ms: int) -> None:

@@ -19,7 +19,7 @@ from aerobee.broker.operations.destination import delay_level, route_delay, to_h
 from aerobee.errors import InvalidParameter, MessageIllegal, NoPermission, SystemFailure
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
-from aerobee.protocol.codes import Perm, SysFlag
+from aerobee.protocol.codes import SysFlag
 from aerobee.protocol.ids import UniqueIds
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from aerobee.protocol.bodies import TopicConfig
     from aerobee.protocol.message import Record
 
+_TRANSACTIONAL = int(SysFlag.TRANSACTION_MASK)
 PAIR_END = props.PAIR_END  # some clients leave out the last one
 
 
@@ -59,7 +60,7 @@ class Sent(msgspec.Struct, gc=False):
     queue_offset: int
     physical_offset: int
     end: int  # physical offset after the record: what must be durable before a sync reply
-    unique_key: str
+    unique_key: str  # empty for a member of a batch
     timer_out: int = 0  # of a message in the timer
 
 
@@ -70,7 +71,7 @@ def send(record: Record, origin: Origin, broker: Broker) -> Sent:
     if topic is None or _is_special(text):
         return _send_special(record, origin, broker)
     config = broker.config
-    if topic.order and not config.perm & Perm.WRITE:
+    if topic.order:
         checks.broker_writable(config)
     queue_id = record.queue_id = _choose_queue(record.queue_id, topic)
     unique_key = props.get(text, props.UNIQ_KEY)
@@ -98,19 +99,17 @@ def send_batch(records: list[Record], origin: Origin, broker: Broker) -> list[Se
     if names.is_retry(first.topic):
         raise MessageIllegal(f"a batch may not go to the retry topic '{first.topic}'")
     queue_id = _choose_queue(first.queue_id, topic)
-    if sum(len(record.body) for record in records) > broker.store.config.max_message_bytes:
+    if sum([len(record.body) for record in records]) > broker.store.config.max_message_bytes:
         raise SystemFailure(
             f"batch of more than {broker.store.config.max_message_bytes} bytes; send smaller ones"
         )
     for record in records:
         record.queue_id = queue_id
         _check_batch_member(record)
-        _check(record)
     broker.store.append_batch(records)
-    broker.stats.sent(first.topic, len(records), sum(record.size for record in records))
+    broker.stats.sent(first.topic, len(records), sum([record.size for record in records]))
     return [
-        Sent(queue_id, r.queue_offset, r.physical_offset, r.physical_offset + r.size, r.unique_key or "")
-        for r in records
+        Sent(queue_id, r.queue_offset, r.physical_offset, r.physical_offset + r.size, "") for r in records
     ]
 
 
@@ -228,8 +227,9 @@ def _refuse_empty() -> NoReturn:
 
 
 def _check_batch_member(record: Record) -> None:
+    _check(record)
     text = record.properties_text
-    if record.sys_flag & SysFlag.TRANSACTION_MASK:
+    if record.sys_flag & _TRANSACTIONAL:
         raise MessageIllegal("a batch may not be transactional")
     if "DELAY\x01" in text and delay_level(props.parse(text)) > 0:
         raise MessageIllegal("a batch may not be delayed")

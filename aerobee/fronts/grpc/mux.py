@@ -19,10 +19,10 @@ TLS_HANDSHAKE = 0x16
 class _Side(asyncio.Protocol):
     """One end of a pipe."""
 
-    def __init__(self, open_sides: set[_Side]) -> None:
+    def __init__(self, open_sides: set[_Side], other: _Side | None = None) -> None:
         self._open_sides = open_sides
         self.transport: asyncio.Transport | None = None
-        self.other: _Side | None = None
+        self.other = other
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
@@ -80,7 +80,7 @@ class _Front(_Side):
     async def _join(self, path: str) -> None:
         try:
             _, back = await asyncio.get_running_loop().create_unix_connection(
-                lambda: _Side(self._open_sides), path
+                lambda: _Side(self._open_sides, self), path
             )
         except OSError as error:
             log.warning("gRPC listener %s: %s", path, error)
@@ -91,7 +91,7 @@ class _Front(_Side):
             assert back.transport is not None
             back.transport.close()
             return
-        self.other, back.other = back, self
+        self.other = back  # back knows this side from its birth: the listener speaks first
         assert back.transport is not None
         back.transport.write(bytes(self._early))
         self._early.clear()

@@ -21,7 +21,7 @@ from aerobee.fronts.grpc.status import OK, Refused, status_of
 from aerobee.fronts.grpc.telemetry import Peer, Peers, bad_settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Callable
 
     from aerobee.broker.broker import Broker
 
@@ -152,24 +152,22 @@ class Service:
         except Refused as error:
             yield pb.TelemetryCommand(status=status_of(error))
             return
+        peer.stream_opened()
         listening = asyncio.ensure_future(self._listen(peer, requests))
-        outgoing = peer.commands()
+        pending = asyncio.ensure_future(peer.next_command())
         try:
-            pending: Awaitable[Any] | None = None
             while True:
-                pending = asyncio.ensure_future(anext(outgoing)) if pending is None else pending
-                done, _ = await asyncio.wait({pending, listening}, return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
+                done, _ = await asyncio.wait({pending, listening}, return_when=asyncio.FIRST_COMPLETED)
                 if pending in done:
-                    yield pending.result()  # type: ignore[attr-defined]
-                    pending = None
-                elif listening in done:
+                    yield pending.result()
+                    pending = asyncio.ensure_future(peer.next_command())
+                else:
                     break
             await self._ended(listening, context)
         finally:
+            peer.stream_closed()
             listening.cancel()
-            if pending is not None:
-                pending.cancel()  # type: ignore[attr-defined]
-            await outgoing.aclose()  # type: ignore[attr-defined]
+            pending.cancel()
 
     async def _ended(self, listening: asyncio.Future[None], context: Any) -> None:
         error = listening.exception()

@@ -34,8 +34,6 @@ from aerobee.protocol.filters.tags import SQL92, TAG, subscribe
 from aerobee.protocol.headers.transaction import CheckTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from aerobee.broker.broker import Broker
     from aerobee.protocol.bodies import GroupConfig
     from aerobee.protocol.command import Command
@@ -98,14 +96,15 @@ class Peer:
 
     # -- the stream ----------------------------------------------------------------------------------------
 
-    async def commands(self) -> AsyncIterator[Any]:
-        """What is to be sent to the client, for as long as its stream is open."""
+    def stream_opened(self) -> None:
         self._streams += 1
-        try:
-            while True:
-                yield await self._outbox.get()
-        finally:
-            self._streams -= 1
+
+    def stream_closed(self) -> None:
+        self._streams -= 1
+
+    async def next_command(self) -> Any:
+        """What is to be sent to the client next."""
+        return await self._outbox.get()
 
 
 def _host_of(remote: str) -> tuple[str, int]:

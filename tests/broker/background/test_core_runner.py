@@ -47,6 +47,18 @@ async def test_job_is_called_again_after_the_time_it_asked_for() -> None:
     await end(task)
 
 
+async def test_busy_job_goes_on_while_the_clock_stands_still() -> None:
+    clock, waits, seen = ManualClock(start=0), [0, 0, 0, 1000], []
+
+    def tick(now: int) -> int:
+        seen.append(now)
+        return waits.pop(0)
+
+    task = await driven(clock, Job("busy", tick))
+    assert seen == [0, 0, 0, 0]
+    await end(task)
+
+
 async def test_job_that_fails_is_logged_and_called_again(caplog: pytest.LogCaptureFixture) -> None:
     clock, seen = ManualClock(start=0), []
 

@@ -77,7 +77,12 @@ class ManualClock:
 
     async def sleep(self, delay_ms: int) -> None:
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        timer = self.call_at(self._now + max(0, delay_ms), lambda: woken.done() or woken.set_result(None))
+
+        def wake() -> None:
+            if not woken.done():
+                woken.set_result(None)
+
+        timer = self.call_at(self._now + max(0, delay_ms), wake)
         try:
             await woken
         finally:

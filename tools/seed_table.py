@@ -63,7 +63,9 @@ def render(table: dict[str, list[str]]) -> str:
     lines = [BEGIN, "", "| row | proved by |", "|---|---|"]
     for one in all_ids():
         names = table.get(one, [])
-        shown = "<br>".join(f"`{name}`" for name in names[:4]) + (f"<br>and {len(names) - 4} more" if len(names) > 4 else "")
+        shown = "<br>".join(
+            [f"`{name}`" for name in names[:4]] + [f"and {len(names) - 4} more"] * (len(names) > 4)
+        )
         lines.append(f"| {one} | {shown} |")
     return "\n".join([*lines, "", END])
 
@@ -84,7 +86,9 @@ def main() -> None:
             print("docs/compat.md is stale: run python tools/seed_table.py")
         sys.exit(1 if missing or unknown or fresh != page else 0)
     PAGE.write_text(fresh, encoding="utf-8")
-    print(f"{len(all_ids()) - len(missing)} of {len(all_ids())} rows have tests; missing: {' '.join(missing) or 'none'}")
+    print(
+        f"{len(all_ids()) - len(missing)} of {len(all_ids())} rows have tests; missing: {' '.join(missing) or 'none'}"
+    )
 
 
 if __name__ == "__main__":

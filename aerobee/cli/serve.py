@@ -10,13 +10,17 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from aerobee.cli import settings
 from aerobee.errors import AerobeeError
-from aerobee.server import OFF, Server
+
+if TYPE_CHECKING:
+    from aerobee.server import Server
+
+OFF = -1
 
 Host = Annotated[str | None, typer.Option("--host", help="address to listen on [127.0.0.1]")]
 Advertise = Annotated[
@@ -146,6 +150,9 @@ def _load(
 
 
 def _server(loaded: settings.Settings, data: Path, ephemeral: bool) -> Server:
+    gc.disable()  # until it runs: a start makes much and drops little
+    from aerobee.server import Server
+
     return Server(
         None if ephemeral else data,
         ephemeral=ephemeral,
@@ -190,6 +197,7 @@ async def _until_signal(server: Server, data: Path | None) -> None:
         # What exists now stays for good; leaving it out keeps collections short while messages flow.
         gc.collect()
         gc.freeze()
+        gc.enable()
         gc.set_threshold(20_000, 20, 50)
         await stopping.wait()
         logging.getLogger("aerobee.server").info("stopping")

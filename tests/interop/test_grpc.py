@@ -98,6 +98,11 @@ def simple(peer: Session, group: str, topic: str, expression: str = "*", **more:
     return Simple(peer.consumer(group, topic, expression, kind="simple", **more))
 
 
+def keys(row: Row) -> list[str]:
+    """The Python client keeps keys in a set: their order is nobody's."""
+    return sorted(row["keys"].split())
+
+
 def numbered(topic: str, count: int, **more: str) -> list[Row]:
     return [{"topic": topic, "body": f"m{i}", **more} for i in range(count)]
 
@@ -111,9 +116,8 @@ def test_send_and_push(peer: Session, typed: MakeTopic, group: str) -> None:
     rows = consumer.wait(20, 60)
     assert Counter(row["body"] for row in rows) == Counter(f"m{i}" for i in range(20))
     assert {row["msgId"] for row in rows} == {row["msgId"] for row in sent}
-    assert {(row["tags"], row["keys"], row["attempt"], row["topic"]) for row in rows} == {
-        ("A", "k1 k2", 1, topic)
-    }
+    assert {(row["tags"], row["attempt"], row["topic"]) for row in rows} == {("A", 1, topic)}
+    assert all(keys(row) == ["k1", "k2"] for row in rows)
 
 
 @on(*ALL)
@@ -261,7 +265,7 @@ def test_grpc_to_remoting(peer: Session, java: Session, typed: MakeTopic, group:
         {"topic": topic, "body": "across", "tags": "T", "keys": "a b", "properties": {"colour": "红"}}
     )
     row = java.consumer(group, topic).wait(1)[0]
-    assert (row["body"], row["tags"], row["keys"]) == ("across", "T", "a b")
+    assert (row["body"], row["tags"], keys(row)) == ("across", "T", ["a", "b"])
     assert row["properties"]["colour"] == "红"
     assert row["msgId"] == sent[0]["msgId"]
 
@@ -273,7 +277,7 @@ def test_remoting_to_grpc(peer: Session, java: Session, typed: MakeTopic, group:
         {"topic": topic, "body": "across", "tags": "T", "keys": "a b", "properties": {"colour": "红"}}
     )
     row = peer.consumer(group, topic).wait(1, 60)[0]
-    assert (row["body"], row["tags"], row["keys"]) == ("across", "T", "a b")
+    assert (row["body"], row["tags"], keys(row)) == ("across", "T", ["a", "b"])
     assert row["properties"]["colour"] == "红"
     assert row["msgId"] == sent[0]["msgId"]
 
@@ -296,7 +300,7 @@ def test_ack_after_expiry_is_an_invalid_handle(peer: Session, typed: MakeTopic, 
     row = consumer.until(1, 40)[0]
     again = consumer.until(1, 60)[0]
     assert again["attempt"] == 2
-    with pytest.raises(PeerError, match=r"(?i)receipt|handle|expired"):
+    with pytest.raises(PeerError, match=r"40013|[Rr]eceipt ?[Hh]andle"):
         consumer.ack(row)
     consumer.ack(again)
 

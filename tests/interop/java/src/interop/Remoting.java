@@ -372,6 +372,9 @@ public final class Remoting {
         }
         if ("pop".equals(kind)) {
             push.setClientRebalance(false);
+            if (consumer.hang) {
+                push.setPopThresholdForQueue(1); // a hung program stops asking, it does not hoard
+            }
             push.setPopInvisibleTime(request.containsKey("invisibleMs") ? request.getLongValue("invisibleMs") : 10_000);
         }
         JSONArray subscriptions = request.getJSONArray("subscriptions");

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast the client is: a producer with many sends in flight, a push consumer, POP; CPU time a message.
 
-    python benchmarks/client.py [--namesrv HOST:PORT] [--count 200000] [--in-flight 256] [--size 128] [--profile]
+    python benchmarks/client.py [--namesrv HOST:PORT] [--count 200000] [--in-flight 256] [--size 128]
+        [--cpp .interop/venv-cpp/bin/python] [--profile]
 
 Without --namesrv a server is started in a process of its own (`aerobee serve`). The client's CPU time is measured
 by itself, so the server beside it does not count: messages per CPU second are what one core of client can do.
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -31,6 +33,8 @@ from aerobee.client.push_consumer import PushConsumer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
+
+HERE = Path(__file__).resolve().parent
 
 
 def cpu_seconds() -> float:
@@ -161,6 +165,15 @@ async def main(namesrv: str, arguments: argparse.Namespace) -> None:
     await consume(namesrv, topic, count, "plain function", Options())
     await consume(namesrv, topic, count, "pop", Options(pop_unacked=1000))
     await send_batches(namesrv, topic, count, body)
+    if arguments.cpp:
+        script = str(HERE / "client_cpp.py")
+        other = f"{topic}-cpp"
+        async with Admin(namesrv) as admin:
+            await admin.create_topic(other, queues=8)
+        child = await asyncio.create_subprocess_exec(
+            arguments.cpp, script, namesrv, other, str(min(count, 50_000))
+        )
+        await child.wait()
 
 
 if __name__ == "__main__":
@@ -169,6 +182,7 @@ if __name__ == "__main__":
     parser.add_argument("--count", type=int, default=200_000)
     parser.add_argument("--in-flight", type=int, default=256)
     parser.add_argument("--size", type=int, default=128)
+    parser.add_argument("--cpp", metavar="PYTHON", help="a python with PyPI rocketmq 0.4.4, to run beside")
     parser.add_argument("--profile", action="store_true", help="print the functions that took the most time")
     given = parser.parse_args()
     with server(given.namesrv) as address:

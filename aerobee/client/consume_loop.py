@@ -8,11 +8,12 @@ and is tried again here.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
 from aerobee.client import backoff
-from aerobee.client.handler import ConsumeResult, Handler, Outcome
+from aerobee.client.handler import SUCCESS, ConsumeResult, Handler, Outcome
 from aerobee.client.send_back import send_back
 from aerobee.client.slots import Slots
 from aerobee.errors import AerobeeError
@@ -42,6 +43,7 @@ class ConsumeLoop:
         self._hooks = hooks
         self._tasks = tasks
         self._retry = names.retry_topic(member.group)
+        self._done: dict[OwnedQueue, Batch] = {}
         work = self._consume if handler.is_async else self._consume_some
         self.slots: Slots[tuple[OwnedQueue, Batch]] = Slots(
             tasks, member.options.concurrency, work, "consume"
@@ -61,7 +63,10 @@ class ConsumeLoop:
             return
         self._prepare(batch)
         outcome = await self._handler.call(batch)
-        await self._finish(owned, batch, outcome)
+        if outcome is SUCCESS and not self._hooks.active:
+            self._done_soon(owned, batch)
+        else:
+            await self._finish(owned, batch, outcome)
 
     async def _consume_some(self, work: tuple[OwnedQueue, Batch]) -> None:
         """Plain functions: with plenty waiting, several batches go to a thread in one hand-over."""
@@ -87,6 +92,32 @@ class ConsumeLoop:
                 message.topic = message.property(props.RETRY_TOPIC) or message.topic
         if self._hooks.active:
             self._hooks.before(batch, now)
+
+    # -- success, the common case: settled once per turn of the loop and queue ---------------------------------
+
+    def _done_soon(self, owned: OwnedQueue, batch: Batch) -> None:
+        if not self._done:
+            asyncio.get_running_loop().call_soon(self.settle)
+        done = self._done.get(owned)
+        if done is None:
+            self._done[owned] = list(batch)
+        else:
+            done += batch
+
+    def settle(self) -> None:
+        """What succeeded leaves the inbox and moves the offset."""
+        done, self._done = self._done, {}
+        now = self._member.clock.now()
+        for owned, batch in done.items():
+            inbox = owned.inbox
+            if inbox.dropped:
+                continue  # someone else owns the queue now and will deliver these again
+            inbox.last_consume = now
+            took_ms = now - batch[0].consume_started
+            self._member.figures.consumed(owned.queue.topic, len(batch), 0, took_ms, now)
+            offset = inbox.remove(batch)
+            if offset >= 0:
+                self._member.offsets.memory.raise_to(owned.queue, offset)
 
     # -- what came of it -----------------------------------------------------------------------------------
 

@@ -60,9 +60,10 @@ class Ownership:
     async def give_up(self, owned: OwnedQueue) -> bool:
         """Report how far we came and, ordered, unlock it once no handler runs. False: not yet, try again."""
         member, queue = self._member, owned.queue
-        owned.inbox.dropped = True
         if owned.fetching is not None:
             owned.fetching.cancel()
+        await asyncio.sleep(0)  # what was consumed in this turn is settled before the queue is dropped
+        owned.inbox.dropped = True
         await member.offsets.persist_one(queue)
         if member.locks_queues:
             if not await self._handler_ended(owned):

@@ -186,6 +186,8 @@ class PushConsumer:
         wait_ms = member.options.stop_wait_ms
         if not (await self._consuming.slots.drained(wait_ms) and await self._popping.slots.drained(wait_ms)):
             log.warning("handlers of group=%s still run after stop_wait_ms=%d", self.group, wait_ms)
+        if isinstance(self._consuming, ConsumeLoop):
+            self._consuming.settle()
         await self._settle()
         del self.session.consumers[self.group]
         await self._tasks.cancel()

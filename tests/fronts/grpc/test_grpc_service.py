@@ -87,6 +87,7 @@ async def test_a_message_comes_as_it_was_sent(client: Any) -> None:
     assert system.message_type == pb.NORMAL
 
 
+@pytest.mark.seed("S000-13")
 async def test_an_acked_message_is_gone_and_a_stale_handle_is_invalid(client: Any) -> None:
     await client.send("t")
     _, (message,) = await client.receive("t")

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every command and every Python snippet of the README and the docs is run.
+
+Python blocks are scripts, unless their first line says otherwise: `# test_x.py` is a pytest file, `# needs ...` is part of
+the page's Spark story. Console blocks are run line by line against one server, which stands for the `aerobee serve` they
+start with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from aerobee.testing.server import TestServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# Started by the fixture, or run by CI itself.
+NOT_HERE = ("aerobee serve", "make ")
+
+pytestmark = pytest.mark.slow
+
+
+class Snippet(NamedTuple):
+    page: Path
+    language: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.page.name}-{self.text.strip().splitlines()[0][:40]}"
+
+
+def snippets(language: str) -> list[Snippet]:
+    found = [
+        Snippet(page, m[1], m[2]) for page in PAGES for m in BLOCK.finditer(page.read_text(encoding="utf-8"))
+    ]
+    return [snippet for snippet in found if snippet.language == language]
+
+
+def commands() -> list[tuple[str, str]]:
+    lines = [
+        (s.page.name, line[2:])
+        for s in snippets("console")
+        for line in s.text.splitlines()
+        if line.startswith("$ ")
+    ]
+    return [(page, line) for page, line in lines if not line.startswith(NOT_HERE)]
+
+
+def is_spark(snippet: Snippet) -> bool:
+    return "aerobee.spark" in snippet.text or (snippet.text.startswith("# needs") and "spark" in snippet.text)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[TestServer]:
+    """A server with the little world the pages speak of: topic orders, group billing, a dead letter."""
+    with TestServer(grpc_port=-1) as running:
+        asyncio.run(_populate(running))
+        running.run(asyncio.sleep(1.5))  # queue units of a live store reach the disk within a second
+        yield running
+
+
+async def _populate(server: TestServer) -> None:
+    from aerobee import Admin, Message, Producer, PullConsumer
+
+    async with Admin(server.namesrv) as admin:
+        await admin.create_topic("orders", queues=4)
+        await admin.create_group("billing")
+    async with Producer(server.namesrv, group="docs") as producer:
+        for number in range(50):
+            await producer.send(Message("orders", b"{}", tags="paid", keys=[f"o-{number}"]))
+        await producer.send(Message("%DLQ%billing", b"dead"))
+    async with PullConsumer(
+        server.namesrv, group="billing", topics={"orders": "*"}, start="first"
+    ) as consumer:
+        assert await consumer.poll(max_messages=8, timeout_ms=5_000)
+        await consumer.commit()
+
+
+def run(command: list[str] | str, folder: Path, server: TestServer | None, timeout: float = 120) -> None:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    if server is not None:
+        environment["AEROBEE_NAMESRV"] = server.namesrv
+    told = subprocess.run(
+        command, shell=isinstance(command, str), cwd=folder, env=environment, timeout=timeout, check=False,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert told.returncode == 0, f"{command}\n{told.stdout}\n{told.stderr}"
+    assert "Traceback" not in told.stderr
+
+
+@pytest.mark.parametrize("snippet", [s for s in snippets("python") if not is_spark(s)], ids=lambda s: s.name)
+def test_a_python_snippet_runs(snippet: Snippet, tmp_path: Path) -> None:
+    first = snippet.text.splitlines()[0]
+    name = first.removeprefix("# ") if first.startswith("# test_") else "snippet.py"
+    (tmp_path / name).write_text(snippet.text, encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
+    tool = (
+        ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore"] if name.startswith("test_") else []
+    )
+    run([sys.executable, *tool, name], tmp_path, None)
+
+
+@pytest.mark.parametrize(("page", "line"), [c for c in commands() if "pipeline" not in c[1]])
+def test_a_command_of_the_docs_works(page: str, line: str, server: TestServer, tmp_path: Path) -> None:
+    run(line, tmp_path, server)
+
+
+@pytest.mark.spark
+def test_the_spark_snippets_run_in_order(server: TestServer, tmp_path: Path) -> None:
+    for page in PAGES:
+        told = [s.text for s in snippets("python") if s.page == page and is_spark(s)]
+        if told:
+            script = "\n".join(told).replace("127.0.0.1:9876", server.namesrv)
+            script = script.replace("./aerobee-data", str(server.server.data)).replace(
+                "/tmp/", f"{tmp_path}/"
+            )
+            script = script.replace(
+                'read(spark, "orders")', f'read(spark, "orders", namesrv="{server.namesrv}")'
+            )
+            (tmp_path / "story.py").write_text(script, encoding="utf-8")
+            run([sys.executable, "story.py"], tmp_path, server, timeout=300)
+
+
+@pytest.mark.spark
+def test_the_pipeline_commands_of_the_docs_work(server: TestServer, tmp_path: Path) -> None:
+    for _, line in dict.fromkeys(c for c in commands() if "pipeline" in c[1]):
+        run(line, tmp_path, server, timeout=300)
+
+
+@pytest.mark.seed("S004-63", "S004-81")
+def test_the_advice_on_disks_and_memory_is_written_down() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert "I/O scheduler" in page
+    assert "40 %" in page
+    assert "page cache" in page

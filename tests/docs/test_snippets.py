@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every command and every Python snippet of the README and the docs is run.
 
-Python blocks are scripts, unless their first line says otherwise: `# test_x.py` is a pytest file, `# needs ...` is part of
-the page's Spark story. Console blocks are run line by line against one server, which stands for the `aerobee serve` they
-start with.
+Python blocks are scripts, unless their first line says otherwise: `# test_x.py` is a pytest file, `# needs ...` is part
+of the page's Spark story. Console blocks are run line by line against one server, which stands for the `aerobee serve`
+they start with.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ def main() -> None:
                     if client == "java":
                         held.append(peer)  # mqadmin asks about connected clients
                     else:
-                        session.close_all()
+                        session.close_all(wait=True)
                     index += record.save(client, tapped.frames(), GOLDEN)
                 finally:
                     if peer not in held:

@@ -196,7 +196,7 @@ class Peer:
         self._stdout: IO[bytes] = self.child.stdout
         self._reader = threading.Thread(target=self._read, args=(self._stdout,), daemon=True)
         self._reader.start()
-        self._answer(ready, "start", 60)
+        self.answer(ready, "start", 60)
 
     def _read(self, answers: IO[bytes]) -> None:
         for line in answers:
@@ -212,7 +212,7 @@ class Peer:
     def tail(self) -> str:
         return self.log.read_text("utf-8", "replace")[-2000:]
 
-    def _answer(self, waiter: queue.SimpleQueue[Row], op: str, timeout: float) -> Row:
+    def answer(self, waiter: queue.SimpleQueue[Row], op: str, timeout: float) -> Row:
         try:
             reply = waiter.get(timeout=timeout)
         except queue.Empty:
@@ -226,7 +226,7 @@ class Peer:
         return reply
 
     def call(self, op: str, timeout: float = 40, **arguments: object) -> Any:
-        return self._answer(self.post(op, **arguments), op, timeout).get("ok")
+        return self.answer(self.post(op, **arguments), op, timeout).get("ok")
 
     def post(self, op: str, **arguments: object) -> queue.SimpleQueue[Row]:
         """Ask and do not wait for the answer."""
@@ -287,10 +287,12 @@ class Session:
             self._open.remove(name)
             self.peer.call("close", name=name)
 
-    def close_all(self) -> None:
+    def close_all(self, *, wait: bool = False) -> None:
         """A gRPC consumer sees its long polls through before it closes: the next test does not wait for that."""
         while self._open:
-            self.peer.post("close", name=self._open.pop())
+            waiter = self.peer.post("close", name=self._open.pop())
+            if wait:
+                self.peer.answer(waiter, "close", 40)
 
 
 class Producer:

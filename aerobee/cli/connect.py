@@ -8,7 +8,7 @@ import difflib
 import logging
 import os
 import signal
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -56,17 +56,12 @@ def remember_namesrv(given: str | None) -> None:
 
 
 def address_of(given: str | None) -> str:
-    """The name servers: option, environment, default. Wrong ones are refused before anything is tried."""
-    from aerobee.net.address import parse_addresses
+    """The name servers: option, environment, default. The client refuses wrong ones before it dials."""
+    return given or _namesrv_given.get() or os.environ.get(VARIABLE) or DEFAULT_NAMESRV
 
-    text = given or _namesrv_given.get() or os.environ.get(VARIABLE) or DEFAULT_NAMESRV
-    try:
-        found = parse_addresses(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"--namesrv: {error}") from None
-    if not found:
-        raise typer.BadParameter(f"--namesrv {text!r}: expected host:port")
-    return text
+
+def servers_of(namesrv: str) -> list[str]:
+    return [each.strip() for each in namesrv.replace(",", ";").split(";") if each.strip()]
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -91,10 +86,9 @@ async def _ended_by_sigterm(work: Coroutine[Any, Any, T]) -> T:
         if task is not None:
             task.cancel()
 
-    try:
+    # not in the main thread, or a system without it: the default then ends us
+    with suppress(ValueError, RuntimeError, NotImplementedError):
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
-    except (ValueError, RuntimeError, NotImplementedError):
-        pass  # not in the main thread, or a system without it: the default then ends us
     try:
         return await work
     except asyncio.CancelledError:
@@ -121,7 +115,7 @@ async def explained(error: AerobeeError | OSError, admin: Admin) -> Exception:
     match error:
         case Failed():
             return error
-        case NetworkError() if any(each in str(error) for each in namesrv.replace(",", ";").split(";")):
+        case NetworkError() if any(each in str(error) for each in servers_of(namesrv)):
             return Failed(
                 f"no name server at {namesrv} ({error}): start one with `aerobee serve`, or name another with "
                 f"--namesrv HOST:PORT"

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from aerobee.cli import connect, output, times
-from aerobee.cli.counted import Dash, Server, split
+from aerobee.cli import connect, counted, output, times
 
 if TYPE_CHECKING:
     from aerobee.client.admin import Admin
@@ -52,13 +51,15 @@ def consume(
     sql: Annotated[
         str | None, typer.Option("--sql", help="only where this holds: \"amount > 100 AND region = 'EU'\"")
     ] = None,
-    count: Dash = None,
+    count: counted.Dash = None,
     timeout: Annotated[
         str | None, typer.Option("--timeout", help="stop when nothing came for so long: 5s, 2m")
     ] = None,
     invisible: Annotated[str, typer.Option("--invisible", help="pop: time to finish a message")] = "30s",
-    ordered: Annotated[bool, typer.Option("--ordered", help="push: each queue one message at a time")] = False,
-    namesrv: Server = None,
+    ordered: Annotated[
+        bool, typer.Option("--ordered", help="push: each queue one message at a time")
+    ] = False,
+    namesrv: counted.Server = None,
     json: output.Json = False,
 ) -> None:
     """Print messages as a consumer of the group; Ctrl-C ends it, and the group knows how far it was.
@@ -70,7 +71,7 @@ def consume(
 
     aerobee consume orders -g audit --mode pop -n 10 --json | jq .body
     """
-    number, namesrv = split(count, namesrv)
+    number, namesrv = counted.split(count, namesrv)
     if tags is not None and sql is not None:
         raise typer.BadParameter("give --tags or --sql, not both")
     begin = times.parse_start(start, connect.clock.now())
@@ -153,7 +154,9 @@ class Printed:
         if self._exit is not None:
             raise self._exit
         if self._wanted is not None and self._number < self._wanted:
-            raise connect.Failed(f"{self._number} of {self._wanted} messages came, then none within the timeout")
+            raise connect.Failed(
+                f"{self._number} of {self._wanted} messages came, then none within the timeout"
+            )
 
 
 async def _consume(address: str, mode: Fetch, wanted: Wanted, printed: Printed) -> None:

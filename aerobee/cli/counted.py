@@ -9,7 +9,9 @@ import typer
 
 Dash = Annotated[
     list[str] | None,
-    typer.Option("-n", metavar="NUMBER", help="how many messages (an address: the name server, as elsewhere)"),
+    typer.Option(
+        "-n", metavar="NUMBER", help="how many messages (an address: the name server, as elsewhere)"
+    ),
 ]
 Server = Annotated[
     str | None, typer.Option("--namesrv", help="name servers, ';' between them; or $AEROBEE_NAMESRV")

@@ -34,15 +34,23 @@ COMMANDS = {
     "namesrv": Home("aerobee.cli.serve:namesrv", "The name server alone."),
     "broker": Home("aerobee.cli.serve:broker", "The broker alone; it registers with the name servers given."),
     "send": Home("aerobee.cli.send:send", "Send messages: one, many, or the lines of stdin."),
-    "consume": Home("aerobee.cli.consume:consume", "Print messages as a group consumes them: push, pull or POP."),
+    "consume": Home(
+        "aerobee.cli.consume:consume", "Print messages as a group consumes them: push, pull or POP."
+    ),
     "topics": Home("aerobee.cli.topics:app", "List, show, create, change and delete topics."),
     "groups": Home("aerobee.cli.groups:app", "Groups: exact lag, members, reset, pull or POP, dead letters."),
     "messages": Home("aerobee.cli.messages:app", "Find messages by id, key, offset or time; browse queues."),
     "cluster": Home("aerobee.cli.cluster:app", "Brokers: figures, settings, write permission."),
-    "admin": Home("aerobee.cli.mqadmin:app", "RocketMQ's mqadmin commands, with its names, flags and output."),
-    "pipeline": Home("aerobee.cli.pipeline:app", "Spark jobs over topics: consume, lake, ledger, report, replay."),
+    "admin": Home(
+        "aerobee.cli.mqadmin:app", "RocketMQ's mqadmin commands, with its names, flags and output."
+    ),
+    "pipeline": Home(
+        "aerobee.cli.pipeline:app", "Spark jobs over topics: consume, lake, ledger, report, replay."
+    ),
     "bench": Home("aerobee.cli.bench:app", "RocketMQ's own benchmark: same options, same printed lines."),
-    "demo": Home("aerobee.cli.demo:demo", "An online shop on an embedded server, proved by Spark, in a minute."),
+    "demo": Home(
+        "aerobee.cli.demo:demo", "An online shop on an embedded server, proved by Spark, in a minute."
+    ),
 }
 
 
@@ -165,6 +173,7 @@ def _wrong_usage(error: Any) -> int:
         if text:
             typer.echo(text, err=True)
         return 2
+    text = text.removeprefix("Invalid value: ")
     if context is not None:
         text = f"{text.rstrip('.')}; see `{context.command_path} --help`"
     _say(text)

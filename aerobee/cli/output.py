@@ -183,10 +183,27 @@ def age(ms: int) -> str:
     if ms < 60_000:
         return f"{ms / 1000:.1f} s"
     seconds = ms // 1000
-    for size, name, below, below_name in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "m"), (60, "m", 1, "s")):
+    for size, name, below, below_name in (
+        (86_400, "d", 3_600, "h"),
+        (3_600, "h", 60, "m"),
+        (60, "m", 1, "s"),
+    ):
         if seconds >= size:
             return f"{seconds // size} {name} {seconds % size // below} {below_name}"
     return f"{seconds} s"
+
+
+# RocketMQ numbers its versions in pairs, a snapshot and the release, ten releases a minor version.
+_VERSION_4 = 212
+
+
+def version_text(number: int) -> str:
+    """`V5_3_3` for 479."""
+    if number < _VERSION_4:
+        return str(number)
+    major, rest = divmod(number - _VERSION_4, 200)
+    text = f"V{major + 4}_{rest // 20}_{rest % 20 // 2}"
+    return text if rest % 2 else f"{text}_SNAPSHOT"
 
 
 def message_row(message: ReceivedMessage) -> Row:

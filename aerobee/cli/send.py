@@ -7,16 +7,16 @@ import asyncio
 import base64
 import sys
 import threading
-from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
-from aerobee.cli import connect, output, times
-from aerobee.cli.counted import Dash, Server, split
+from aerobee.cli import connect, counted, output, times
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
     from aerobee.client.message import Message, SendResult
     from aerobee.client.producer import Producer
 
@@ -73,12 +73,12 @@ def send(
     property_: Annotated[
         list[str] | None, typer.Option("--property", "-p", help="as name=value; repeatable")
     ] = None,
-    count: Dash = None,
+    count: counted.Dash = None,
     size: Annotated[int | None, typer.Option("--size", help="bytes of each generated body", min=1)] = None,
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="stdin lines are JSON, as `consume --json` prints them")
     ] = False,
-    namesrv: Server = None,
+    namesrv: counted.Server = None,
     json: output.Json = False,
 ) -> None:
     """Send messages: one, many, or one per line of stdin.
@@ -89,7 +89,7 @@ def send(
 
     tail -f app.log | aerobee send logs
     """
-    number, namesrv = split(count, namesrv)
+    number, namesrv = counted.split(count, namesrv)
     address = connect.address_of(namesrv)
     wanted = Wanted(
         topic,
@@ -184,10 +184,14 @@ class Sending:
             return
         if self._total == 1 and self._last is not None:
             row = _row(self._last)
-            output.line(f"{row['msgId']} {row['brokerName']} queue {row['queueId']} offset {row['queueOffset']}")
+            output.line(
+                f"{row['msgId']} {row['brokerName']} queue {row['queueId']} offset {row['queueOffset']}"
+            )
             return
         took_ms = max(1, connect.clock.now() - self._began)
-        output.note(f"sent {self._done:,} messages in {took_ms / 1000:.2f} s, {self._done * 1000 // took_ms:,} a second")
+        output.note(
+            f"sent {self._done:,} messages in {took_ms / 1000:.2f} s, {self._done * 1000 // took_ms:,} a second"
+        )
 
 
 def _row(sent: SendResult) -> dict[str, Any]:

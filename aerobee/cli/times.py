@@ -37,7 +37,7 @@ def parse_time(text: str, now: int) -> int:
 def _written(text: str) -> int:
     for form in (None, *FORMATS):
         try:
-            found = datetime.fromisoformat(text) if form is None else datetime.strptime(text, form)  # noqa: DTZ007
+            found = datetime.fromisoformat(text) if form is None else datetime.strptime(text, form)
             return max(0, round(found.timestamp() * 1000))
         except (ValueError, OverflowError, OSError):
             continue

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`aerobee groups dead` and `resend`: what a group gave up on, and a second chance for it."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from aerobee.cli import connect, output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aerobee.client.message import ReceivedMessage
+
+Group = Annotated[str, typer.Argument(help="consumer group")]
+Limit = Annotated[int, typer.Option("--limit", "-l", help="at most so many", min=1)]
+Ids = Annotated[list[str] | None, typer.Option("--id", help="only this message id; repeatable")]
+Keys = Annotated[str | None, typer.Option("--key", help="only messages with a key like this: 'o-1*'")]
+
+
+def dead(
+    group: Group,
+    limit: Limit = 100,
+    key: Keys = None,
+    namesrv: connect.Namesrv = None,
+    json: output.Json = False,
+) -> None:
+    """List a group's dead letters: messages that failed as often as the group allows.
+
+    aerobee groups dead billing
+    """
+    connect.run(_dead(connect.address_of(namesrv), group, limit, key, json=output.wants_json(json)))
+
+
+async def _dead(address: str, group: str, limit: int, key: str | None, *, json: bool) -> None:
+    rows: list[dict[str, Any]] = []
+    async with connect.connected(address) as admin:
+        await connect.existing_group(admin, group)
+        async for letter in admin.dead_letters(group):
+            if _has_key(letter, key):
+                rows.append({**output.message_row(letter), "originTopic": _origin(letter)})
+            if len(rows) >= limit:
+                break
+    if json:
+        output.line(output.pretty_json(rows))
+        return
+    if not rows:
+        output.note(f"group {group} has no dead letters" + (f" with a key like {key}" if key else ""))
+        return
+    shown = [{**row, "stored": output.local_time(row["storeTimestamp"]), "body": _body(row)} for row in rows]
+    columns = {
+        "msgId": "message", "originTopic": "topic", "tags": "tags", "keys": "keys",
+        "reconsumeTimes": "attempts", "stored": "died", "body": "body",
+    }  # fmt: skip
+    output.table(shown, columns, title=f"Dead letters of {group}")
+
+
+def _body(row: dict[str, Any]) -> str:
+    return output.shown_body(row["body"].encode()) if "body" in row else f"base64 {row['bodyBase64'][:40]}"
+
+
+def _origin(letter: ReceivedMessage) -> str | None:
+    from aerobee.protocol import properties
+
+    return letter.property(properties.RETRY_TOPIC) or letter.property(properties.DLQ_ORIGIN_TOPIC)
+
+
+def _has_key(letter: ReceivedMessage, key: str | None) -> bool:
+    return key is None or any(fnmatch.fnmatch(each, key) for each in letter.keys)
+
+
+def resend(
+    group: Group,
+    ids: Ids = None,
+    key: Keys = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be sent")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask")] = False,
+    namesrv: connect.Namesrv = None,
+    json: output.Json = False,
+) -> None:
+    """Send dead letters again to the topic they came from, as new messages that name the old id.
+
+    The dead-letter topic keeps its copies: what is sent twice is consumed twice.
+
+    aerobee groups resend billing --key 'o-1*' --dry-run
+    """
+    work = _resend(connect.address_of(namesrv), group, _choice(ids, key), dry_run=dry_run, yes=yes)
+    rows = connect.run(work)
+    if output.wants_json(json):
+        output.line(output.pretty_json(rows))
+    elif dry_run:
+        output.line(f"{len(rows)} dead letters of {group} would be sent again")
+    else:
+        output.line(f"sent {len(rows)} dead letters of {group} again")
+
+
+def _choice(ids: list[str] | None, key: str | None) -> Callable[[ReceivedMessage], bool]:
+    def chosen(letter: ReceivedMessage) -> bool:
+        wanted = not ids or bool({letter.message_id, letter.offset_id} & set(ids))
+        return wanted and _has_key(letter, key)
+
+    return chosen
+
+
+async def _resend(
+    address: str, group: str, chosen: Callable[[ReceivedMessage], bool], *, dry_run: bool, yes: bool
+) -> list[dict[str, Any]]:
+    async with connect.connected(address) as admin:
+        await connect.existing_group(admin, group)
+        letters = [letter async for letter in admin.dead_letters(group) if chosen(letter)]
+        rows = [{"msgId": each.message_id, "topic": _origin(each), "keys": each.keys} for each in letters]
+        if dry_run or not rows:
+            return rows
+        output.confirmed(f"Send {len(rows):,} dead letters of {group!r} again?", yes)
+        sent = await admin.resend_dead_letters(group, choose=chosen)
+    # As many were sent as were chosen: the topic only grows, and what grew meanwhile stands at the end.
+    return [{**row, "newMsgId": each.message_id} for row, each in zip(rows, sent, strict=False)]

@@ -102,7 +102,7 @@ class Revive:
         lane = leases.in_flight.lanes.get((logged.topic, logged.group, logged.queue_id))
         bits = 0
         if lane is not None:
-            bits = leases.in_flight.open_cold(lane, logged.start_offset, logged.pop_time)
+            bits = leases.open_bits(lane, logged, logged_at)
         if lane is not None and bits:
             offsets = [offset for i, offset in enumerate(logged.offsets) if bits >> i & 1]
             expired = Expired(lane.topic, lane.group, lane.queue_id, logged.pop_time, offsets, logged_at)

@@ -37,6 +37,7 @@ log = logging.getLogger("aerobee.pop")
 FOREIGN_ACK_MS = 3_000
 EARLY_ACKS = 10_000
 REFUSED_MS = 1_000
+VOIDS_PER_LANE, VOID_LANES = 8, 10_000  # only drops of the last milliseconds matter
 _SIGNED = 1 << 31  # RocketMQ's bit map is a signed 32-bit integer
 
 EarlyKey = tuple[str, str, int, int, int]  # lane, start offset, pop time
@@ -54,6 +55,9 @@ class Leases:
         self._refused_until = 0  # by the disk
         # Acks of checkpoints that RocketMQ's timer has not delivered yet; the oldest go when there are too many.
         self._early: dict[EarlyKey, int] = {}
+        # Drops: what was logged before `place in the commit log` is void from `offset` on. A key may be leased anew
+        # in the millisecond of the drop, and then only this tells the old entry of the log from the new one.
+        self._voids: dict[LaneKey, list[tuple[int, int]]] = {}
 
     def _commit(self, lane: Lane, offset: int) -> None:
         group, topic, queue_id = lane.group, lane.topic, lane.queue_id
@@ -235,7 +239,7 @@ class Leases:
             elif isinstance(entry.value, Ack):
                 self._absorb_ack(entry.value)
             else:
-                self._absorb_drop(entry.value)
+                self._absorb_drop(entry.value, entry.physical_offset)
         return count
 
     def _absorb_checkpoint(self, entry: Entry, logged: CheckPoint) -> None:
@@ -271,9 +275,19 @@ class Leases:
         if matched is Matched.UNKNOWN:
             self._keep_early(place, start, ack.pop_time, places)
 
-    def _absorb_drop(self, drop: Drop) -> None:
+    def _absorb_drop(self, drop: Drop, dropped_at: int) -> None:
         for lane in self._lanes(drop.topic, drop.group, drop.queue_id):
             self.in_flight.drop_cold(lane, drop.from_offset)
+            self._void(lane, dropped_at, drop.from_offset)
+
+    def open_bits(self, lane: Lane, logged: CheckPoint, logged_at: int) -> int:
+        """The messages of a logged checkpoint that are still leased by it."""
+        bits = self.in_flight.open_cold(lane, logged.start_offset, logged.pop_time)
+        for dropped_at, from_offset in self._voids.get((lane.topic, lane.group, lane.queue_id), ()):
+            if logged_at < dropped_at:
+                kept = [offset < from_offset for offset in logged.offsets[:MAX_BATCH]]
+                bits &= sum(1 << i for i, is_kept in enumerate(kept) if is_kept)
+        return bits
 
     # -- dropping ----------------------------------------------------------------------------------------
 
@@ -282,7 +296,8 @@ class Leases:
         self.journal_all(lane, now)
         lane.line.clear()
         self.in_flight.drop_cold(lane, offset)
-        self._drop(Drop(topic=lane.topic, group=lane.group, queue_id=lane.queue_id, from_offset=offset), now)
+        drop = Drop(topic=lane.topic, group=lane.group, queue_id=lane.queue_id, from_offset=offset)
+        self._drop(drop, [lane], now)
         self._offsets.set(lane.group, lane.topic, lane.queue_id, offset)
 
     def forget(self, topic: str | None, group: str | None, now: int) -> None:
@@ -290,13 +305,23 @@ class Leases:
         lanes = self._lanes(topic, group, None)
         if lanes:
             self.in_flight.forget(lanes)
-            self._drop(Drop(topic=topic, group=group), now)
+            self._drop(Drop(topic=topic, group=group), lanes, now)
 
-    def _drop(self, drop: Drop, now: int) -> None:
+    def _drop(self, drop: Drop, lanes: list[Lane], now: int) -> None:
         try:
-            self.log.write_drop(drop, now)
+            dropped_at = self.log.write_drop(drop, now)
         except StoreError as error:
             log.warning("drop of leases topic=%s group=%s not logged: %s", drop.topic, drop.group, error)
+            return
+        for lane in lanes:
+            self._void(lane, dropped_at, drop.from_offset)
+
+    def _void(self, lane: Lane, dropped_at: int, from_offset: int) -> None:
+        drops = self._voids.setdefault((lane.topic, lane.group, lane.queue_id), [])
+        drops[:-VOIDS_PER_LANE] = []
+        drops.append((dropped_at, from_offset))
+        if len(self._voids) > VOID_LANES:
+            del self._voids[next(iter(self._voids))]
 
     def _lanes(self, topic: str | None, group: str | None, queue_id: int | None) -> list[Lane]:
         return [

@@ -111,10 +111,12 @@ class ReviveLog:
         tag = BATCH_ACK_TAG if ack.offsets else ACK_TAG
         self._append(queue_id, self._record(tag, encode_revive(ack), ack.unique_key, now), due)
 
-    def write_drop(self, drop: Drop, now: int) -> None:
-        body = msgspec.json.encode(drop)
-        for queue_id in range(self.queues):
-            self._append(queue_id, self._record(DROP_TAG, body, "", now), now)
+    def write_drop(self, drop: Drop, now: int) -> int:
+        """Returns its place in the commit log."""
+        records = [self._record(DROP_TAG, msgspec.json.encode(drop), "", now) for _ in range(self.queues)]
+        for queue_id, record in enumerate(records):
+            self._append(queue_id, record, now)
+        return records[0].physical_offset
 
     def _record(self, tag: str, body: bytes, key: str, now: int) -> Record:
         text = {props.TAGS: tag, props.UNIQ_KEY: key} if key else {props.TAGS: tag}

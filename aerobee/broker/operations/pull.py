@@ -51,16 +51,18 @@ def pull(request: Pull, broker: Broker) -> Found | Coroutine[Any, Any, Found]:
         broker.offsets.set(request.group, request.topic, request.queue_id, request.commit_offset)
     found = _read(request, accept, broker)
     if request.hold_ms > 0 and code_of(found.status, request.offset) == ResponseCode.PULL_NOT_FOUND:
-        return _held(request, accept, broker)
+        return _held(request, accept, found.max_offset, broker)
     return found
 
 
-async def _held(request: Pull, accept: Accept | None, broker: Broker) -> Found:
-    # No await between the read above and parking, so no arrival can slip in between.
+async def _held(request: Pull, accept: Accept | None, end: int, broker: Broker) -> Found:
+    # This runs a turn of the loop after the read that found nothing; a message may have come in between. From here
+    # to the parking there is no await, so none can slip in any more.
     config = broker.config
     hold_ms = request.hold_ms if config.long_polling else config.short_polling_ms
     deadline = broker.clock.now() + hold_ms
-    await broker.parked.until_past(request.topic, request.queue_id, request.offset, deadline, accept)
+    if broker.store.max_offset(request.topic, request.queue_id) == end:
+        await broker.parked.until_past(request.topic, request.queue_id, request.offset, deadline, accept)
     return _pending_reset(request, broker) or _read(request, accept, broker)
 
 

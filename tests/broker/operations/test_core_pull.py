@@ -283,6 +283,13 @@ async def test_pull_of_an_empty_queue_is_held_and_answered_by_the_next_message(b
     assert bodies(await held) == [b"at last"]
 
 
+async def test_message_that_comes_between_the_read_and_the_parking_is_not_missed(bench: Any) -> None:
+    bench.broker.topics.ensure("orders", 4)
+    later = bench.start_pull(hold_ms=15_000)
+    bench.send(body=b"in between")  # the pull's coroutine has not run yet, nobody is parked
+    assert bodies(await later) == [b"in between"]
+
+
 @pytest.mark.seed("S002-8")
 def test_pull_that_does_not_ask_to_be_held_is_answered(bench: Any) -> None:
     bench.broker.topics.ensure("orders", 4)

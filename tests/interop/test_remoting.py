@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from servers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from conftest import Connect
     from peers import Session
+    from servers import Server
 
 ALL = ("java", "go", "ons", "cpp")
 
@@ -202,3 +204,20 @@ def test_signed_requests_are_served(peer: Session, topic: str, group: str) -> No
     consumer = peer.consumer(group, topic, **keys)
     peer.producer(**keys).send({"topic": topic, "body": "signed"})
     assert consumer.wait(1)[0]["body"] == "signed"
+
+
+@on("go")
+def test_go_admin(peer: Session, server: Server, group: str, fresh: Callable[[str], str]) -> None:
+    topic = fresh("go-admin")
+
+    def admin(op: str) -> Any:
+        return peer.peer.call(op, namesrv=server.namesrv, broker=server.broker, topic=topic)
+
+    admin("createTopic")
+    wait_until(lambda: topic in admin("topics"), 20, "the topic in the name server's list")
+    assert sorted(queue["queueId"] for queue in admin("queues")) == [0, 1, 2, 3]
+    peer.producer().send({"topic": topic, "body": "x"})
+    peer.consumer(group, topic).wait(1)
+    assert group in admin("groups")
+    admin("deleteTopic")
+    wait_until(lambda: topic not in admin("topics"), 20, "the topic gone")

@@ -351,6 +351,8 @@ def mode(
 async def _set_mode(address: str, group: str, topic: str, how: str, share: int, cluster: str | None) -> None:
     async with connect.connected(address) as admin:
         await connect.existing_topic(admin, topic)
+        if group not in await admin.groups():
+            await admin.create_group(group, cluster=cluster)  # the mode is best set before the first consumer
         await admin.set_consume_mode(topic, group, how, share, cluster=cluster)
 
 

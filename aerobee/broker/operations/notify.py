@@ -54,6 +54,8 @@ def notify(request: Notify, broker: Broker) -> Notified | Coroutine[Any, Any, No
 async def _held(request: Notify, accept: Accept | None, broker: Broker) -> Notified:
     place = (request.topic, request.group, max(request.queue_id, -1))
     reads = Reads.TOPIC_ONLY if request.ordered else Reads.WITH_RETRIES
+    if _any(request, broker):  # this runs a turn of the loop after the look that found nothing
+        return Notified(has_message=True)
     while True:
         ended = await broker.pops.notices.wait(place, request.born_time + request.poll_ms, accept, reads)
         if ended is Parked.FULL:

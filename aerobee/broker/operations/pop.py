@@ -95,13 +95,17 @@ def pop(request: Pop, broker: Broker) -> Popped | Coroutine[Any, Any, Popped]:
     if not popped.advanced and broker.pops.parked.full(place):
         popped.code = ResponseCode.POLLING_FULL
         return popped
-    return _held(request, accept, popped, broker)
+    return _held(request, accept, broker)
 
 
-async def _held(request: Pop, accept: Accept | None, popped: Popped, broker: Broker) -> Popped:
+async def _held(request: Pop, accept: Accept | None, broker: Broker) -> Popped:
     place = (request.topic, request.group, max(request.queue_id, -1))
     deadline = request.born_time + request.poll_ms
     reads = Reads.TOPIC_ONLY if request.ordered else Reads.WITH_RETRIES
+    # This runs a turn of the loop after the look that found nothing; a message may have come in between.
+    popped = _take(request, accept, broker)
+    if popped.messages:
+        return popped
     while True:
         if popped.advanced and broker.clock.now() < deadline:
             await asyncio.sleep(0)  # a filter that matches little: read on, and let others have their turn

@@ -34,6 +34,14 @@ async def test_an_arrival_wakes_a_held_pop(shop):
     assert shop.broker.pops.parked.count == 0
 
 
+async def test_a_message_between_the_look_and_the_waiting_is_not_missed(shop):
+    popping = shop.hold()  # a task that has not run yet
+    asking = notify(Notify("other", "orders", -1, 15_000, shop.clock.now()), shop.broker)
+    shop.send("a")
+    assert (await asking).has_message
+    assert [one.body for one in await popping] == ["a"]
+
+
 async def test_one_arrival_wakes_one_request_per_key(shop):
     held = [shop.hold() for _ in range(5)] + [shop.hold(queue_id=1)]
     await turns()

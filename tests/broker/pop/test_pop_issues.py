@@ -325,6 +325,7 @@ async def test_issue_8592_a_blocked_ordered_queue_does_not_spin(shop):
     shop.send(*map(str, range(10)))
     shop.pop(ordered=True, max_messages=1, invisible_ms=10_000)
     held = shop.hold(ordered=True)
+    await turns()  # its second look, then it waits
     looks = 0
     blocked = shop.broker.pops.orders.blocked
 

@@ -188,9 +188,9 @@ class PushConsumer:
             log.warning("handlers of group=%s still run after stop_wait_ms=%d", self.group, wait_ms)
         if isinstance(self._consuming, ConsumeLoop):
             self._consuming.settle()
+        await self._tasks.cancel()  # before unlocking: the renewal would lock again
         await self._settle()
         del self.session.consumers[self.group]
-        await self._tasks.cancel()
         self._handler.close()
         await self.session.stop()
         self._stopped.set()

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aerobee.client.rebalance")
 
+UNLOCK_TRIES = 3
+
 
 class QueueLocks:
     def __init__(self, member: Membership) -> None:
@@ -55,7 +57,10 @@ class QueueLocks:
                 log.warning("locks at broker=%s not renewed: %s", broker_name, error)
                 continue
             for owned in queues:
-                self._note(owned, held=owned.queue in held)
+                if self._member.pulled.get(owned.queue) is owned:
+                    self._note(owned, held=owned.queue in held)
+                elif owned.queue in held and owned.queue not in self._member.pulled:
+                    await self.unlock(owned.queue)  # given up while we asked
 
     def _note(self, owned: OwnedQueue, *, held: bool) -> None:
         if held:
@@ -78,25 +83,25 @@ class QueueLocks:
         )
 
     async def unlock(self, queue: MessageQueue) -> None:
-        """One-way: a lost unlock only delays the next owner until the lock expires."""
-        try:
-            address = await self._member.session.master(queue.broker_name, queue.topic)
-            await self._member.session.send(address, UnlockQueues(), self._body([queue]))
-        except AerobeeError as error:
-            log.warning("unlock of queue=%s failed: %s", queue, error)
+        """Java sends this one-way; a lost one keeps the next owner out for a minute, so the answer is waited for."""
+        await self._unlock(queue.broker_name, [queue])
+
+    async def _unlock(self, broker_name: str, queues: list[MessageQueue]) -> None:
+        member = self._member
+        for tries_left in reversed(range(UNLOCK_TRIES)):
+            try:
+                address = await member.session.master(broker_name, queues[0].topic)
+                body, timeout_ms = self._body(queues), member.options.lock_timeout_ms
+                await member.session.call(address, UnlockQueues(), body, timeout_ms=timeout_ms)
+            except AerobeeError as error:
+                if not tries_left:
+                    log.warning("unlock at broker=%s failed: %s", broker_name, error)
+            else:
+                return
 
     async def unlock_all(self) -> None:
         by_broker: dict[str, list[MessageQueue]] = defaultdict(list)
         for queue in self._member.pulled:
             by_broker[queue.broker_name].append(queue)
         for broker_name, queues in by_broker.items():
-            try:
-                address = await self._member.session.master(broker_name, queues[0].topic)
-                await self._member.session.call(
-                    address,
-                    UnlockQueues(),
-                    self._body(queues),
-                    timeout_ms=self._member.options.lock_timeout_ms,
-                )
-            except AerobeeError as error:
-                log.warning("unlock at broker=%s failed: %s", broker_name, error)
+            await self._unlock(broker_name, queues)

@@ -256,11 +256,37 @@ class TestOrdered:
         assert not await g.ownership.give_up(owned)
         assert owned.queue in g.member.pulled, "the entry stays for the next round"
         assert owned.inbox.unlock_attempts == 1
-        assert [h for _, h, _ in session.sent if type(h) is UnlockQueues] == []
+        assert session.headers(UnlockQueues) == []
         owned.handling = None
         assert await g.ownership.give_up(owned)
-        assert len([h for _, h, _ in session.sent if type(h) is UnlockQueues]) == 1
+        assert len(session.headers(UnlockQueues)) == 1
         assert owned.queue not in g.member.pulled
+
+    async def test_an_unlock_that_is_lost_is_repeated(self, group: Any, session: Any) -> None:
+        g = group(ordered=True)
+        await g.rebalancer.rebalance()
+        session.answers[UnlockQueues] = [NetworkError("cut"), (0, None, b"")]
+        await g.ownership.give_up(g.member.pulled[MessageQueue("a", 3, "T")])
+        assert len(session.headers(UnlockQueues)) == 2
+
+    async def test_a_queue_given_up_while_locks_are_renewed_is_unlocked_again(
+        self, group: Any, session: Any
+    ) -> None:
+        g = group(ordered=True)
+        await g.rebalancer.rebalance()
+        lost = MessageQueue("a", 3, "T")
+
+        def lock(address: str, header: Any, body: bytes) -> Any:
+            g.member.pulled.pop(lost, None)
+            return (
+                0,
+                None,
+                bodies.encode(LockedQueues(lock_ok_mq_set=bodies.decode(body, bodies.LockBatch).mq_set)),
+            )
+
+        session.answers[LockQueues] = lock
+        await g.locks.renew()
+        assert len(session.headers(UnlockQueues)) == 1
 
     async def test_after_20_s_a_lost_queue_is_unlocked_anyway(self, group: Any, session: Any) -> None:
         g = group(ordered=True)

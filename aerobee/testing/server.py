@@ -5,64 +5,55 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from aerobee.clock import Clock, ManualClock, SystemClock
+from aerobee.testing.moved_clock import TestClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
     from types import TracebackType
 
+    from aerobee.client.admin import GroupLag
     from aerobee.server import Server
-
-_SETTLE_TURNS = 50
-
-
-class TestClock:
-    """The server's clock, moved from the test's thread. Each step lets what it woke run before it returns."""
-
-    __test__ = False
-
-    def __init__(self, clock: ManualClock, run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
-        self._clock = clock
-        self._run = run
-
-    def now(self) -> int:
-        return self._clock.now()
-
-    def advance(self, ms: int = 0, *, seconds: float = 0, minutes: float = 0, hours: float = 0) -> None:
-        """Move time on: timers due on the way fire in order, and what they woke runs."""
-        total = ms + round(seconds * 1000 + minutes * 60_000 + hours * 3_600_000)
-        self._run(self._move(total))
-
-    async def _move(self, ms: int) -> None:
-        self._clock.advance(ms)
-        for _ in range(_SETTLE_TURNS):
-            await asyncio.sleep(0)
 
 
 class TestServer:
-    """`with TestServer() as server:` gives `server.namesrv`, `server.broker_address`, `server.clock`."""
+    """Name server and broker on a thread of their own, so that plain and async tests alike can use them.
+
+    >>> with TestServer() as server:
+    ...     server.namesrv, server.broker_address
+    >>> with TestServer.with_manual_clock() as server:
+    ...     server.clock.advance(minutes=30)
+
+    Settings are those of `aerobee.Server`: `TestServer(store=StoreConfig(delay_levels="1s 2s"))`.
+    """
 
     __test__ = False
 
     def __init__(self, clock: Clock | None = None, **settings: Any) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="aerobee-test-server", daemon=True)
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="aerobee-test-server", daemon=True
+        )
         self._base_clock = clock or SystemClock()
         self._settings = settings
         self._server: Server | None = None
-        self.clock: Any = clock
+        self.clock: Any = self._base_clock
 
     @classmethod
     def with_manual_clock(cls, **settings: Any) -> TestServer:
-        server = cls(ManualClock(), **settings)
-        return server
+        """Its clock starts now and stands still: `server.clock.advance(minutes=30)` moves it."""
+        # Not at ManualClock's own start: clients that live in real time shall find its times plausible.
+        return cls(ManualClock(SystemClock().now()), **settings)
 
     def __enter__(self) -> TestServer:
         self._thread.start()
-        self._server = self.run(self._start())
+        try:
+            self._server = self.run(self._start())
+        except BaseException:
+            self._end()
+            raise
         if isinstance(self._base_clock, ManualClock):
             self.clock = TestClock(self._base_clock, self.run)
         return self
@@ -81,13 +72,16 @@ class TestServer:
             if self._server is not None:
                 self.run(self._server.__aexit__(None, None, None))
         finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(10)
-            self._loop.close()
+            self._end()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine on the server's loop and wait for it."""
-        done: Future[Any] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        done = asyncio.run_coroutine_threadsafe(work, self._loop)
         return done.result(timeout=60)
 
     @property
@@ -103,6 +97,18 @@ class TestServer:
     @property
     def broker_address(self) -> str:
         return self.server.broker_address
+
+    def lag(self, group: str) -> GroupLag:
+        """Where the group's messages are now: ready, in flight, delayed, retrying, dead."""
+
+        async def ask() -> GroupLag:
+            from aerobee.client.admin import Admin
+
+            async with Admin(self.namesrv) as admin:
+                return await admin.lag(group)
+
+        found: GroupLag = self.run(ask())
+        return found
 
     def create_topic(self, topic: str, queues: int = 4) -> None:
         async def create() -> None:

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The clock of a server under test: it stands still until the test moves it.
+
+A client in such a test is given it too: `PushConsumer(server.namesrv, ..., clock=server.clock)`. Its waits end when
+the clock is moved past them, or by themselves when that much real time has gone by, so that nothing a client does
+between two steps (looking for its queues, trying again) has to be stepped through. Without it a client still works,
+for what is retried, delayed or invisible is timed by the broker; but a POP request from a client minutes behind the
+server looks overdue to it and gets no message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from aerobee.clock import ManualClock
+
+_SETTLE_TURNS = 50
+
+
+class _Wait:
+    """A callback that runs once on its loop: when real time, or the moved clock, has come so far."""
+
+    def __init__(self, clock: TestClock, when: int, callback: Callable[[], object]) -> None:
+        self.when = when
+        self._clock = clock
+        self._callback = callback
+        self._loop = asyncio.get_running_loop()
+        self._handle = self._loop.call_later(max(0, when - clock.now()) / 1000, self._fire)
+
+    def _fire(self) -> None:
+        self.cancel()
+        self._callback()
+
+    def cancel(self) -> None:
+        self._handle.cancel()
+        self._clock.forget(self)
+
+    def hurry(self) -> None:
+        """From any thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._hurried)
+
+    def _hurried(self) -> None:
+        if not self._handle.cancelled():
+            self._fire()
+
+
+class TestClock:
+    """`advance` moves the server's time from the test, and lets what it woke run before it returns."""
+
+    __test__ = False
+
+    def __init__(self, clock: ManualClock, run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+        self._clock = clock
+        self._run = run
+        self._waits: set[_Wait] = set()
+        self._lock = threading.Lock()  # tests, clients and the server each have a thread of their own
+
+    def now(self) -> int:
+        return self._clock.now()
+
+    def advance(self, ms: int = 0, *, seconds: float = 0, minutes: float = 0, hours: float = 0) -> None:
+        """Move time on: timers due on the way fire in order, and what they woke runs."""
+        total = ms + round(seconds * 1000 + minutes * 60_000 + hours * 3_600_000)
+        if total < 0:
+            raise ValueError(f"time moves on, not back: {total} ms")
+        self._run(self._move(total))
+        with self._lock:
+            due = [wait for wait in self._waits if wait.when <= self.now()]
+        for wait in sorted(due, key=lambda each: each.when):
+            wait.hurry()
+
+    async def _move(self, ms: int) -> None:
+        self._clock.advance(ms)
+        for _ in range(_SETTLE_TURNS):
+            await asyncio.sleep(0)
+
+    # -- as a client's clock -------------------------------------------------------------------------------
+
+    def call_at(self, when: int, callback: Callable[[], object]) -> _Wait:
+        wait = _Wait(self, when, callback)
+        with self._lock:
+            self._waits.add(wait)
+        return wait
+
+    def forget(self, wait: _Wait) -> None:
+        with self._lock:
+            self._waits.discard(wait)
+
+    async def sleep(self, delay_ms: int) -> None:
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def wake() -> None:
+            if not woken.done():
+                woken.set_result(None)
+
+        wait = self.call_at(self.now() + max(0, delay_ms), wake)
+        try:
+            await woken
+        finally:
+            wait.cancel()

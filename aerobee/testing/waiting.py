@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting in tests for what a consumer does in the background: as long as it takes, up to a limit."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from aerobee.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LOOK_MS = 2
+
+
+async def eventually(condition: Callable[[], object], timeout_ms: int = 5_000) -> None:
+    """In an async test: `await eventually(lambda: handled == [1, 2])`. AssertionError when it never holds."""
+    clock = SystemClock()
+    deadline = clock.now() + timeout_ms
+    while not condition():
+        if clock.now() > deadline:
+            raise AssertionError(f"{condition} did not hold within {timeout_ms} ms")
+        await asyncio.sleep(LOOK_MS / 1000)
+
+
+def wait_until(condition: Callable[[], object], timeout_ms: int = 5_000) -> None:
+    """The same in a plain test."""
+    clock = SystemClock()
+    deadline = clock.now() + timeout_ms
+    while not condition():
+        if clock.now() > deadline:
+            raise AssertionError(f"{condition} did not hold within {timeout_ms} ms")
+        time.sleep(LOOK_MS / 1000)

@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aerobee.client.admin import Admin as Admin
+    from aerobee.client.handler import ConsumeResult as ConsumeResult
+    from aerobee.client.handler import Outcome as Outcome
     from aerobee.client.message import Message as Message
+    from aerobee.client.message import ReceivedMessage as ReceivedMessage
+    from aerobee.client.options import Options as Options
     from aerobee.client.producer import Producer as Producer
     from aerobee.client.pull_consumer import PullConsumer as PullConsumer
     from aerobee.client.push_consumer import PushConsumer as PushConsumer
     from aerobee.client.simple_consumer import SimpleConsumer as SimpleConsumer
+    from aerobee.client.subscriptions import Sql as Sql
+    from aerobee.client.transaction_producer import TransactionProducer as TransactionProducer
+    from aerobee.client.transaction_producer import TransactionState as TransactionState
     from aerobee.clock import ManualClock as ManualClock
     from aerobee.config import BrokerConfig as BrokerConfig
     from aerobee.config import StoreConfig as StoreConfig
@@ -23,14 +30,21 @@ __version__ = "0.1.0"
 _HOME = {
     "Admin": "aerobee.client.admin",
     "BrokerConfig": "aerobee.config",
+    "ConsumeResult": "aerobee.client.handler",
     "ManualClock": "aerobee.clock",
     "Message": "aerobee.client.message",
+    "Options": "aerobee.client.options",
+    "Outcome": "aerobee.client.handler",
     "Producer": "aerobee.client.producer",
     "PullConsumer": "aerobee.client.pull_consumer",
     "PushConsumer": "aerobee.client.push_consumer",
+    "ReceivedMessage": "aerobee.client.message",
     "Server": "aerobee.server",
     "SimpleConsumer": "aerobee.client.simple_consumer",
+    "Sql": "aerobee.client.subscriptions",
     "StoreConfig": "aerobee.config",
+    "TransactionProducer": "aerobee.client.transaction_producer",
+    "TransactionState": "aerobee.client.transaction_producer",
 }
 
 

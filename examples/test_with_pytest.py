@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aerobee.blocking
-from aerobee import Message, Producer, PushConsumer, SimpleConsumer
-from aerobee.client.handler import ConsumeResult, Outcome
+from aerobee import ConsumeResult, Message, Outcome, Producer, PushConsumer, SimpleConsumer
 from aerobee.testing import eventually, wait_until
 
 if TYPE_CHECKING:
-    from aerobee.client.message import ReceivedMessage
+    from aerobee import ReceivedMessage
     from aerobee.testing import TestServer
 
 HALF_AN_HOUR = 16  # RocketMQ's delay level 16 is 30 minutes

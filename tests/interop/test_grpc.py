@@ -156,7 +156,7 @@ def test_change_invisible_duration(peer: Session, typed: MakeTopic, group: str) 
 def test_past_its_attempts_a_message_is_dead(
     peer: Session, java: Session, typed: MakeTopic, group: str
 ) -> None:
-    """The group allows two retries; the client's back-off starts at one second."""
+    """The group allows two retries; the server tells the back-off (RocketMQ: one second, then five)."""
     topic = typed("NORMAL")
     consumer = peer.consumer(group, topic, failTimes=99)
     peer.producer(topics=[topic]).send({"topic": topic, "body": "poison", "keys": "dead"})

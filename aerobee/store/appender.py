@@ -109,7 +109,9 @@ class Appender:
         if not records:
             return
         queue = self._queues.obtain(records[0].topic, records[0].queue_id)
-        texts = [(clean(r.properties_text) if self._check_size else r.properties_text).encode() for r in records]
+        texts = [
+            (clean(r.properties_text) if self._check_size else r.properties_text).encode() for r in records
+        ]
         now, total, found = self._now(), 0, []
         for record, data in zip(records, texts, strict=True):
             total += self._stamp(record, queue, len(data), now)
@@ -143,7 +145,9 @@ class Appender:
             )
         record.store_timestamp = now
         record.store_host = host
-        size = _FIXED + len(record.born_host) + len(host) + body_size + topic_size + text_size + self._check_size
+        size = (
+            _FIXED + len(record.born_host) + len(host) + body_size + topic_size + text_size + self._check_size
+        )
         record.size = size
         return size
 

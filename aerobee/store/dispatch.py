@@ -34,7 +34,9 @@ def tag_unique_keys(text: str) -> tuple[str | None, str | None, str | None]:
         tag = rest.partition("\x02")[0] if not before or before[-1] == "\x02" else props.get(text, "TAGS")
     if "UNIQ_KEY\x01" in text:
         before, _, rest = text.partition("UNIQ_KEY\x01")
-        unique = rest.partition("\x02")[0] if not before or before[-1] == "\x02" else props.get(text, "UNIQ_KEY")
+        unique = (
+            rest.partition("\x02")[0] if not before or before[-1] == "\x02" else props.get(text, "UNIQ_KEY")
+        )
     if "KEYS\x01" in text:
         before, _, rest = text.partition("KEYS\x01")
         keys = rest.partition("\x02")[0] if not before or before[-1] == "\x02" else props.get(text, "KEYS")

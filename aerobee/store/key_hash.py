@@ -18,7 +18,7 @@ _POWER_TAIL: int = 31**_TAIL & _MASK
 _POWER_KEY: int = 31 ** (_RUN + _TAIL) & _MASK
 _MAX_RUNS = 4096
 _MAX_TOPICS = 16384
-_MAX_COUNTERS = 16384
+_MAX_PAIRS = 16384
 
 
 class KeyHash:
@@ -27,16 +27,17 @@ class KeyHash:
     def __init__(self) -> None:
         self._topics: dict[str, int] = {}  # hash of `topic#`, moved up by the length of a unique key
         self._runs: dict[str, int] = {}  # hash of a run, moved up by the length of the counter
-        self._counters: dict[str, int] = {}
+        self._pairs: dict[str, int] = {}  # hash of two characters
 
     def __call__(self, topic: str, key: str) -> int:
         """abs(hashCode) as RocketMQ has it: 0 for the one value whose abs overflows."""
         if len(key) == 32 and key.isascii():
-            run, counter = key[:28], key[28:]
+            run, high, low = key[:28], key[28:30], key[30:]
             value = (
                 (self._topics.get(topic) or self._start_topic(topic))
                 + (self._runs.get(run) or self._start_run(run))
-                + (self._counters.get(counter) or self._start_counter(counter))
+                + 961 * (self._pairs.get(high) or self._start_pair(high))
+                + (self._pairs.get(low) or self._start_pair(low))
             ) & 0xFFFFFFFF
         else:
             value = java_hash(f"{topic}#{key}") & _MASK
@@ -51,10 +52,10 @@ class KeyHash:
         value = self._topics[topic] = java_hash(topic + "#") * _POWER_KEY & _MASK
         return value
 
-    def _start_counter(self, counter: str) -> int:
-        if len(self._counters) >= _MAX_COUNTERS:
-            self._counters.clear()
-        value = self._counters[counter] = java_hash(counter)
+    def _start_pair(self, pair: str) -> int:
+        if len(self._pairs) >= _MAX_PAIRS:
+            self._pairs.clear()
+        value = self._pairs[pair] = java_hash(pair)
         return value
 
     def _start_run(self, run: str) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from aerobee.protocol import properties as props
 from aerobee.protocol.message import MAGIC_V1, MAGIC_V2, MIN_RECORD
 from aerobee.store.consume_queue import FILLER_SIZE, UNIT
-from aerobee.store.record_parts import CHECK_START, is_whole, text_parts
+from aerobee.store.record_parts import is_whole, text_parts
 from aerobee.store.results import Found, ReadStatus
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ _PLACE = struct.Struct(">ii12xqq")  # size, magic, queue offset, physical offset
 _place = _PLACE.unpack_from
 _crc32 = zlib.crc32
 _MAX_REPORTED = 10_000
+_CHECK_BACKWARDS = b"\x02%010d\x01#23CRC__"
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 
 
@@ -94,7 +95,12 @@ class Reader:
                 base, end, data = segment.base, segment.base + segment.size, segment.map
             start = physical - base
             raw = data[start : start + size]
-            if not self._is_whole(raw, size, physical, offset - 1):
+            # The usual record, whole: its check read backwards (its digits are), then its place. Others go the long way.
+            if (
+                raw[:-21:-1] != _CHECK_BACKWARDS % (_crc32(raw[:-20]) & 0x7FFFFFFF)
+                or size < MIN_RECORD
+                or _place(raw) != (size, MAGIC_V1, offset - 1, physical)
+            ) and not self._is_whole(raw, size, physical, offset - 1):
                 continue
             if holds is not None and not holds(props.parse(text_parts(raw)[1])):
                 continue
@@ -115,18 +121,9 @@ class Reader:
             return False
         if len(raw) == size and size >= MIN_RECORD:
             found_size, magic, found_offset, found_physical = _place(raw)
-            if (
-                found_size == size
-                and found_offset == offset
-                and found_physical == physical
-                and magic in _MAGICS
-            ):
-                if raw[-20:-11] == CHECK_START:
-                    crc = _crc32(raw[:-20]) & 0x7FFFFFFF
-                    if raw[-2:-12:-1] == b"%010d" % crc and raw[-1] == 2:
-                        return True
-                elif is_whole(raw):
-                    return True
+            its_place = (found_size, found_offset, found_physical) == (size, offset, physical)
+            if its_place and magic in _MAGICS and is_whole(raw):
+                return True
         self.report(physical, f"queue offset {offset}")
         return False
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +19,7 @@ from aerobee.store.retention import Disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 SMALL = StoreConfig(
     commit_log_segment_bytes=1 << 16, consume_queue_units=16, index_slots=64, index_entries=256, open_files=4

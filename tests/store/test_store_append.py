@@ -38,7 +38,8 @@ def test_a_stored_record_reads_back_with_every_field(kit):
     store = kit.open()
     sent = kit.message(
         "orders", b"\x00\xff" * 40, "TAGS\x01paid\x02KEYS\x01a b\x02", queue_id=3, flag=-7, sys_flag=1,
-        born_timestamp=1_699_999_999_999, born_host=pack_host("192.168.1.9", 50123), reconsume_times=4, prepared_offset=99,
+        born_timestamp=1_699_999_999_999, born_host=pack_host("192.168.1.9", 50123), reconsume_times=4,
+        prepared_offset=99,
     )  # fmt: skip
     store.append(sent)
     got = store.record_of("orders", 3, 0)

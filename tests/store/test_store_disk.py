@@ -161,11 +161,11 @@ def test_no_space_for_a_file_changes_nothing(kit, monkeypatch, part):
     monkeypatch.setattr(segment_module.os, "posix_fallocate", posix_fallocate)
     text = "KEYS\x01" + " ".join(map(str, range(255))) + "\x02"
     for _ in range(2):
+        blocked = (
+            [kit.message(text=text)] if part == "index" else [kit.message(body=bytes(8000)) for _ in range(8)]
+        )
         with pytest.raises(DiskFull, match="no space for"):
-            if part == "index":
-                store.append(kit.message(text=text))
-            else:
-                fill(kit, store, 8)
+            list(map(store.append, blocked))
         with pytest.raises(DiskFull, match="no space for"):
             store.append_batch([kit.message(body=bytes(50_000), text=text)])
         if part == "index":

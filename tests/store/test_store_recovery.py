@@ -16,7 +16,8 @@ def fill(kit, store, count=30):
     for n in range(count):
         store.append(
             kit.message(
-                f"topic{n % 3}", b"%d" % n * (n % 7), f"UNIQ_KEY\x01u{n}\x02TAGS\x01t{n % 4}\x02KEYS\x01k{n % 5} all\x02",
+                f"topic{n % 3}", b"%d" % n * (n % 7),
+                f"UNIQ_KEY\x01u{n}\x02TAGS\x01t{n % 4}\x02KEYS\x01k{n % 5} all\x02",
                 queue_id=n % 2, sys_flag=(0, 0, 0, 4, 8, 12)[n % 6],
                 born_host=pack_host("::1" if n % 4 == 3 else "10.0.0.1", n),
             )
@@ -119,11 +120,11 @@ def test_a_log_cut_at_every_byte_of_its_last_two_records(kit, tmp_path):
 
 def field_positions(raw):
     """Every field of a record by name: offset and width."""
-    sizes = dict(
-        size=4, magic=4, body_crc=4, queue_id=4, flag=4, queue_offset=8, physical_offset=8, sys_flag=4, born_time=8,
-        born_host=8, store_time=8, store_host=8, reconsume=4, prepared=8, body_size=4, body=len(decode(raw).body),
-        topic_size=1, topic=6, text_size=2,
-    )  # fmt: skip
+    sizes = {
+        "size": 4, "magic": 4, "body_crc": 4, "queue_id": 4, "flag": 4, "queue_offset": 8, "physical_offset": 8,
+        "sys_flag": 4, "born_time": 8, "born_host": 8, "store_time": 8, "store_host": 8, "reconsume": 4,
+        "prepared": 8, "body_size": 4, "body": len(decode(raw).body), "topic_size": 1, "topic": 6, "text_size": 2,
+    }  # fmt: skip
     at, found = 0, {}
     for name, width in sizes.items():
         found[name] = (at, width)

@@ -41,6 +41,7 @@ class KeyIndex:
         self.hash = KeyHash()
         self.files: list[IndexFile] = []
         self.left = 0
+        self._current: IndexFile  # the last of `files`, set by `room` before the first put
         self._full: list[IndexFile] = []  # finished since the last sync
         self._spare: IndexFile | None = None  # made ahead for a batch that may need it
         for path in sorted(directory.iterdir()):
@@ -63,6 +64,7 @@ class KeyIndex:
             current = self._next_file(now)
         if current.count + keys > current.room:
             current.reserve(current.count + keys)
+        self._current = current
         self.left = min(current.room, current.entries) - current.count
 
     def prepare(self, keys: int, now: int) -> None:
@@ -91,7 +93,7 @@ class KeyIndex:
         """The caller has asked for room."""
         if self.left > 0:
             self.left -= 1
-            self.files[-1].put(self.hash(topic, key), offset, store_time)
+            self._current.put(self.hash(topic, key), offset, store_time)
 
     # -- reading ---------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ log = logging.getLogger("aerobee.pop")
 FOREIGN_ACK_MS = 3_000
 EARLY_ACKS = 10_000
 REFUSED_MS = 1_000
+SAME_TIME_MS = 1_000  # a pop time further ahead means that the clock was set back
 VOIDS_PER_LANE, VOID_LANES = 8, 10_000  # only drops of the last milliseconds matter
 _SIGNED = 1 << 31  # RocketMQ's bit map is a signed 32-bit integer
 
@@ -169,10 +170,9 @@ class Leases:
         lane = self.in_flight.lanes.get(place)
         if lane is None:
             return now
-        pop_time = now
-        while self.in_flight.known(
-            lane, offset, pop_time
-        ):  # popped or changed in this very millisecond (10276)
+        # Popped or changed in this very millisecond: the new receipt must differ from every older one (10276).
+        pop_time = receipt.pop_time + 1 if now <= receipt.pop_time < now + SAME_TIME_MS else now
+        while self.in_flight.known(lane, offset, pop_time):
             pop_time += 1
         child = Checkpoint(lane, offset, pop_time, pop_time + invisible_ms, receipt.revive_qid, 1, 1)
         start = receipt.start_offset

@@ -9,6 +9,8 @@ means is worked out here, independently, from the records of the revive log and 
 from __future__ import annotations
 
 import logging
+import os
+import random
 import shutil
 import tempfile
 from collections import defaultdict
@@ -32,6 +34,7 @@ from aerobee.broker.state.clients import Clients
 from aerobee.broker.state.groups import Groups
 from aerobee.broker.state.offsets import Offsets
 from aerobee.broker.state.pops import Pops
+from aerobee.broker.state.revive_log import GROUP
 from aerobee.broker.state.stats import Stats
 from aerobee.broker.state.topics import Topics
 from aerobee.clock import ManualClock
@@ -112,6 +115,11 @@ class ListStore:
             del self.queues[key]
 
 
+WHICH = st.integers(0, 10_000)
+WAITS = [1, 50, 200, 1_000, 3_000, 3_200, 6_000, 31_000]
+INVISIBLE = [0, 300, 1_000, 2_999, 3_000, 5_000, 20_000]
+
+
 class Place(NamedTuple):
     """One stored copy of a message, for one group."""
 
@@ -147,6 +155,7 @@ class History(RuleBasedStateMachine):
         self.deliveries: dict[tuple[str, str], int] = defaultdict(int)
         self.counter = 0
         self.latest = 0  # the clock's furthest time
+        self.odd = 0
         self.start()
 
     # -- the broker ----------------------------------------------------------------------------------------
@@ -216,7 +225,7 @@ class History(RuleBasedStateMachine):
         topic=st.sampled_from(TOPICS),
         queue_id=st.integers(-1, QUEUES - 1),
         count=st.sampled_from([1, 2, 3, 5, 32]),
-        invisible=st.sampled_from([0, 300, 1_000, 2_999, 3_000, 5_000, 20_000]),
+        invisible=st.sampled_from(INVISIBLE),
         drawn=st.integers(0, 99),
     )
     def pop(self, group: str, topic: str, queue_id: int, count: int, invisible: int, drawn: int) -> None:
@@ -276,8 +285,8 @@ class History(RuleBasedStateMachine):
             self.done.add(lease.place)
 
     @precondition(lambda self: self.receipts)
-    @rule(which=st.data())
-    def ack(self, which: st.DataObject) -> None:
+    @rule(which=WHICH)
+    def ack(self, which: int) -> None:
         lease = self._choose(which)
         try:
             p = lease.place
@@ -288,8 +297,8 @@ class History(RuleBasedStateMachine):
         self._acked(lease)
 
     @precondition(lambda self: self.receipts)
-    @rule(which=st.data())
-    def ack_batch(self, which: st.DataObject) -> None:
+    @rule(which=WHICH)
+    def ack_batch(self, which: int) -> None:
         """All messages of one checkpoint, whatever became of them."""
         one = self._choose(which)
         same = [
@@ -315,8 +324,8 @@ class History(RuleBasedStateMachine):
             self._acked(lease)
 
     @precondition(lambda self: self.receipts)
-    @rule(which=st.data(), invisible=st.sampled_from([0, 500, 4_000, 30_000]))
-    def change(self, which: st.DataObject, invisible: int) -> None:
+    @rule(which=WHICH, invisible=st.sampled_from([0, 500, 4_000, 30_000]))
+    def change(self, which: int, invisible: int) -> None:
         lease = self._choose(which)
         p, now = lease.place, self.clock.now()
         try:
@@ -338,12 +347,13 @@ class History(RuleBasedStateMachine):
             self.leases[p] = new
             self.receipts.append(new)
 
-    def _choose(self, which: st.DataObject) -> Lease:
+    def _choose(self, which: int) -> Lease:
         """Mostly one that is still good."""
         good = [lease for lease in self.receipts if self._current(lease)]
-        return which.draw(st.sampled_from(good or self.receipts if self.counter % 5 else self.receipts))
+        choice = good if good and which % 5 else self.receipts
+        return choice[which % len(choice)]
 
-    @rule(ms=st.sampled_from([1, 50, 200, 1_000, 3_000, 3_200, 6_000, 31_000]))
+    @rule(ms=st.sampled_from(WAITS))
     def wait(self, ms: int) -> None:
         self.clock.advance(ms)
         self._run()
@@ -361,7 +371,8 @@ class History(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([500, 10_000, 3_600_000]))
     def set_clock_back(self, ms: int) -> None:
         self.latest = max(self.latest, self.clock.now())
-        self.clock.jump(self.clock.now() - ms)
+        self.odd += 1  # never exactly to a time that was there before: receipts of then would be receipts of now
+        self.clock.jump(self.clock.now() - ms - self.odd)
 
     @rule()
     def save_offsets(self) -> None:
@@ -380,7 +391,7 @@ class History(RuleBasedStateMachine):
             self.broker.pops.stop()
             self.broker.offsets.save()
         saved = Offsets(self.directory, self.clock)
-        log = self._replay()
+        log = self._replay(saved)
         for place in list(self.leases):
             if log.get(place) is not True:
                 # The lease was in memory only, so the message is read again from the group's offset.
@@ -394,6 +405,7 @@ class History(RuleBasedStateMachine):
         for (group, body), _ in list(self.deliveries.items()):
             if body not in self.acked[group]:
                 self.unsure.add((group, body))
+        self.clock.advance(1)  # nobody starts in the millisecond of the crash
         self.start()
 
     def _forget_unsaved_ack(self, group: str, body: str, saved: Offsets, log: dict[Place, bool]) -> None:
@@ -416,11 +428,19 @@ class History(RuleBasedStateMachine):
                 self.unsure.add((place.group, last.body))
                 self.done.discard(place)
 
-    def _replay(self) -> dict[Place, bool]:
-        """Every copy that the revive log speaks of: True = leased, False = acked, redelivered or void."""
+    def _replay(self, offsets: Offsets) -> dict[Place, bool]:
+        """Every copy that the revive log speaks of: True = leased, False = acked, redelivered or void.
+
+        Read from where the revive group's offset says that everything before is done with.
+        """
         open_by_lease: dict[tuple[object, ...], bool] = {}
         places: dict[tuple[object, ...], Place] = {}
-        records = [r for key, queue in self.store.queues.items() if key[0] == REVIVE for r in queue]
+        records = [
+            record
+            for (topic, queue_id), queue in self.store.queues.items()
+            if topic == REVIVE
+            for record in queue[offsets.get(GROUP, REVIVE, queue_id) + 1 :]
+        ]
         for record in sorted(records, key=lambda r: r.physical_offset):
             body = msgspec.json.decode(record.body)
             if record.tags == "ck":
@@ -508,7 +528,7 @@ class History(RuleBasedStateMachine):
     @invariant()
     def committed_offset_passes_only_what_is_safe(self) -> None:
         """Crash right now: whatever is before the group's offset is done, or leased in the revive log."""
-        log = self._replay()
+        log = self._replay(self.broker.offsets)
         for place in self.leases:
             if self.broker.offsets.get(place.group, place.topic, place.queue_id) > place.offset:
                 assert log.get(place), f"{place} is passed, not done, and not in the revive log"
@@ -549,14 +569,78 @@ class History(RuleBasedStateMachine):
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
+# What happens how often in a long history: consumers at work, now and then a crash, rarely an operator.
+WEIGHTS = {
+    "send": 12, "pop": 25, "ack": 20, "ack_batch": 6, "change": 8, "wait": 14, "save_offsets": 4, "restart": 5,
+    "set_clock_back": 1, "disk": 1, "reset": 1, "recreate": 1,
+}  # fmt: skip
+
+
+def arguments(step: str, chance: random.Random) -> dict[str, object]:
+    place = {"topic": chance.choice(TOPICS), "queue_id": chance.randrange(QUEUES)}
+    group = chance.choice(sorted(GROUPS))
+    match step:
+        case "send":
+            return {**place, "count": chance.randint(1, 8)}
+        case "pop":
+            invisible = chance.choice([*INVISIBLE, 5_000, 20_000])
+            count = chance.choice([1, 2, 3, 5, 32])
+            place["queue_id"] = chance.randint(-1, QUEUES - 1)
+            return {
+                **place,
+                "group": group,
+                "count": count,
+                "invisible": invisible,
+                "drawn": chance.randrange(100),
+            }
+        case "ack" | "ack_batch":
+            return {"which": chance.randrange(10_000)}
+        case "change":
+            return {"which": chance.randrange(10_000), "invisible": chance.choice([0, 500, 4_000, 30_000])}
+        case "wait":
+            return {"ms": chance.choice([*WAITS, 3_200, 3_200])}
+        case "restart":
+            return {"clean": chance.random() < 0.2}
+        case "set_clock_back":
+            return {"ms": chance.choice([500, 10_000, 3_600_000])}
+        case "disk":
+            return {"full": chance.random() < 0.5}
+        case "reset":
+            return {**place, "group": group, "share": chance.random()}
+        case "recreate":
+            return {"topic": place["topic"]}
+    return {}
+
+
+@pytest.mark.slow
+@pytest.mark.seed("S000-17", "S000-18", "S000-20", "S000-27", "S000-28", "S000-29", "S000-31")
+@pytest.mark.parametrize("seed", range(int(os.environ.get("AEROBEE_POP_HISTORIES", "25"))))
+def test_a_long_history_with_crashes(seed):
+    """250 steps each, by weight. A failing seed can be run again alone; `steps` then tells what happened."""
+    chance, machine, steps = random.Random(seed), History(), []
+    try:
+        for _ in range(250):
+            (step,) = chance.choices(list(WEIGHTS), list(WEIGHTS.values()))
+            if step in ("ack", "ack_batch", "change") and not machine.receipts:
+                continue
+            given = arguments(step, chance)
+            steps.append((step, given))
+            getattr(machine, step)(**given)
+            machine.committed_offset_passes_only_what_is_safe()
+            machine.figures_count_every_lease()
+        machine.teardown()
+    finally:
+        shutil.rmtree(machine.directory, ignore_errors=True)
+
+
 def _fast_directory() -> str | None:
     """Memory, where there is such a place: the offsets file is synced at every save."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 _SETTINGS = settings(
-    max_examples=60,
-    stateful_step_count=60,
+    max_examples=30,
+    stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
     print_blob=True,

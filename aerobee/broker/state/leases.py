@@ -242,6 +242,14 @@ class Leases:
                 self._absorb_drop(entry.value, entry.physical_offset)
         return count
 
+    def pass_restored(self) -> None:
+        """After a start: let groups' offsets pass what the log speaks for, as far as that goes without a gap."""
+        for lane in self.in_flight.lanes.values():
+            offset = self._offsets.get(lane.group, lane.topic, lane.queue_id)
+            while offset in lane.skip:
+                offset += 1
+            self._commit(lane, offset)
+
     def _absorb_checkpoint(self, entry: Entry, logged: CheckPoint) -> None:
         offsets = logged.offsets[:MAX_BATCH]
         self.log.pending(entry.position)

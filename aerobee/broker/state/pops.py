@@ -62,6 +62,7 @@ class Pops:
         while count := self.leases.absorb(READ_AT_ONCE):
             read += count
         if read:
+            self.leases.pass_restored()
             log.info("restored in_flight=%d revive_log_messages=%d", self.leases.in_flight.messages, read)
 
     def next_revive_queue(self) -> int:

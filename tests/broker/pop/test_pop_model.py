@@ -371,7 +371,9 @@ class History(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([500, 10_000, 3_600_000]))
     def set_clock_back(self, ms: int) -> None:
         self.latest = max(self.latest, self.clock.now())
-        self.odd += 1  # never exactly to a time that was there before: receipts of then would be receipts of now
+        self.odd += (
+            1  # never exactly to a time that was there before: receipts of then would be receipts of now
+        )
         self.clock.jump(self.clock.now() - ms - self.odd)
 
     @rule()

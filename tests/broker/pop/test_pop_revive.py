@@ -200,6 +200,35 @@ def test_a_crash_after_the_redelivery_of_a_short_lease_does_not_read_the_origina
     assert shop.pop() == []
 
 
+def test_a_second_crash_does_not_bring_back_what_was_acked_before_the_first(shop):
+    """The log must be kept for as long as the group's saved offset is behind what it speaks for."""
+    shop.send("gap")
+    shop.pop(invisible_ms=600_000)  # in memory only when the broker dies: read again from offset 0
+    shop.clock.advance(2_900)
+    shop.send("a", "b")
+    first, _second = shop.pop(invisible_ms=20_000)
+    leases = shop.broker.pops.leases
+    for checkpoint in list(leases.in_flight.lanes["orders", "billing", 0].young.values()):
+        if checkpoint.start == 1:
+            leases.journal(checkpoint, shop.clock.now())
+    shop.ack(first)
+    shop.crash()
+    assert shop.committed() < 1, "the first message is not covered by the log"
+    shop.wait(30_000)  # the second message is redelivered, all of the checkpoint is done with
+    shop.broker.offsets.save()
+    shop.crash()
+    assert sorted((one.body, one.record.reconsume_times) for one in shop.pop()) == [("b", 1), ("gap", 0)]
+
+
+def test_after_a_crash_the_offset_passes_what_the_log_covers(shop):
+    shop.send("a", "b")
+    shop.pop(invisible_ms=20_000)
+    shop.broker.offsets.save()
+    shop.wait(3_200)
+    shop.crash()
+    assert shop.committed() == 2
+
+
 def test_the_revive_offset_moves_on_so_that_a_restart_reads_little(shop):
     for number in range(600):
         shop.send(str(number))

@@ -141,7 +141,7 @@ def mqadmin(session: peers.Session, _client: str) -> None:
     ]
     for line in commands:
         command, *arguments = line.split()
-        session.peer.call("admin", args=[command, "-n", session.address, *arguments], timeout=90)
+        session.peer.call("admin", 90, args=[command, "-n", session.address, *arguments])
 
 
 def java(*flags: str) -> list[str]:

@@ -225,7 +225,7 @@ class Peer:
             raise PeerError(f"{op}: {text}", reply.get("code"))
         return reply
 
-    def call(self, op: str, timeout: float = 40, **arguments: object) -> Any:
+    def call(self, op: str, timeout: float = 40, /, **arguments: object) -> Any:
         return self.answer(self.post(op, **arguments), op, timeout).get("ok")
 
     def post(self, op: str, **arguments: object) -> queue.SimpleQueue[Row]:

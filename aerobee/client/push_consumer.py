@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from aerobee.client import consumer_report
+from aerobee.client import consumer_report, trace
 from aerobee.client.consume_loop import ConsumeLoop
 from aerobee.client.fetch_loop import FetchLoop
 from aerobee.client.handler import Handler, UserHandler
@@ -95,6 +95,7 @@ class PushConsumer:
         self._tasks = Tasks()
         self._stopped: asyncio.Event = asyncio.Event()
         self.hooks = Hooks(options.consume_timeout_ms)
+        self._tracer = trace.of_consumer(session, group, self.hooks)
         self._handler = Handler(handler, options.consume_batch, options.concurrency, group)
         self._locks = QueueLocks(member)
         self._consuming: ConsumeLoop | OrderedLoop = (
@@ -188,6 +189,8 @@ class PushConsumer:
             log.warning("handlers of group=%s still run after stop_wait_ms=%d", self.group, wait_ms)
         if isinstance(self._consuming, ConsumeLoop):
             self._consuming.settle()
+        if self._tracer is not None:
+            await self._tracer.close()
         await self._tasks.cancel()  # before unlocking: the renewal would lock again
         await self._settle()
         del self.session.consumers[self.group]

@@ -16,6 +16,7 @@ from aerobee.client.alarm import Alarm
 from aerobee.client.hooks import ReturnType
 from aerobee.client.hot_send import Sending
 from aerobee.client.message import SendStatus
+from aerobee.client.sender import Sender
 from aerobee.client.tasks import Tasks
 from aerobee.errors import AerobeeError
 from aerobee.protocol.codes import RequestCode
@@ -24,8 +25,8 @@ from aerobee.protocol.message import host_text, parse_offset_message_id
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from aerobee.client.hooks import Hooks
     from aerobee.client.message import Message, ReceivedMessage, SendResult
-    from aerobee.client.sender import Sender
     from aerobee.client.session import Session
 
 log = logging.getLogger("aerobee.client.trace")
@@ -33,7 +34,7 @@ log = logging.getLogger("aerobee.client.trace")
 FIELD, RECORD = "\x01", "\x02"
 REGION = "DefaultRegion"
 NORMAL, HALF, COMMITTED, DELAYED = range(4)
-MAX_WAITING = 2048
+MAX_WAITING = 65_536
 AT_ONCE = 100
 FLUSH_MS = 500
 _CODES = {
@@ -137,6 +138,19 @@ class Tracer:
     async def close(self) -> None:
         await self._tasks.cancel()
         await self.flush()
+        if self.dropped:
+            log.warning(
+                "group=%s: %d trace records dropped: brokers were too slow", self._group, self.dropped
+            )
+
+
+def of_consumer(session: Session, group: str, hooks: Hooks) -> Tracer | None:
+    """A tracer of what a consumer is given and how it ends, when the options ask for one."""
+    if not session.options.trace:
+        return None
+    tracer = Tracer(session, Sender(session, group), group)
+    hooks.add(tracer.consuming, tracer.consumed)
+    return tracer
 
 
 def _request_id(message: ReceivedMessage) -> str:

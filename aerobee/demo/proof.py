@@ -40,7 +40,7 @@ def prove(namesrv: str, topic: str, groups: list[str], out: Path, step: Callable
         ).awaitTermination()
         rows = Table(spark, str(out / "lake")).read().count()
         step("ledger: what became of every message")
-        book = ledger(spark, [topic], groups, namesrv=namesrv).persist()
+        book = ledger(spark, [topic], groups, traces="complete", namesrv=namesrv).persist()
         step("report: one page")
         page = out / "report.html"
         figures = report(book, page, title="Aerobee demo: an online shop")

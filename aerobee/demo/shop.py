@@ -148,7 +148,7 @@ def _consumers(shop: Shop) -> list[PushConsumer]:
 
 
 async def _watch(shop: Shop, tick: Callable[[], None]) -> None:
-    while not shop.done():  # noqa: ASYNC110 - a screen is redrawn by time, not by event
+    while not shop.done():
         tick()
         await asyncio.sleep(0.1)
     tick()

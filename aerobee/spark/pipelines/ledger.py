@@ -10,8 +10,8 @@ leases of POP in the revive log. A message is
     in_flight  its latest place is leased in the revive log and not acked
     acked      the group's offset has passed its latest place and none of the above holds
     waiting    the group's offset has not reached it
-    lost       its offset exists but the message does not; or, where the group's consumers write traces, the offset
-               passed a message no consumer was ever given
+    lost       its offset exists but the message does not; or, with `traces="complete"`, the offset passed a message
+               that no consumer was ever given (traces are best effort, so the user must vouch for them)
 
 Copies carry the original's id (UNIQ_KEY, else ORIGIN_MESSAGE_ID), so a message and its copies are one row here.
 """
@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aerobee.protocol import names
-from aerobee.spark.pipelines import traces
+from aerobee.spark.pipelines import traces as trace_records
 from aerobee.spark.pipelines.evidence import Evidence
 
 if TYPE_CHECKING:
@@ -37,11 +37,13 @@ def ledger(
     groups: list[str] | None = None,
     *,
     cluster: str = "DefaultCluster",
+    traces: str = "partial",
     **source: str,
 ) -> DataFrame:
     """The ledger of `topics` for `groups` (all that have offsets there, when left out), as of now.
 
-    `source` is `namesrv="host:port"` or `storePath="dir"`.
+    `source` is `namesrv="host:port"` or `storePath="dir"`. Traces, where consumers write them, add who was given what and
+    when; `traces="complete"` also takes a message without one for lost.
 
     >>> book = ledger(spark, ["orders"], ["billing"], namesrv="127.0.0.1:9876")      # doctest: +SKIP
     >>> book.groupBy("group", "state").count().show()                                # doctest: +SKIP
@@ -58,7 +60,7 @@ def ledger(
             {c.group for c in committed if c.topic in found and not names.is_system_group(c.group)}
         )
     stored = _stored(evidence, found)
-    books = [_book(evidence, stored, found, group, cluster) for group in groups]
+    books = [_book(evidence, stored, found, group, (cluster, traces)) for group in groups]
     if not books:
         raise ValueError(f"no group has offsets on {', '.join(found)}; name one with groups=[...]")
     whole = books[0]
@@ -121,12 +123,15 @@ def _keyed(messages: DataFrame) -> DataFrame:
     return messages.withColumn("id", key)
 
 
-def _book(evidence: Evidence, stored: DataFrame, topics: list[str], group: str, cluster: str) -> DataFrame:
+def _book(
+    evidence: Evidence, stored: DataFrame, topics: list[str], group: str, settings: tuple[str, str]
+) -> DataFrame:
     """The rows of one group."""
     from pyspark.sql import functions as f
 
     place = ["topic", "brokerName", "queueId"]
     offsets = _offsets(evidence, group)
+    cluster, traces = settings
     leased = _leases(evidence, group, cluster)
     copies = _copies(evidence, topics, group, offsets, leased)
     mine = stored.where(f.col("topic").isin(*topics))
@@ -134,7 +139,7 @@ def _book(evidence: Evidence, stored: DataFrame, topics: list[str], group: str, 
     mine = mine.join(leased, [*place, "queueOffset"], "left").join(copies, "id", "left")
     traced = _traced(evidence, group)
     mine = mine.join(traced, "id", "left") if traced is not None else mine.withColumns(_no_traces())
-    state = _state(traced is not None)
+    state = _state(traced is not None and traces == "complete")
     attempts = f.coalesce(f.col("tries"), f.lit(0)) + f.when(
         f.col("state").isin("acked", "in_flight"), f.lit(1)
     ).otherwise(f.lit(0))
@@ -287,9 +292,11 @@ def _traced(evidence: Evidence, group: str) -> DataFrame | None:
     """Deliveries by the group's consumers, when they write traces; None when they do not."""
     from pyspark.sql import functions as f
 
-    if traces.TRACE_TOPIC not in set(evidence.topics()):
+    if trace_records.TRACE_TOPIC not in set(evidence.topics()):
         return None
-    rows = traces.parse(evidence.messages([traces.TRACE_TOPIC], "body")).where(f.col("group") == group)
+    rows = trace_records.parse(evidence.messages([trace_records.TRACE_TOPIC], "bornHost,body")).where(
+        f.col("group") == group
+    )
     if rows.limit(1).count() == 0:
         return None
     given = f.col("kind") == "SubBefore"

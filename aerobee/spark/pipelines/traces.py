@@ -2,7 +2,7 @@
 """RocketMQ's trace messages as rows: who sent what, who was given what, and how it ended.
 
     Pub        time region group topic msgId tags keys storeHost size cost type offsetMsgId success clientHost
-    SubBefore  time region group requestId msgId retryTimes keys clientHost
+    SubBefore  time region group requestId msgId retryTimes keys
     SubAfter   requestId msgId cost success keys contextCode time group
 
 Fields are separated by 0x01, records by 0x02; older clients leave out trailing fields.
@@ -20,13 +20,12 @@ COLUMNS = "kind STRING, at BIGINT, group STRING, topic STRING, msgId STRING, req
 
 
 def parse(messages: DataFrame) -> DataFrame:
-    """Bodies of the trace topic to rows of COLUMNS."""
+    """Messages of the trace topic (bornHost, body) to rows of COLUMNS."""
     from pyspark.sql import functions as f
 
-    records = messages.select(f.explode(f.split(f.col("body").cast("string"), "\x02")).alias("text")).where(
-        "text <> ''"
-    )
-    fields = records.select(f.split("text", "\x01").alias("p"))
+    told = f.explode(f.split(f.col("body").cast("string"), "\x02")).alias("text")
+    records = messages.select("bornHost", told).where("text <> ''")
+    fields = records.select("bornHost", f.split("text", "\x01").alias("p"))
     part = [f.get("p", f.lit(i)) for i in range(15)]
     kind = part[0]
 
@@ -47,7 +46,8 @@ def parse(messages: DataFrame) -> DataFrame:
         pick(4, None, None).alias("topic"),
         pick(5, 5, 2).alias("msgId"),
         pick(None, 4, 1).alias("request"),
-        pick(14, 8, None).alias("client"),
+        # Records of a delivery do not say by whom; the host their trace message came from does.
+        f.coalesce(pick(14, None, None), f.col("bornHost")).alias("client"),
         (pick(13, None, 4) == "true").alias("ok"),
     )
     return rows.where(f.col("kind").isin("Pub", "SubBefore", "SubAfter"))

@@ -42,8 +42,8 @@ def ledger(
 ) -> DataFrame:
     """The ledger of `topics` for `groups` (all that have offsets there, when left out), as of now.
 
-    `source` is `namesrv="host:port"` or `storePath="dir"`. Traces, where consumers write them, add who was given what and
-    when; `traces="complete"` also takes a message without one for lost.
+    `source` is `namesrv="host:port"` or `storePath="dir"`. Traces, where consumers write them, add who was given what
+    and when; `traces="complete"` also takes a message without one for lost.
 
     >>> book = ledger(spark, ["orders"], ["billing"], namesrv="127.0.0.1:9876")      # doctest: +SKIP
     >>> book.groupBy("group", "state").count().show()                                # doctest: +SKIP

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TIMES = struct.Struct(">qqqqq")
-_OWN = struct.Struct(">8sqqI")
+_OWN = struct.Struct(">8sqqII")
 _OWN_AT = 1024
 _MAGIC = b"AEROBEE1"
 _SIZE = 4096
@@ -33,6 +33,7 @@ class Checkpoint(NamedTuple):
     index_time: int = 0
     position: int = -1  # -1: unknown, the file is RocketMQ's or damaged
     checked_from: int = -1
+    has_queues: bool = True  # False: every topic was deleted, so no queue on disk is as it should be
     is_latest: bool = False  # nobody else wrote the times since
 
 
@@ -42,12 +43,12 @@ def load(path: Path) -> Checkpoint:
     except FileNotFoundError:
         return Checkpoint()
     log_time, queue_time, index_time, _, _ = _TIMES.unpack_from(data)
-    magic, position, checked_from, times_crc = _OWN.unpack_from(data, _OWN_AT)
+    magic, position, checked_from, has_queues, times_crc = _OWN.unpack_from(data, _OWN_AT)
     (crc,) = struct.unpack_from(">I", data, _OWN_AT + _OWN.size)
     if magic != _MAGIC or crc != zlib.crc32(data[_OWN_AT : _OWN_AT + _OWN.size]) or position < 0:
-        position = checked_from = -1
+        position, checked_from, has_queues = -1, -1, True
     is_latest = position >= 0 and times_crc == zlib.crc32(data[: _TIMES.size])
-    return Checkpoint(log_time, queue_time, index_time, position, checked_from, is_latest)
+    return Checkpoint(log_time, queue_time, index_time, position, checked_from, bool(has_queues), is_latest)
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
@@ -55,7 +56,9 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     times = _TIMES.pack(
         checkpoint.log_time, checkpoint.queue_time, checkpoint.index_time, 0, max(0, checkpoint.position)
     )
-    own = _OWN.pack(_MAGIC, checkpoint.position, checkpoint.checked_from, zlib.crc32(times))
+    own = _OWN.pack(
+        _MAGIC, checkpoint.position, checkpoint.checked_from, checkpoint.has_queues, zlib.crc32(times)
+    )
     own += struct.pack(">I", zlib.crc32(own))
     data = times.ljust(_OWN_AT, b"\0") + own
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

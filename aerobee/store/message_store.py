@@ -343,7 +343,8 @@ class MessageStore:
         time = self._log.store_time(position) if position < self._log.end else self._appender.last_store_time
         if position > self._last_position:
             self._checked_from, self._last_position = self._last_position, position
-        return Checkpoint(time, time, time, position, min(self._checked_from, position))
+        checked_from = min(self._checked_from, position)
+        return Checkpoint(time, time, time, position, checked_from, self._queues.has_files)
 
     def flush(self) -> None:
         """Everything to disk, now: queues, index, log, checkpoint."""

@@ -123,6 +123,11 @@ class ConsumeQueues:
             return min(oldest, log_end)
         return log_end
 
+    @property
+    def has_files(self) -> bool:
+        with os.scandir(self._directory) as entries:
+            return any(entries)
+
     def cut(self, log_end: int) -> int:
         """Remove units at or past `log_end` from every queue on disk; how many queues were looked at."""
         self.log_end = log_end

@@ -83,8 +83,8 @@ class Recovery:
         if not segments:
             return 0
         first = segments[0].base
-        if not self._queues.topics():
-            return first  # no queues at all: removed by hand to have them built again
+        if checkpoint.has_queues and not self._queues.topics():
+            return first  # no queues where there were some: removed by hand to have them built again
         if first <= checkpoint.position <= self._log.end and (
             checkpoint.is_latest or self._is_boundary(checkpoint.position)
         ):

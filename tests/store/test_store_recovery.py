@@ -316,6 +316,18 @@ def test_a_topic_deleted_and_made_again_is_rebuilt_as_it_is(kit, tmp_path):
     assert kit.bodies(again) == [b"new0", b"new1"]
 
 
+def test_the_last_topic_stays_deleted_after_a_kill(kit):
+    """An empty queue directory may be the operator's wish for a rebuild, or all that deleting topics left."""
+    store = kit.open()
+    store.append(kit.message())
+    store.delete_topic("orders")
+    store.append(kit.message("other"))  # its queue waits in memory
+    kit.crash(store)
+    store = kit.open()
+    assert store.topics() == ["other"]
+    assert kit.bodies(store, "other") == [b"body"]
+
+
 # -- stores of the Java broker -------------------------------------------------------------------------
 
 
@@ -375,11 +387,11 @@ def test_a_torn_checkpoint_is_no_position(tmp_path):
     path = tmp_path / "checkpoint"
     assert checkpoints.load(path) == checkpoints.Checkpoint()
     checkpoints.save(path, checkpoints.Checkpoint(1, 2, 3, 400, 300))
-    assert checkpoints.load(path) == checkpoints.Checkpoint(1, 2, 3, 400, 300, True)
+    assert checkpoints.load(path) == checkpoints.Checkpoint(1, 2, 3, 400, 300, True, True)
     data = bytearray(path.read_bytes())
     data[1033] ^= 1
     path.write_bytes(data)
-    assert checkpoints.load(path) == checkpoints.Checkpoint(1, 2, 3, -1, -1)
+    assert checkpoints.load(path) == checkpoints.Checkpoint(1, 2, 3, -1, -1, True, False)
     path.write_bytes(b"short")
     assert checkpoints.load(path).position == -1
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from aerobee.store.key_index import KeyIndex
     from aerobee.store.queues import ConsumeQueues
 
+    _Part = tuple[Record, bytes, str | None, list[str]]  # properties as stored, tag, keys
+
 _CHECK_NAME = "__CRC32#\x01"
 _FIXED = 74  # a record without hosts, topic field, body and properties
 _MAX_TOPIC_FIELD = 257
@@ -90,7 +92,7 @@ class Appender:
         log.map[start : start + size] = self._encode(record, queue, data)  # type: ignore[index]
         log.end = at + size
         self.last_store_time = now
-        # As in _dispatch, without the call.
+        # As in _write, for one.
         code = self._codes(topic, queue_id, tag, now)
         if not flags & 4:  # prepared and rolled-back records have no unit
             if not queue.tail:
@@ -109,31 +111,50 @@ class Appender:
         if not records:
             return
         queue = self._queues.obtain(records[0].topic, records[0].queue_id)
-        texts = [
-            (clean(r.properties_text) if self._check_size else r.properties_text).encode() for r in records
-        ]
-        now, total, found = self._now(), 0, []
-        for record, data in zip(records, texts, strict=True):
+        now, total, keys, parts = self._now(), 0, 0, []
+        for record in records:
+            text, flags = record.properties_text, record.sys_flag
+            data = (clean(text) if self._check_size else text).encode()
+            tag, unique, named = tag_unique_keys(text)
+            words = [unique] if unique and not named and not flags else index_keys(flags, unique, named)
             total += self._stamp(record, queue, len(data), now)
-            tag, unique, keys = tag_unique_keys(record.properties_text)
-            found.append((tag, index_keys(record.sys_flag, unique, keys)))
-        self._index.prepare(sum(len(words) for _, words in found), now)
-        log, offset = self._log, queue.max_offset
-        at = log.room(total)
-        for record, data in zip(records, texts, strict=True):
-            record.physical_offset, record.queue_offset = at, 0 if record.sys_flag & 4 else offset
-            # One by one: a kill in the middle of one big copy may leave late bytes without the early ones.
-            start = at - log.base
-            log.map[start : start + record.size] = self._encode(record, queue, data)  # type: ignore[index]
-            at += record.size
-            offset += not record.sys_flag & 4
-        log.end = at
+            keys += len(words)
+            parts.append((record, data, tag, words))
+        self._index.prepare(keys, now)
+        at = self._log.room(total)
+        codes = self._write(parts, queue, at)
+        self._log.end = at + total
         self.last_store_time = now
-        codes = [self._dispatch(r, queue, tag, words) for r, (tag, words) in zip(records, found, strict=True)]
         # Last, because a listener may append: the offsets of the whole batch are taken by now.
         for record, code in zip(records, codes, strict=True):
             for listener in self.listeners:
                 listener(record, code)
+
+    def _write(self, parts: list[_Part], queue: ConsumeQueue, at: int) -> list[int]:
+        """The records of a batch from `at` on, with their units and keys; their tags codes."""
+        topic, queue_id, index, offset = queue.topic, queue.queue_id, self._index, queue.max_offset
+        log_map, base, units, codes = self._log.map, self._log.base, [], []
+        for record, data, tag, words in parts:
+            size, now = record.size, record.store_timestamp
+            record.physical_offset, record.queue_offset = at, 0 if record.sys_flag & 4 else offset
+            # One by one: a kill in the middle of one big copy may leave late bytes without the early ones.
+            log_map[at - base : at - base + size] = self._encode(record, queue, data)  # type: ignore[index]
+            code = self._codes(topic, queue_id, tag, now)
+            codes.append(code)
+            if not record.sys_flag & 4:  # prepared and rolled-back records have no unit
+                units.append(_pack_unit(at, size, code))
+                offset += 1
+            if index.left < len(words):
+                index.room(len(words), now)
+            for word in words:
+                index.put(topic, word, at, now)
+            at += size
+        if units:
+            if not queue.tail:
+                self._queues.dirty[queue] = None
+            queue.tail += b"".join(units)
+            queue.max_offset = offset
+        return codes
 
     def _stamp(self, record: Record, queue: ConsumeQueue, text_size: int, now: int) -> int:
         """Time, host and size of the record to be; refuses what no record can hold."""
@@ -167,22 +188,6 @@ class Appender:
             return b"".join((head, body, queue.topic_field, _SHORT[len(text)], text))
         data = b"".join((head, body, queue.topic_field, _SHORT[len(text) + RECORD_CHECK_SIZE], text))
         return b"%b__CRC32#\x01%b\x02" % (data, (b"%010d" % (_crc32(data) & 0x7FFFFFFF))[::-1])
-
-    def _dispatch(self, record: Record, queue: ConsumeQueue, tag: str | None, words: list[str]) -> int:
-        topic, at, time = record.topic, record.physical_offset, record.store_timestamp
-        code = self._codes(topic, record.queue_id, tag, time)
-        if not record.sys_flag & 4:  # prepared and rolled-back records have no unit
-            if not queue.tail:
-                self._queues.dirty[queue] = None
-            queue.tail += _pack_unit(at, record.size, code)
-            queue.max_offset += 1
-        if words:
-            index = self._index
-            if index.left < len(words):
-                index.room(len(words), time)
-            for word in words:
-                index.put(topic, word, at, time)
-        return code
 
 
 def clean(text: str) -> str:

@@ -103,9 +103,11 @@ def send_batch(records: list[Record], origin: Origin, broker: Broker) -> list[Se
         raise SystemFailure(
             f"batch of more than {broker.store.config.max_message_bytes} bytes; send smaller ones"
         )
+    _check(first)  # the topic is the same for all
     for record in records:
         record.queue_id = queue_id
-        _check_batch_member(record)
+        if not record.body or record.sys_flag or "DELAY\x01" in record.properties_text:
+            _check_batch_member(record)
     broker.store.append_batch(records)
     broker.stats.sent(first.topic, len(records), sum([record.size for record in records]))
     return [

@@ -98,19 +98,20 @@ def _sent_reply(command: Command, header: SendHeader, sent: Sent, broker: Broker
 def _send_batch(
     connection: Connection, command: Command, header: SendHeader, broker: Broker
 ) -> Answer | Later:
+    host, retries = born_host(connection), header.reconsume_times or 0
     records = [
         Record(
             header.topic,
-            member.body,
-            member.properties_text,
+            body,
+            text,
             header.queue_id,
-            flag=member.flag,
+            flag=flag,
             sys_flag=header.sys_flag,
             born_timestamp=header.born_timestamp,
-            born_host=born_host(connection),
-            reconsume_times=header.reconsume_times or 0,
+            born_host=host,
+            reconsume_times=retries,
         )
-        for member in batch.decode(command.body)
+        for flag, body, text in batch.decode(command.body)
     ]
     sent = sending.send_batch(records, header, broker)
     reply = Reply(header=_result(sent, None, broker))

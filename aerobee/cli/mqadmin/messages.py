@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import codecs
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -42,6 +43,14 @@ def query_by_id(message_id: Id, topic: common.Topic, namesrv: connect.Namesrv = 
             await show(admin, await admin.message_by_id(each.strip(), topic))
 
     common.ask(namesrv, work)
+
+
+def query_by_unique_key(message_id: Id, topic: common.Topic, namesrv: connect.Namesrv = None) -> None:
+    """A message by its producer's id.
+
+    aerobee admin queryMsgByUniqueKey -t orders -i 7F0000010A2B3C4D5E6F00000000
+    """
+    query_by_id(message_id, topic, namesrv)
 
 
 def query_by_offset(
@@ -195,7 +204,7 @@ def print_by_queue(
 
 def check_charset(name: str) -> None:
     try:
-        b"".decode(name)
+        codecs.lookup(name)
     except LookupError:
         raise typer.BadParameter(f"-c {name!r}: no such charset; UTF-8, GBK ...") from None
 
@@ -248,7 +257,7 @@ def consume_message(
 
 COMMANDS: common.Command = {
     "queryMsgById": query_by_id,
-    "queryMsgByUniqueKey": query_by_id,
+    "queryMsgByUniqueKey": query_by_unique_key,
     "queryMsgByKey": query_by_key,
     "queryMsgByOffset": query_by_offset,
     "printMsg": print_messages,

@@ -62,6 +62,13 @@ def update_namesrv_config(
     common.ask(namesrv, work)
 
 
+async def known_broker(admin: Admin, name: str) -> None:
+    """A wrong name would change nothing and say OK."""
+    known = (await admin.cluster()).broker_addr_table
+    if name not in known:
+        raise connect.Failed(f"no broker {name!r}; there are {', '.join(sorted(known))}")
+
+
 def wipe_write_perm(broker: BrokerName, namesrv: connect.Namesrv = None) -> None:
     """Take a broker out of producers' routes.
 
@@ -71,6 +78,7 @@ def wipe_write_perm(broker: BrokerName, namesrv: connect.Namesrv = None) -> None
     async def work(admin: Admin) -> None:
         from aerobee.protocol.headers.route import WipeWritePerm, WipeWritePermResult
 
+        await known_broker(admin, broker)
         for server in _servers(admin):
             answer = await admin.session.call(server, WipeWritePerm(broker_name=broker))
             count = answer.fields(WipeWritePermResult).wipe_topic_count
@@ -88,6 +96,7 @@ def add_write_perm(broker: BrokerName, namesrv: connect.Namesrv = None) -> None:
     async def work(admin: Admin) -> None:
         from aerobee.protocol.headers.route import AddWritePerm, AddWritePermResult
 
+        await known_broker(admin, broker)
         for server in _servers(admin):
             answer = await admin.session.call(server, AddWritePerm(broker_name=broker))
             count = answer.fields(AddWritePermResult).add_topic_count

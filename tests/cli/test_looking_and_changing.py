@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`aerobee topics`, `groups`, `messages`, `cluster`: every command's good path, as a table and as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aerobee import Options, PushConsumer
+from aerobee.testing import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Done
+
+    from aerobee.testing import TestServer
+
+pytestmark = pytest.mark.slow
+
+
+# -- topics ------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_lives_from_create_to_delete(aerobee: Callable[..., Done], good: Callable[..., Done]) -> None:
+    good("topics", "create", "cli-life", "--queues", "3")
+    assert "cli-life" in good("topics").out
+    assert aerobee("topics", "create", "cli-life").code == 1
+    good("topics", "update", "cli-life", "--queues", "5", "--perm", "r")
+    shown = good("topics", "show", "cli-life", "--json").json
+    assert [(b["readQueues"], b["perm"]) for b in shown["brokers"]] == [(5, "r")]
+    assert len(shown["queues"]) == 5
+    assert "READ_QUEUES" in good("topics", "show", "cli-life").out
+    good("topics", "delete", "cli-life", "--yes")
+    assert good("topics", "list", "cli-life", "--json").json == []
+
+
+def test_topics_are_counted_and_chosen_by_pattern(good: Callable[..., Done]) -> None:
+    good("send", "cli-count-a", "-n", "7")
+    good("send", "cli-count-b", "x")
+    rows = good("topics", "list", "cli-count-*", "--json").json
+    assert {row["topic"]: row["messages"] for row in rows} == {"cli-count-a": 7, "cli-count-b": 1}
+    every = {row["topic"] for row in good("topics", "list", "--all", "--json").json}
+    assert "SCHEDULE_TOPIC_XXXX" in every
+    assert good("topics", "--json", "list", "cli-count-a").json == [rows[0]]
+
+
+def test_traffic_is_shown_by_topic_and_group(good: Callable[..., Done]) -> None:
+    good("send", "cli-traffic", "-n", "3")
+    good("consume", "cli-traffic", "-g", "cli-traffic", "-n", "3", "--timeout", "20s")
+    [row] = good("topics", "stats", "cli-traffic", "--json").json
+    assert (row["group"], row["accumulation"]) == ("cli-traffic", 0)
+    assert "IN_24_H" in good("topics", "stats", "cli-traffic").out
+
+
+# -- groups ------------------------------------------------------------------------------------------------
+
+
+def test_a_group_lives_from_create_to_delete(good: Callable[..., Done]) -> None:
+    good("groups", "create", "cli-group", "--retries", "3")
+    assert "cli-group" in good("groups").out
+    assert "nobody consumes" in good("groups", "show", "cli-group").out
+    good("groups", "delete", "cli-group", "--yes")
+    assert "cli-group" not in {row["group"] for row in good("groups", "list", "--json").json}
+
+
+@pytest.mark.seed("S000-3")
+def test_the_mode_of_a_group_is_set_before_its_first_consumer(good: Callable[..., Done]) -> None:
+    good("send", "cli-mode", "x")
+    good("groups", "mode", "cli-mode", "pop", "-t", "cli-mode", "--share", "8")
+    good("consume", "cli-mode", "-g", "cli-mode", "-n", "1", "--timeout", "20s")
+    assert good("groups", "mode", "cli-mode", "--json").json == {"cli-mode": "POP"}
+    assert "POP" in good("groups", "mode", "cli-mode").out
+
+
+def test_figures_are_exact_by_group_and_queue(good: Callable[..., Done]) -> None:
+    good("topics", "create", "cli-exact", "--queues", "1")
+    good("send", "cli-exact", "-n", "10")
+    good("consume", "cli-exact", "-g", "cli-exact", "-n", "4", "--mode", "pull", "--timeout", "20s")
+    shown = good("groups", "show", "cli-exact", "--json").json
+    assert {key: shown[key] for key in ("ready", "inFlight", "retrying", "delayed", "dead", "exact")} == {
+        "ready": 6, "inFlight": 0, "retrying": 0, "delayed": 0, "dead": 0, "exact": True,
+    }  # fmt: skip
+    [queue] = [each for each in shown["queues"] if each["topic"] == "cli-exact"]
+    assert (queue["committed"], queue["maxOffset"], queue["ready"]) == (4, 10, 6)
+    assert shown["oldestMs"] > 0
+
+
+def test_a_group_is_moved(good: Callable[..., Done]) -> None:
+    good("topics", "create", "cli-reset", "--queues", "1")
+    good("send", "cli-reset", "-n", "5")
+    good("consume", "cli-reset", "-g", "cli-reset", "-n", "5", "--timeout", "20s")
+
+    def offset(*to: str) -> int:
+        [row] = good("groups", "reset", "cli-reset", "-t", "cli-reset", *to, "--json").json
+        found: int = row["offset"]
+        return found
+
+    assert offset("--to", "first") == 0
+    assert offset("--to", "last") == 5
+    assert offset("--to", "-10m") == 0
+    assert offset("--queue", "0", "--to", "first") == 0
+    assert offset("--queue", "0", "--offset", "3") == 3
+    good("groups", "create", "cli-reset-2")
+    good("groups", "clone", "cli-reset", "cli-reset-2", "-t", "cli-reset")
+    [queue] = good("groups", "show", "cli-reset-2", "--json").json["queues"][:1]
+    assert queue["committed"] == 3
+
+
+async def test_members_and_conflicting_subscriptions_are_shown(
+    server: TestServer, good: Callable[..., Done]
+) -> None:
+    async def handle(message: object) -> None: ...
+
+    def consumer(tags: str) -> PushConsumer:
+        return PushConsumer(
+            server.namesrv, group="cli-conflict", topics={"cli-conflict": tags}, handler=handle
+        )
+
+    good_in_thread = lambda *arguments: asyncio.to_thread(good, *arguments)  # noqa: E731
+    await good_in_thread("topics", "create", "cli-conflict")
+    async with consumer("a"), consumer("b"):
+        await eventually(lambda: server.lag("cli-conflict").conflicts)
+        listed = await good_in_thread("groups", "list")
+        assert "conflict: members of cli-conflict subscribe to cli-conflict differently" in listed.err
+        shown = (await good_in_thread("groups", "show", "cli-conflict", "--json")).json
+    assert sorted(shown["conflicts"]["cli-conflict"]) == ["a", "b"]
+    assert len(shown["clients"]) == 2
+    assert set(shown["subscriptions"]) >= {"cli-conflict"}
+
+
+async def test_dead_letters_are_listed_and_sent_again(server: TestServer, good: Callable[..., Done]) -> None:
+    async def fail(message: object) -> None:
+        raise RuntimeError("never")
+
+    await asyncio.to_thread(good, "groups", "create", "cli-dead", "--retries", "0")
+    await asyncio.to_thread(good, "send", "cli-dead", "doomed", "--keys", "d-1")
+    async with PushConsumer(
+        server.namesrv,
+        group="cli-dead",
+        topics={"cli-dead": "*"},
+        handler=fail,
+        start="first",
+        options=Options(max_reconsume=0),  # a pulling client's own limit goes before the group's
+    ):
+        await eventually(lambda: server.lag("cli-dead").dead == 1, timeout_ms=20_000)
+    [letter] = (await asyncio.to_thread(good, "groups", "dead", "cli-dead", "--json")).json
+    assert (letter["body"], letter["originTopic"], letter["keys"]) == ("doomed", "cli-dead", ["d-1"])
+    assert "doomed" in (await asyncio.to_thread(good, "groups", "dead", "cli-dead")).out
+    dry = await asyncio.to_thread(good, "groups", "resend", "cli-dead", "--dry-run", "--key", "d-*")
+    assert dry.out.startswith("1 dead letters")
+    none = await asyncio.to_thread(good, "groups", "resend", "cli-dead", "--dry-run", "--key", "x*", "--json")
+    assert none.json == []
+    [sent] = (await asyncio.to_thread(good, "groups", "resend", "cli-dead", "--yes", "--json")).json
+    again = (await asyncio.to_thread(good, "messages", "by-key", "cli-dead", "d-1", "--json")).json
+    assert sent["newMsgId"] in {row["msgId"] for row in again}
+
+
+# -- messages ----------------------------------------------------------------------------------------------
+
+
+def test_a_message_is_found_by_each_of_its_names(good: Callable[..., Done]) -> None:
+    good("topics", "create", "cli-find", "--queues", "1")
+    [sent] = good("send", "cli-find", "needle", "--keys", "f-1", "--json").lines
+    by_id = good("messages", "get", sent["msgId"], "-t", "cli-find", "--json").json
+    by_offset_id = good("messages", "get", sent["offsetMsgId"], "--json").json
+    by_offset = good("messages", "at", "cli-find", "-q", "0", "-o", "0", "--json").json
+    [by_key] = good("messages", "by-key", "cli-find", "f-1", "--json").json
+    assert {each["msgId"] for each in (by_id, by_offset_id, by_offset, by_key)} == {sent["msgId"]}
+    assert good("messages", "get", sent["msgId"], "-t", "cli-find", "--raw").out == "needle"
+    assert "needle" in good("messages", "get", sent["msgId"], "-t", "cli-find").out
+    assert "needle" in good("messages", "by-key", "cli-find", "f-1").out
+
+
+def test_what_groups_made_of_a_message_is_told(good: Callable[..., Done]) -> None:
+    good("topics", "create", "cli-track", "--queues", "1")
+    good("send", "cli-track", stdin=b"first\nsecond")
+    good("consume", "cli-track", "-g", "cli-track", "--mode", "pull", "-n", "1", "--timeout", "20s")
+    states = [
+        good("messages", "at", "cli-track", "-q", "0", "-o", str(n), "--json").json["groups"] for n in (0, 1)
+    ]
+    assert states == [{"cli-track": "consumed"}, {"cli-track": "waiting, nobody consumes"}]
+
+
+def test_a_topic_is_browsed_by_time_tag_and_queue(good: Callable[..., Done]) -> None:
+    good("topics", "create", "cli-browse", "--queues", "1")
+    for tag in ("a", "b", "a"):
+        good("send", "cli-browse", tag, "--tags", tag)
+    browse = ("messages", "browse", "cli-browse")
+    assert [row["body"] for row in good(*browse, "--json").lines] == ["a", "b", "a"]
+    assert [row["body"] for row in good(*browse, "--tags", "b", "--json").lines] == ["b"]
+    assert [row["queueOffset"] for row in good(*browse, "--from", "last", "-l", "2", "--json").lines] == [
+        1,
+        2,
+    ]
+    assert len(good(*browse, "--from", "-1h", "--until", "now", "-q", "0", "--json").lines) == 3
+    assert good(*browse, "--from", "+1h", "--json").lines == []
+    assert "BODY" in good(*browse, "--limit", "1").out
+
+
+# -- cluster -----------------------------------------------------------------------------------------------
+
+
+def test_the_cluster_and_its_settings(server: TestServer, good: Callable[..., Done]) -> None:
+    [broker] = good("cluster", "--json").json
+    assert (broker["brokerName"], broker["address"]) == ("broker-a", server.broker_address)
+    assert good("cluster", "list", "--json").json[0]["address"] == server.broker_address
+    assert "BROKER" in good("cluster").out
+    assert "putTps" in good("cluster", "status", "*Tps").out
+    assert good("cluster", "config", "maxMessage*", "--json").json == {
+        "broker-a": {"maxMessageSize": "4194304"}
+    }
+    good("cluster", "set", "longPollingEnable=true", "-b", "broker-a")
+    assert good("cluster", "stop-writes", "broker-a").out == "writes to broker-a are off\n"
+    assert good("cluster", "allow-writes", "broker-a").out == "writes to broker-a are on\n"

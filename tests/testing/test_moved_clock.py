@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The clock of a server under test, as its clients see it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from aerobee.clock import SystemClock
+from aerobee.testing import TestClock, TestServer, eventually, wait_until
+from aerobee.testing.server import ManualClock
+
+
+def clock_here() -> TestClock:
+    """A clock whose server is this thread's loop: moving it needs no other one."""
+
+    def run(work: object) -> None:
+        assert asyncio.iscoroutine(work)
+        thread = threading.Thread(target=asyncio.run, args=(work,))
+        thread.start()
+        thread.join()
+
+    return TestClock(ManualClock(1_000), run)
+
+
+async def test_it_stands_still_until_it_is_moved() -> None:
+    clock = clock_here()
+    assert clock.now() == 1_000
+    clock.advance(5, seconds=1, minutes=1, hours=1)
+    assert clock.now() == 1_000 + 5 + 1_000 + 60_000 + 3_600_000
+    with pytest.raises(ValueError, match="time moves on"):
+        clock.advance(-1)
+
+
+async def test_a_clients_long_wait_ends_when_the_clock_is_moved_past_it() -> None:
+    clock = clock_here()
+    woken: list[str] = []
+
+    async def sleeper(name: str, ms: int) -> None:
+        await clock.sleep(ms)
+        woken.append(name)
+
+    tasks = [
+        asyncio.ensure_future(sleeper("hour", 3_600_000)),
+        asyncio.ensure_future(sleeper("minute", 60_000)),
+    ]
+    await asyncio.sleep(0)
+    clock.advance(minutes=2)
+    await eventually(lambda: woken == ["minute"])
+    clock.advance(hours=1)
+    await asyncio.gather(*tasks)
+    assert woken == ["minute", "hour"]
+
+
+async def test_a_clients_short_wait_ends_by_itself() -> None:
+    await asyncio.wait_for(clock_here().sleep(5), 10)
+
+
+async def test_a_cancelled_timer_never_fires() -> None:
+    clock = clock_here()
+    fired: list[int] = []
+    clock.call_at(clock.now() + 60_000, lambda: fired.append(1)).cancel()
+    kept = clock.call_at(clock.now() + 60_000, lambda: fired.append(2))
+    clock.advance(minutes=5)
+    await eventually(lambda: fired == [2])
+    kept.cancel()
+
+
+@pytest.mark.slow
+def test_a_server_that_does_not_start_leaves_no_thread() -> None:
+    with TestServer() as server:
+        port = int(server.namesrv.rpartition(":")[2])
+        before = threading.active_count()
+        with pytest.raises(Exception, match="cannot listen"), TestServer(namesrv_port=port):
+            pass
+        assert threading.active_count() == before
+        assert abs(server.clock.now() - SystemClock().now()) < 5_000
+
+
+def test_waiting_for_what_never_comes_fails() -> None:
+    with pytest.raises(AssertionError, match="did not hold within 1 ms"):
+        wait_until(lambda: False, timeout_ms=1)

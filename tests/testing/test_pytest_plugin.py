@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pytest plugin as a user meets it: a test file of their own, no conftest, no configuration."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "test_with_pytest.py"
+
+SAMPLE = '''
+import asyncio
+
+from aerobee import Message, Producer, PullConsumer, PushConsumer
+from aerobee.testing import eventually
+
+seen_topics = []
+
+
+async def test_a_topic_of_its_own(aerobee_server, aerobee_topic):
+    seen_topics.append(aerobee_topic)
+    async with Producer(aerobee_server.namesrv, group="g") as producer:
+        assert len(await producer.queues(aerobee_topic)) == 4
+
+
+async def test_each_test_has_another_topic_on_the_same_server(aerobee_server, aerobee_topic):
+    assert aerobee_topic not in seen_topics
+    async with Producer(aerobee_server.namesrv, group="g") as producer:
+        await producer.send(Message(aerobee_topic, b"x"))
+    assert aerobee_server.clock.now() > 0
+
+
+async def test_a_delayed_message_comes_when_the_clock_is_moved(aerobee_manual_server):
+    server = aerobee_manual_server
+    server.create_topic("later")
+    got = []
+
+    async def handle(message):
+        got.append(message.body)
+
+    async with Producer(server.namesrv, group="g", clock=server.clock) as producer:
+        await producer.send(Message("later", b"level", delay_level=16))
+        await producer.send(Message("later", b"timer", deliver_at=server.clock.now() + 45 * 60_000))
+        async with PushConsumer(server.namesrv, group="c", topics={"later": "*"}, handler=handle, start="first",
+                                clock=server.clock):
+            server.clock.advance(minutes=29)
+            assert got == []
+            server.clock.advance(minutes=2)
+            await eventually(lambda: got == [b"level"])
+            server.clock.advance(minutes=20)
+            await eventually(lambda: got == [b"level", b"timer"])
+
+
+async def test_every_retry_of_a_hopeless_message_up_to_the_dead_letters(aerobee_manual_server):
+    """RocketMQ's delays: 10 s, 30 s, 1 min, 2 min ... 2 h: four and three quarter hours altogether."""
+    server = aerobee_manual_server
+    attempts = []
+
+    async def fail(message):
+        attempts.append(message.attempt)
+        raise RuntimeError("never")
+
+    async with Producer(server.namesrv, group="g", clock=server.clock) as producer:
+        await producer.send(Message("doomed", b"x"))
+    async with PushConsumer(server.namesrv, group="c", topics={"doomed": "*"}, handler=fail, start="first",
+                            clock=server.clock):
+        for attempt in range(1, 18):
+            await eventually(lambda: attempts == list(range(1, attempt + 1)))
+            await eventually(lambda: server.lag("c").delayed == 1 or server.lag("c").dead == 1)
+            server.clock.advance(hours=2, seconds=1)
+        await eventually(lambda: server.lag("c").dead == 1)
+    assert attempts == list(range(1, 18))
+'''
+
+
+def run_pytest(directory: Path, file: Path) -> subprocess.CompletedProcess[str]:
+    """Away from this repository: the entry point alone brings the fixtures."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-o", "asyncio_mode=auto", "-p", "no:cacheprovider",
+         "--rootdir", str(directory), "--durations=0", str(file)],
+        cwd=directory, env=environment, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+
+def test_a_users_test_file_finds_the_fixtures_and_moves_time(tmp_path: Path) -> None:
+    file = tmp_path / "test_sample.py"
+    file.write_text(SAMPLE)
+    done = run_pytest(tmp_path, file)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 passed" in done.stdout
+
+
+def test_the_documented_example_works(tmp_path: Path) -> None:
+    file = tmp_path / EXAMPLE.name
+    file.write_text(EXAMPLE.read_text())
+    done = run_pytest(tmp_path, file)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
+
+
+def test_the_plugin_costs_nothing_until_a_fixture_is_used() -> None:
+    script = (
+        "import sys, aerobee.testing.plugin\n"
+        "print([name for name in ('aerobee.server', 'aerobee.client.session', 'uvloop') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done

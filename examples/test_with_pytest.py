@@ -8,10 +8,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from typing import TYPE_CHECKING
-
-import pytest
 
 import aerobee.blocking
 from aerobee import ConsumeResult, Message, Outcome, Producer, PushConsumer, SimpleConsumer
@@ -88,4 +87,4 @@ def test_without_async(aerobee_server: TestServer, aerobee_topic: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(pytest.main([__file__, "-v", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto"]))
+    sys.exit(subprocess.call([sys.executable, "-m", "pytest", "-v", "-o", "asyncio_mode=auto", __file__]))

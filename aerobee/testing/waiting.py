@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LOOK_MS = 2
+# When the condition holds, the client that made it true may still have an answer of the broker to read; only then
+# may a test move the clock, or the client would find that it took hours.
+SETTLE_MS = 10
+SETTLE_TURNS = 20
 
 
 async def eventually(condition: Callable[[], object], timeout_ms: int = 5_000) -> None:
@@ -23,6 +27,9 @@ async def eventually(condition: Callable[[], object], timeout_ms: int = 5_000) -
         if clock.now() > deadline:
             raise AssertionError(f"{condition} did not hold within {timeout_ms} ms")
         await asyncio.sleep(LOOK_MS / 1000)
+    await asyncio.sleep(SETTLE_MS / 1000)
+    for _ in range(SETTLE_TURNS):
+        await asyncio.sleep(0)
 
 
 def wait_until(condition: Callable[[], object], timeout_ms: int = 5_000) -> None:
@@ -33,3 +40,4 @@ def wait_until(condition: Callable[[], object], timeout_ms: int = 5_000) -> None
         if clock.now() > deadline:
             raise AssertionError(f"{condition} did not hold within {timeout_ms} ms")
         time.sleep(LOOK_MS / 1000)
+    time.sleep(SETTLE_MS / 1000)

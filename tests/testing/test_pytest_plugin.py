@@ -83,7 +83,8 @@ def run_pytest(directory: Path, file: Path) -> subprocess.CompletedProcess[str]:
     """Away from this repository: the entry point alone brings the fixtures."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-o", "asyncio_mode=auto", "-p", "no:cacheprovider",
+        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-o", "asyncio_mode=auto",
+         "-o", "asyncio_default_fixture_loop_scope=function", "-p", "no:cacheprovider",
          "--rootdir", str(directory), "--durations=0", str(file)],
         cwd=directory, env=environment, capture_output=True, text=True, timeout=300,
     )  # fmt: skip

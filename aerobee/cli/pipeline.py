@@ -225,6 +225,9 @@ def consume(
     tasks: Annotated[
         int | None, typer.Option("--tasks", help="tasks per batch [the cluster's cores]")
     ] = None,
+    max_reconsume: Annotated[
+        int, typer.Option("--max-reconsume", help="retries before the dead letters")
+    ] = 16,
     once: Once = False,
     out: Annotated[
         str | None, typer.Option("--out", help="append the results as Parquet to this directory")
@@ -250,7 +253,7 @@ def consume(
     query = pipeline(
         spark, topics, group, function, namesrv=_source(namesrv, None)["namesrv"],
         checkpoint=checkpoint or f"aerobee-checkpoints/consume-{group}", per=per, tasks=tasks, once=once, sink=sink,
-        options=_options(option),
+        max_reconsume=max_reconsume, options=_options(option),
     )  # fmt: skip
     rows = _watch(query, f"consume {group}")
     console.print(f"{rows:,} messages through {handler}")

@@ -258,7 +258,6 @@ def test_the_consumption_flow_runs_on_executors_with_retries_and_dead_letters(
     topic, group = "consume-flow", "spark-billing"
     server.create_topic(topic, queues=1)
     send(server, topic, [f"fine-{i}" for i in range(20)] + ["shaky", "poison"])
-    server.run(_limit_retries(server, group))
 
     def handler(row: Any) -> str:
         body = bytes(row.body).decode()
@@ -270,7 +269,7 @@ def test_the_consumption_flow_runs_on_executors_with_retries_and_dead_letters(
     for _ in range(4):
         query = consume(
             spark, topic, group, handler, namesrv=server.namesrv, checkpoint=str(tmp_path / "checkpoint"),
-            once=True, tasks=4, sink=lambda frame, _: frame.write.mode("append").parquet(results),
+            once=True, tasks=4, max_reconsume=1, sink=lambda frame, _: frame.write.mode("append").parquet(results),
             options={"discoveryIntervalMs": "0"},
         )  # fmt: skip
         query.awaitTermination()
@@ -281,10 +280,6 @@ def test_the_consumption_flow_runs_on_executors_with_retries_and_dead_letters(
     broker = server.server.broker
     assert broker.store.max_offset(f"%DLQ%{group}", 0) == 1
     assert broker.offsets.get(group, topic, 0) == 22
-
-
-async def _limit_retries(server: TestServer, group: str) -> None:
-    server.server.broker.groups.require(group)
 
 
 @pytest.mark.parametrize("bodies", [[], ["not json"]])

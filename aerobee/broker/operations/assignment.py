@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from aerobee.errors import GroupNotFound, InvalidParameter, NoPermission, TopicNotFound
+from aerobee.errors import InvalidParameter, NoPermission, TopicNotFound
 from aerobee.protocol import names
 from aerobee.protocol.allocation import STRATEGIES
 from aerobee.protocol.bodies import AssignedQueue, MessageModel, MessageQueue, Mode, RequestMode
@@ -30,8 +30,9 @@ def set_mode(mode: RequestMode, broker: Broker) -> None:
         raise NoPermission(f"retry topic '{mode.topic}' is always pulled; set the mode of the topic itself")
     if broker.topics.get(mode.topic) is None:
         raise TopicNotFound(f"topic '{mode.topic}' does not exist; create it first")
-    if broker.groups.get(mode.consumer_group) is None:
-        raise GroupNotFound(f"group '{mode.consumer_group}' does not exist; create it first")
+    broker.groups.require(
+        mode.consumer_group
+    )  # made when allowed: the mode is set before the first consumer starts
     if mode.pop_share_queue_num < ANY_QUEUE:
         raise InvalidParameter(
             f"popShareQueueNum {mode.pop_share_queue_num}: 0 shares all queues, n shares each with n more consumers"

@@ -22,9 +22,9 @@ from aerobee.protocol import properties as props
 from aerobee.protocol.headers.transaction import CheckTransaction
 
 if TYPE_CHECKING:
-    from aerobee.protocol.message import Record
     from aerobee.broker.broker import Broker
     from aerobee.broker.state.half_messages import Half
+    from aerobee.protocol.message import Record
 
 log = logging.getLogger("aerobee.transactions")
 

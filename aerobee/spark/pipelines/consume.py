@@ -41,6 +41,7 @@ def consume(
     checkpoint: str,
     per: str = "message",
     tasks: int | None = None,
+    max_reconsume: int = 16,
     once: bool = False,
     sink: Callable[[DataFrame, int], None] | None = None,
     options: dict[str, str] | None = None,
@@ -63,7 +64,7 @@ def consume(
         done = frame.mapInArrow(road, RESULT).persist()
         try:
             failed = done.where("NOT ok")
-            returned = send_back(failed, group, namesrv=namesrv)
+            returned = send_back(failed, group, namesrv=namesrv, max_reconsume=max_reconsume)
             if returned:
                 log.warning(
                     "group=%s batch=%d: %d messages failed and were sent back", group, batch_id, returned

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aerobee.broker.operations.assignment import share
-from aerobee.errors import GroupNotFound, InvalidParameter, NoPermission, TopicNotFound
+from aerobee.errors import InvalidParameter, NoPermission, TopicNotFound
 from aerobee.protocol.allocation import average, by_circle
 from aerobee.protocol.bodies import (
     Assignment,
@@ -98,13 +98,19 @@ def test_a_mode_is_pull_or_pop_and_nothing_else(shop):
     [
         ({"topic": "%RETRY%billing"}, NoPermission),
         ({"topic": "unknown"}, TopicNotFound),
-        ({"consumerGroup": "unknown"}, GroupNotFound),
         ({"popShareQueueNum": -2}, InvalidParameter),
     ],
 )
 def test_refusals_of_a_mode(shop, fields, error):
     with pytest.raises(error):
         set_mode(shop, **fields)
+
+
+@pytest.mark.seed("S000-7")
+def test_a_mode_may_be_set_before_the_groups_first_consumer(shop):
+    set_mode(shop, consumerGroup="unknown")
+    assert shop.broker.pops.modes.get("orders", "unknown").mode is Mode.POP
+    assert shop.broker.groups.get("unknown") is not None
 
 
 @pytest.mark.seed("S000-39")

@@ -236,3 +236,11 @@ def test_command(line: str, prepared: dict[str, str], good: Callable[..., Done])
     escaped = {name: re.escape(value) for name, value in prepared.items()}
     missing = [each for each in CASES[line] if not re.search(fill(each, escaped), output, re.MULTILINE)]
     assert not missing, output
+
+
+@pytest.mark.seed("S000-5")
+def test_the_share_count_is_q_and_n_names_the_name_servers(
+    prepared: dict[str, str], good: Callable[..., Done]
+) -> None:
+    line = f"setConsumeMode -n {prepared['namesrv']} -c DefaultCluster -t {TOPIC} -g mq-clone -m POP -q 3"
+    assert "popShareQueueNum[3]" in good("admin", *line.split()).out

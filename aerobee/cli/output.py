@@ -29,6 +29,7 @@ Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table")]
 _json_given: ContextVar[bool] = ContextVar("json_given", default=False)
 
 Row = dict[str, Any]
+UNBROKEN = {"message", "client", "address", "stored", "body"}  # what one copies, and what is only a glimpse
 
 
 def remember_json(given: bool) -> None:
@@ -108,7 +109,12 @@ def _rich_table(texts: list[list[str]], headings: list[str], right: list[bool], 
 
     drawn = Table(title=title or None, title_justify="left", header_style="bold", box=_box())
     for heading, numbers in zip(headings, right, strict=True):
-        drawn.add_column(heading, justify="right" if numbers else "left", overflow="fold")
+        drawn.add_column(
+            heading,
+            justify="right" if numbers else "left",
+            overflow="ellipsis" if heading == "body" else "fold",
+            no_wrap=heading in UNBROKEN,
+        )
     for row in texts:
         drawn.add_row(*(Text(text) for text in row))
     console().print(drawn)

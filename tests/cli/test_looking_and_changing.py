@@ -215,3 +215,19 @@ def test_the_cluster_and_its_settings(server: TestServer, good: Callable[..., Do
     good("cluster", "set", "longPollingEnable=true", "-b", "broker-a")
     assert good("cluster", "stop-writes", "broker-a").out == "writes to broker-a are off\n"
     assert good("cluster", "allow-writes", "broker-a").out == "writes to broker-a are on\n"
+
+
+# -- on a terminal -----------------------------------------------------------------------------------------
+
+
+def test_tables_on_a_terminal_are_drawn_and_never_read_as_markup(
+    good: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good("send", "cli-drawn", "[bold]not markup[/bold]")
+    monkeypatch.setattr("aerobee.cli.output.on_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "160")
+    drawn = good("messages", "browse", "cli-drawn").out
+    assert "[bold]not markup[/bold]" in drawn
+    assert "─" in drawn
+    for command in (("topics",), ("groups",), ("cluster",), ("topics", "show", "cli-drawn")):
+        assert "─" in good(*command).out

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 import pytest
 
-from aerobee import Server
+from aerobee import ManualClock, Server
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 
 if TYPE_CHECKING:
@@ -105,4 +105,12 @@ async def client() -> AsyncIterator[Client]:
         Server(ephemeral=True, grpc_port=0) as server,
         grpc.aio.insecure_channel(server.grpc_address) as channel,
     ):
+        yield Client(server, channel)
+
+
+@pytest.fixture
+async def manual_client() -> AsyncIterator[Client]:
+    """On a server whose clock the test moves."""
+    server = Server(ephemeral=True, grpc_port=0, clock=ManualClock())
+    async with server, grpc.aio.insecure_channel(server.grpc_address) as channel:
         yield Client(server, channel)

@@ -65,6 +65,8 @@ class Revive:
     def _attend(self, now: int) -> bool:
         found = self._leases.in_flight.attend(now, ATTENDED_PER_TICK)
         for checkpoint in found:
+            if checkpoint.journaled or not checkpoint.open:
+                continue  # with its parent, a moment ago
             if checkpoint.due <= now:
                 self._redeliver_young(checkpoint, now)
             else:
@@ -72,6 +74,9 @@ class Revive:
         return len(found) == ATTENDED_PER_TICK
 
     def _redeliver_young(self, checkpoint: Checkpoint, now: int) -> None:
+        if not self._leases.journal_children(checkpoint, now):
+            self._leases.in_flight.postpone(checkpoint, now + AFTER_ERROR_MS)
+            return
         lane, offsets = checkpoint.lane, checkpoint.open_offsets
         expired = Expired(lane.topic, lane.group, lane.queue_id, checkpoint.pop_time, offsets)
         try:

@@ -102,6 +102,11 @@ class Leases:
 
     def journal(self, checkpoint: Checkpoint, now: int) -> bool:
         """Write a young checkpoint to the revive log. False, and tried again later, when the disk refuses."""
+        if checkpoint.journaled:  # with its parent, a moment ago
+            return True
+        if not self.journal_children(checkpoint, now):
+            self.in_flight.postpone(checkpoint, now + REFUSED_MS)
+            return False
         try:
             position = self.log.write_checkpoint(checkpoint.revive_queue, as_logged(checkpoint), now)
         except StoreError as error:
@@ -113,6 +118,14 @@ class Leases:
         self.log.pending(position)
         self.in_flight.journaled(checkpoint, position)
         return True
+
+    def journal_children(self, checkpoint: Checkpoint, now: int) -> bool:
+        """Before a checkpoint is written, those split off it: it says of their messages that it has no more to do
+        with them, so after a crash only their own entries keep them from being lost."""
+        if not checkpoint.children:
+            return True
+        young = list(checkpoint.lane.young.values())
+        return all(self.journal(child, now) for child in young if child.parent is checkpoint)
 
     def journal_all(self, lane: Lane | None, now: int) -> None:
         """Write every young checkpoint (of a lane): a stop, or an offset reset."""
@@ -254,7 +267,9 @@ class Leases:
         offsets = logged.offsets[:MAX_BATCH]
         self.log.pending(entry.position)
         sound = all(0 <= offset - logged.start_offset < MAX_BITS for offset in offsets)
-        if not (offsets and sound and logged.queue_id >= 0 and logged.start_offset >= 0):
+        sound = sound and bool(offsets) and logged.queue_id >= 0 and logged.start_offset >= 0
+        # The last message decides: the first ones of a batch may have been cleaned away.
+        if not sound or not self.log.speaks_for(entry, logged.topic, logged.queue_id, offsets[-1]):
             self.in_flight.due.add(logged.revive_time, entry.position)
             return
         lane = self.in_flight.lane(logged.topic, logged.group, logged.queue_id)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aerobee.broker.state.offsets import Offsets
+    from aerobee.store.results import Unit
 
 log = logging.getLogger("aerobee.revive")
 
@@ -73,6 +74,7 @@ class Log(Protocol):
     def record_of(self, topic: str, queue_id: int, offset: int) -> Record | None: ...
     def max_offset(self, topic: str, queue_id: int) -> int: ...
     def min_offset(self, topic: str, queue_id: int) -> int: ...
+    def unit(self, topic: str, queue_id: int, offset: int) -> Unit | None: ...
 
 
 def pack(queue_id: int, offset: int) -> int:
@@ -159,6 +161,14 @@ class ReviveLog:
         for offset in range(self._read[queue_id], end):
             entry = self._entry(queue_id, offset)
             yield -1 if entry is None else entry.physical_offset, queue_id, entry
+
+    def speaks_for(self, entry: Entry, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether the message there is the one a checkpoint means: it exists, and was written before it.
+
+        Else it is gone, or its topic was deleted and created again since (8479).
+        """
+        unit = self._store.unit(topic, queue_id, offset)
+        return unit is not None and unit.physical_offset < entry.physical_offset
 
     def _entry(self, queue_id: int, offset: int) -> Entry | None:
         record = self._store.record_of(self.topic, queue_id, offset)

@@ -138,10 +138,19 @@ class Lease(msgspec.Struct):
     attempt: int
 
 
+@pytest.fixture(autouse=True)
+def quiet():
+    """Thousands of redeliveries and refusals are meant here: nobody has to read of each."""
+    logger = logging.getLogger("aerobee")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(before)
+
+
 class History(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        logging.getLogger("aerobee").setLevel(logging.CRITICAL)
         self.directory = Path(tempfile.mkdtemp(prefix="pop-model-", dir=_fast_directory()))
         self.clock = ManualClock()
         self.store = ListStore()
@@ -384,7 +393,7 @@ class History(RuleBasedStateMachine):
     def disk(self, full: bool) -> None:
         was_full, self.store.full = self.store.full, full
         if was_full and not full:  # what was refused is tried again ten seconds later, by the clock of then
-            self.clock.jump(max(self.latest, self.clock.now()) + 10_000)
+            self.clock.jump(max(self.latest, self.clock.now()) + 10_400)
             self._run()
 
     @rule(clean=st.booleans())
@@ -407,7 +416,7 @@ class History(RuleBasedStateMachine):
         for (group, body), _ in list(self.deliveries.items()):
             if body not in self.acked[group]:
                 self.unsure.add((group, body))
-        self.clock.advance(1)  # nobody starts in the millisecond of the crash
+        self.clock.advance(700)  # nobody starts in the millisecond of the crash
         self.start()
 
     def _forget_unsaved_ack(self, group: str, body: str, saved: Offsets, log: dict[Place, bool]) -> None:

@@ -42,7 +42,6 @@ class ConsumeLoop:
         self._handler = handler
         self._hooks = hooks
         self._tasks = tasks
-        self._retry = names.retry_topic(member.group)
         self._done: dict[OwnedQueue, Batch] = {}
         work = self._consume if handler.is_async else self._consume_some
         self.slots: Slots[tuple[OwnedQueue, Batch]] = Slots(
@@ -88,8 +87,11 @@ class ConsumeLoop:
         now = self._member.clock.now()
         for message in batch:
             message.consume_started = now
-            if message.topic == self._retry:
-                message.topic = message.property(props.RETRY_TOPIC) or message.topic
+            if message.topic.startswith(names.RETRY_PREFIX):
+                group = self._member.group
+                message.topic = message.property(props.RETRY_TOPIC) or names.normal_topic(
+                    message.topic, group
+                )
         if self._hooks.active:
             self._hooks.before(batch, now)
 

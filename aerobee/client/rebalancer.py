@@ -199,6 +199,11 @@ class Rebalancer:
             self._ownership.give_up_popped(queue)
         for queue in change.gained:
             self._ownership.take_popped(queue)
+        if assigned:
+            member.subscriptions.remove(names.pop_retry_topic(topic, member.group))
+        elif change.lost:
+            # From POP back to pull: what waits there for another try would be stranded.
+            member.subscriptions.add(names.pop_retry_topic(topic, member.group), "*", now)
         return bool(change.lost or change.gained)
 
 

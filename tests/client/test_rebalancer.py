@@ -12,7 +12,7 @@ from aerobee.client.ownership import Ownership
 from aerobee.client.queue_locks import QueueLocks
 from aerobee.client.rebalancer import Rebalancer
 from aerobee.errors import NetworkError
-from aerobee.protocol import bodies
+from aerobee.protocol import bodies, names
 from aerobee.protocol.bodies import (
     AssignedQueue,
     Assignment,
@@ -364,9 +364,15 @@ class TestPop:
         self.assign(session, -1)
         await g.rebalancer.rebalance()
         assert (g.queues, list(g.member.popped)) == ([], [MessageQueue("a", -1, "T")])
+        assert names.pop_retry_topic("T", g.member.group) not in g.member.subscriptions
         self.assign(session, 0, mode=Mode.PULL)
         await g.rebalancer.rebalance()
         assert (g.queues, g.member.popped) == ([0, 1, 2, 3], {})
+        # Messages that POP was to try again are pulled from now on.
+        assert names.pop_retry_topic("T", g.member.group) in g.member.subscriptions
+        self.assign(session, -1)
+        await g.rebalancer.rebalance()
+        assert names.pop_retry_topic("T", g.member.group) not in g.member.subscriptions
 
     async def test_an_old_broker_without_assignments_means_pull(self, group: Any, session: Any) -> None:
         g = group(may_pop=True)

@@ -8,6 +8,7 @@ import pytest
 
 from aerobee.broker.operations.admin.figures import group_figures
 from aerobee.broker.operations.send_back import SendBackRequest, send_back
+from aerobee.broker.state.clients import ConsumerGroup
 from aerobee.errors import GroupNotFound, InvalidParameter
 from aerobee.fronts.remoting.pop import ROUTES
 from aerobee.protocol import names
@@ -65,7 +66,7 @@ def test_pull_groups_have_the_same_figures_connected_or_not(shop):
     shop.broker.offsets.set("pulls", "orders", 0, 2)
     shop.broker.offsets.pulled("pulls", "orders", 0, 5)
     assert counts(shop, "pulls") == (4, 0, 0, 0), "nobody is connected: nothing is on its way"
-    shop.broker.clients._consumers["pulls"] = type("Online", (), {"subscriptions": {}, "members": {}})()
+    shop.broker.clients._consumers["pulls"] = ConsumerGroup("pulls")
     assert counts(shop, "pulls") == (1, 3, 0, 0)
 
 

@@ -31,9 +31,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aerobee.broker.state.due_buckets import DueBuckets
+from aerobee.broker.state.places import bits_of, offsets_of, places_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
 TIME_BITS = 42  # milliseconds since 1970 until the year 2109
 MAX_TIME = 1 << TIME_BITS
@@ -110,34 +111,6 @@ class Lane:
     def position(self, committed: int) -> int:
         """The next offset to read: what is in line has been read, though it is not committed."""
         return max(committed, self.line[-1].next_offset) if self.line else committed
-
-
-def offsets_of(start: int, count: int, diffs: Sequence[int] | None, bits: int) -> list[int]:
-    places = range(count) if diffs is None else diffs
-    return [start + place for i, place in enumerate(places) if bits >> i & 1]
-
-
-def bit_of(place: int, count: int, diffs: Sequence[int] | None) -> int:
-    """The bit of the message `place` offsets after the start; 0 when it is none of the checkpoint's."""
-    if diffs is None:
-        return 1 << place if 0 <= place < count else 0
-    return 1 << diffs.index(place) if place in diffs else 0
-
-
-def bits_of(places: int, diffs: Sequence[int]) -> int:
-    """The bits of the messages at those places (bit i = start + i)."""
-    return sum([1 << i for i, place in enumerate(diffs) if places >> place & 1])
-
-
-def places_of(bits: int, diffs: Sequence[int]) -> int:
-    return sum([1 << place for i, place in enumerate(diffs) if bits >> i & 1])
-
-
-def diffs_of(start: int, offsets: Sequence[int]) -> tuple[int, ...] | None:
-    """None when the offsets are start, start + 1, ..."""
-    if offsets[0] == start and offsets[-1] - start == len(offsets) - 1:
-        return None
-    return tuple([offset - start for offset in offsets])
 
 
 class InFlight:

@@ -10,17 +10,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from aerobee.broker.state.in_flight import (
-    FULL,
-    MAX_BATCH,
-    Checkpoint,
-    InFlight,
-    Lane,
-    Matched,
-    bit_of,
-    bits_of,
-    diffs_of,
-)
+from aerobee.broker.state.in_flight import FULL, MAX_BATCH, Checkpoint, InFlight, Lane, Matched
+from aerobee.broker.state.places import bit_of, bits_of, diffs_of
 from aerobee.broker.state.revive_log import Drop, Entry, ReviveLog
 from aerobee.errors import StoreError
 from aerobee.protocol.receipt import MAX_BITS, Ack, CheckPoint, Receipt

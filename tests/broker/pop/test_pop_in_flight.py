@@ -10,16 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aerobee.broker.state.due_buckets import BUCKET_MS, DueBuckets
-from aerobee.broker.state.in_flight import (
-    FULL,
-    Checkpoint,
-    InFlight,
-    Matched,
-    bit_of,
-    diffs_of,
-    offsets_of,
-    oldest_offset,
-)
+from aerobee.broker.state.in_flight import FULL, Checkpoint, InFlight, Matched, oldest_offset
+from aerobee.broker.state.places import bit_of, diffs_of, offsets_of
 
 
 class Flight(InFlight):

@@ -49,6 +49,8 @@ class Broker:
 
 def assemble(config: BrokerConfig, store_config: StoreConfig, data_dir: Path, clock: Clock) -> Broker:
     """Open what is on disk and put the parts together. Raises StoreInUse when the directory is taken."""
+    # Copies: an operator may change settings of the running broker, and they are this broker's only.
+    config, store_config = msgspec.structs.replace(config), msgspec.structs.replace(store_config)
     store = MessageStore.open(data_dir / "store", store_config, clock)
     directory = data_dir / "store" / "config"
     try:

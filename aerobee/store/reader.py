@@ -76,7 +76,7 @@ class Reader:
         messages, offsets, offset, total = found.messages, found.offsets, found.next_offset, 0
         status = ReadStatus.NO_MATCHED_MESSAGE
         max_messages, max_bytes = self._limits(units, limit)
-        base = end = position = 0
+        base = end = position = last = 0
         for physical, size, code in UNIT.iter_unpack(units):
             if messages and (len(messages) >= max_messages or total + size > max_bytes):
                 break
@@ -107,7 +107,8 @@ class Reader:
             messages.append(raw)
             offsets.append(offset - 1)
             total += size
-            found.behind_bytes = self._log.end - physical - size
+            last = physical + size
+        found.behind_bytes = self._log.end - last if messages else 0
         found.status, found.next_offset, found.size_bytes = status, offset, total
 
     def _limits(self, units: bytes, limit: ReadLimit) -> tuple[int, int]:

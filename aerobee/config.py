@@ -127,6 +127,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     revive_interval_ms: Annotated[int, doc("how often due checkpoints are looked for", "reviveInterval")] = (
         200
     )
+    server_balances: Annotated[
+        bool,
+        doc("divide queues among a group's members; off = everybody gets all", "serverLoadBalancerEnable"),
+    ] = True
     server_side_reset: Annotated[
         bool, doc("reset offsets on the broker, not by the clients", "useServerSideResetOffset")
     ] = True

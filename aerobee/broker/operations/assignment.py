@@ -55,7 +55,7 @@ def _assign(query: AssignmentQuery, mode: RequestMode, broker: Broker) -> set[Me
         if query.message_model is MessageModel.BROADCASTING or not names.is_retry(query.topic):
             log.warning("no assignment group=%s: topic=%s does not exist", query.consumer_group, query.topic)
         return None
-    if query.message_model is MessageModel.BROADCASTING:
+    if query.message_model is MessageModel.BROADCASTING or not broker.config.server_balances:
         return set(queues)
     group = broker.clients.group(query.consumer_group)
     if group is None:

@@ -45,7 +45,10 @@ def reset_offset(reset: Reset, broker: Broker) -> dict[MessageQueue, int]:
     wanted = {queue_id: _target(reset, queue_id, broker) for queue_id in _queues(reset, topic)}
     for queue_id, offset in wanted.items():
         broker.offsets.set_reset(reset.group, reset.topic, queue_id, offset)
-        broker.parked.wake(reset.topic, queue_id)  # a held reader is told now, not at its deadline
+        # Held readers are told now, not at their deadline.
+        broker.parked.wake(reset.topic, queue_id)
+        broker.pops.wake(reset.topic, reset.group, queue_id)
+    broker.offsets.save()  # answered means kept: a crash must not undo an operator's reset
     return {
         MessageQueue(broker.config.name, queue_id, reset.topic): offset for queue_id, offset in wanted.items()
     }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -191,11 +192,11 @@ def test_any_other_model_is_null(shop):
 
 
 @pytest.mark.seed("S000-35")
-def test_the_server_balances_always(shop):
-    """RocketMQ's switch serverLoadBalancerEnable has nobody who turns it off: there is no such setting here."""
-    from aerobee.config import BrokerConfig
-
-    assert not any("balancer" in field for field in BrokerConfig.__struct_fields__)
+def test_without_the_servers_balancer_everybody_gets_all_queues(shop):
+    join(shop, "c1", "c2")
+    config = msgspec.structs.replace(shop.broker.config, server_balances=False)
+    shop.broker = dataclasses.replace(shop.broker, config=config)
+    assert queue_ids(query(shop)) == list(range(shop.broker.topics.get("orders").read_queue_nums))
 
 
 def test_a_light_queue_is_its_queue_0(shop):

@@ -39,7 +39,7 @@ with aerobee.Producer(namesrv, group="notebook") as producer:
         )
 
 # %% Spark: it finds Java itself, and the data source needs no jar
-from aerobee.spark.session import session  # noqa: E402
+from aerobee.spark.sessions import session  # noqa: E402
 
 spark = session("notebook", master="local[2]", config={"spark.sql.shuffle.partitions": "2"})
 spark.sparkContext.setLogLevel("ERROR")

@@ -263,7 +263,7 @@ def consume(
 
 
 def _session(name: str, master: str | None) -> SparkSession:
-    from aerobee.spark.session import NoJava, session
+    from aerobee.spark.sessions import NoJava, session
 
     with console.status("starting Spark"):
         try:

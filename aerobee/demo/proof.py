@@ -24,7 +24,7 @@ def prove(namesrv: str, topic: str, groups: list[str], out: Path, step: Callable
     from aerobee.spark.pipelines.lake import Table, lake
     from aerobee.spark.pipelines.ledger import ledger
     from aerobee.spark.pipelines.report import report
-    from aerobee.spark.session import session
+    from aerobee.spark.sessions import session
 
     step("starting Spark")
     # Short jobs: a JVM that compiles less starts faster.

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aerobee.spark.frames import read, read_stream, write
-    from aerobee.spark.send_back import send_back
-    from aerobee.spark.session import session
+    from aerobee.spark.sending_back import send_back
+    from aerobee.spark.sessions import session
 
 __all__ = ["read", "read_stream", "send_back", "session", "write"]
 
@@ -22,13 +22,14 @@ _HOMES = {
     "read": "aerobee.spark.frames",
     "read_stream": "aerobee.spark.frames",
     "write": "aerobee.spark.frames",
-    "send_back": "aerobee.spark.send_back",
-    "session": "aerobee.spark.session",
+    "send_back": "aerobee.spark.sending_back",
+    "session": "aerobee.spark.sessions",
 }
 
 
 def __getattr__(name: str) -> Any:
-    # Spark imports this package in every worker process: nothing is loaded before it is used.
+    # Spark imports this package in every worker process: nothing is loaded before it is used. No module may share its
+    # name with a function here: importing the module would hide the function.
     if name not in _HOMES:
         raise AttributeError(f"module 'aerobee.spark' has no attribute {name!r}")
     from importlib import import_module

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One session for all Spark tests; a quick JVM, since none of them runs long."""
-    from aerobee.spark.session import session
+    from aerobee.spark.sessions import session
 
     # Spark's own Python code and its JVM leave sockets to the garbage collector.
     made = session(

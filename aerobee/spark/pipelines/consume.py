@@ -14,7 +14,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from aerobee.spark import schema
-from aerobee.spark.send_back import send_back
+from aerobee.spark.sending_back import send_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

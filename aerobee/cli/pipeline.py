@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import json as json_text
 import sys
@@ -267,9 +268,11 @@ def _session(name: str, master: str | None) -> SparkSession:
 
     with console.status("starting Spark"):
         try:
-            return session(f"aerobee {name}", master=master)
+            spark = session(f"aerobee {name}", master=master)
         except NoJava as error:
             raise SystemExit(f"aerobee: {error}") from None
+    atexit.register(spark.stop)  # or Spark's Python workers complain of broken pipes at the end
+    return spark
 
 
 def _source(namesrv: str | None, store: str | None) -> dict[str, str]:

@@ -98,7 +98,8 @@ def run(command: list[str] | str, folder: Path, server: TestServer | None, timeo
         capture_output=True, text=True,
     )  # fmt: skip
     assert told.returncode == 0, f"{command}\n{told.stdout}\n{told.stderr}"
-    assert "Traceback" not in told.stderr
+    # Spark's own processes may complain of pipes that broke when it stopped; ours may not.
+    assert not re.search(r'File "[^"]*aerobee/', told.stderr), told.stderr
 
 
 @pytest.mark.parametrize("snippet", [s for s in snippets("python") if not is_spark(s)], ids=lambda s: s.name)

@@ -111,7 +111,11 @@ def main() -> None:
     if options.save:
         machine = f"{platform.machine()}, Python {platform.python_version()}, {os.cpu_count()} cores"
         us = {**saved["us"], **{name: round(cost, 2) for name, cost in now.items()}}
-        data = {"date": time.strftime("%Y-%m-%d %H:%M"), "machine": machine, "us": us}
+        data = {
+            "date": time.strftime("%Y-%m-%d %H:%M"),
+            "machine": f"{machine}, load average {os.getloadavg()[0]:.1f}",
+            "us": us,
+        }
         BASELINE.write_text(json.dumps(data, indent=1) + "\n")
 
 

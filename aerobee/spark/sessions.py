@@ -65,6 +65,11 @@ def session(
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    if " " in os.environ["PYSPARK_PYTHON"]:
+        # Spark looks for data sources only where a shell finds `command -v $python`, unquoted: not under such a path.
+        from aerobee.spark.source import RocketMQSource
+
+        spark.dataSource.register(RocketMQSource)
     return spark
 
 

@@ -85,6 +85,12 @@ class Running:
             self.peers[name] = peers.Peer(name, COMMANDS[name]())
         return self.peers[name]
 
+    def fresh(self, name: str) -> peers.Peer:
+        """A new one: mqadmin's queryMsgByUniqueKey keeps its first name server for the life of its JVM."""
+        if (old := self.peers.pop(name, None)) is not None:
+            old.end()
+        return self.get(name)
+
 
 COMMANDS: dict[str, Callable[[], list[str]]] = {
     "java": lambda: peers.java_program("Remoting", peers.server_class_path()),

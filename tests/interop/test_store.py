@@ -100,7 +100,7 @@ def test_store_exchange(writer: str, reader: str, running: Running, make_server:
         session.close_all()
     one.stop()
     other = make_server(reader)
-    session = peers.Session(running.get("java"), other.namesrv)
+    session = peers.Session(running.fresh("java"), other.namesrv)
     try:
         look(session, wrote)
     finally:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -112,6 +113,26 @@ def test_what_a_hung_consumer_holds_is_finished_by_another(
     java.peer.call("pause", name=hung.name, on=False)
     wait_until(lambda: wanted <= set(healthy.bodies()) | set(hung.bodies()), 90, "everything")
     assert all(row["attempt"] >= 2 for row in healthy.seen() if row["body"] in held)
+
+
+def test_mqadmin_shows_exactly_what_is_in_flight(
+    java: Session, one_queue: str, pop: Callable[[str], str], mqadmin: Callable[..., str]
+) -> None:
+    group = pop(one_queue)
+    hung = java.consumer(group, one_queue, kind="pop", hang=True, invisibleMs=60_000)
+    java.producer().send(*numbered(one_queue, 5))
+
+    def totals() -> list[str]:
+        return [line for line in mqadmin("consumerProgress", "-g", group).splitlines() if "Total: " in line]
+
+    in_flight = ["Consume Diff Total: 5", "Consume Inflight Total: 5"]
+    wait_until(lambda: totals() == in_flight, 40, f"{in_flight} while nothing is acked")
+    # The group's offset passes what is leased once that is in the revive log, 3 s after the pop.
+    time.sleep(5)
+    assert totals() == in_flight
+    java.peer.call("pause", name=hung.name, on=False)
+    done = ["Consume Diff Total: 0", "Consume Inflight Total: 0"]
+    wait_until(lambda: totals() == done, 40, f"{done} when all are acked")
 
 
 def test_tag_filter_in_pop(java: Session, topic: str, pop: Callable[[str], str]) -> None:

@@ -120,11 +120,17 @@ class Orders:
             for queue_id in [q for q, info in queues.items() if now - info.last_consume > IDLE_MS]:
                 self.clear((topic, group, queue_id))
 
-    def in_flight(self, topic: str, group: str, queue_id: int, now: int) -> int:
+    def counts(self, topic: str, group: str, queue_id: int, now: int) -> tuple[int, int]:
+        """Messages in flight, and those acked behind the first of these: the offset cannot show the latter yet.
+
+        When nothing of the batch is in flight any more it is read again as a whole, what was acked too.
+        """
         info = self.get(topic, group, queue_id)
-        if info is None:
-            return 0
-        return sum(info.visible_at(offset) > now for offset in info.open_offsets())
+        left = [] if info is None else info.open_offsets()
+        if info is None or info.free_at() <= now:
+            return 0, 0
+        acked = sum(offset > left[0] for offset in info.absolute) - (len(left) - 1)
+        return sum(info.visible_at(offset) > now for offset in left), acked
 
     def keys(self) -> list[Key]:
         return [

@@ -7,12 +7,13 @@ import msgspec
 import pytest
 
 from aerobee.broker.operations.admin.figures import group_figures
+from aerobee.broker.operations.admin.progress import broker_consume_stats, consume_stats
 from aerobee.broker.operations.send_back import SendBackRequest, send_back
 from aerobee.broker.state.clients import ConsumerGroup
 from aerobee.errors import GroupNotFound, InvalidParameter
 from aerobee.fronts.remoting.pop import ROUTES
 from aerobee.protocol import names
-from aerobee.protocol.bodies import GroupConfig
+from aerobee.protocol.bodies import ConsumeStats, GroupConfig, SubscriptionData, decode, encode
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command
 
@@ -130,3 +131,69 @@ def test_a_pending_reset_shows_where_the_group_will_go_on(shop):
     shop.broker.offsets.set_reset("billing", "orders", 0, 1)
     assert counts(shop)[0] == 3
     assert names.is_retry(names.retry_topic("billing"))
+
+
+# -- what mqadmin shows --------------------------------------------------------------------------------------
+
+
+def shown(shop, topic: str | None = None, group: str = "billing") -> dict[str, tuple[int, int]]:
+    """Topic -> (Diff, Inflight), as mqadmin computes them from the answer's offsets."""
+    answer = encode(consume_stats(group, topic, [], shop.broker))
+    found: dict[str, tuple[int, int]] = {}
+    for queue, row in decode(answer, ConsumeStats).offset_table.items():
+        assert 0 <= row.consumer_offset <= row.pull_offset <= row.broker_offset
+        diff, flight = found.get(queue.topic, (0, 0))
+        diff += row.broker_offset - row.consumer_offset
+        found[queue.topic] = diff, flight + row.pull_offset - row.consumer_offset
+    return found
+
+
+def test_mqadmin_shows_exact_differences_though_the_offset_passes_what_is_leased(shop):
+    retry = names.pop_retry_topic("orders", "billing")
+    shop.send(*"abcde")
+    messages = shop.pop(invisible_ms=5_000, max_messages=4)
+    assert shown(shop)["orders"] == (5, 4)
+    shop.ack(messages[2])
+    assert shown(shop)["orders"] == (4, 3), "acked out of turn is done"
+    shop.wait(3_200)
+    assert shop.broker.offsets.get("billing", "orders", 0) == 4, "the offset has passed what is leased"
+    assert shown(shop)["orders"] == (4, 3)
+    shop.restart()
+    assert shown(shop)["orders"] == (4, 3)
+    shop.wait(2_400)
+    assert shown(shop) == {"orders": (1, 0), retry: (3, 0)}, "retries wait though nobody has read there yet"
+    messages = shop.pop()
+    assert shown(shop) == {"orders": (1, 1), retry: (3, 3)}
+    shop.ack(*messages)
+    assert shown(shop) == {"orders": (0, 0), retry: (0, 0)}
+    assert shown(shop, "orders") == {"orders": (0, 0)}
+
+
+def test_mqadmin_shows_exact_differences_of_an_ordered_batch(shop):
+    shop.send(*"abcd")
+    messages = shop.pop(ordered=True, queue_id=0, max_messages=3, invisible_ms=5_000)
+    shop.ack(messages[1])
+    assert counts(shop) == (1, 2, 0, 0), "one acked behind an open one is neither ready nor in flight"
+    assert shown(shop)["orders"] == (3, 2)
+    shop.wait(5_000)
+    assert shown(shop)["orders"] == (4, 0), "the batch is read again as a whole"
+
+
+def test_an_online_group_is_shown_the_pop_retries_of_what_it_subscribes(shop):
+    shop.send(*"ab")
+    shop.pop(invisible_ms=1_000)
+    shop.wait(1_400)
+    shop.broker.clients._consumers["billing"] = ConsumerGroup(
+        "billing", subscriptions={"orders": SubscriptionData(topic="orders")}
+    )
+    assert shown(shop)[names.pop_retry_topic("orders", "billing")] == (2, 0)
+
+
+def test_all_groups_at_once_have_the_same_differences(shop):
+    shop.send(*"abcde")
+    shop.ack(shop.pop(max_messages=4)[3])
+    shop.broker.groups.put(GroupConfig(group_name="pulls"))
+    shop.broker.offsets.set("pulls", "orders", 0, 2)
+    shop.broker.offsets.pulled("pulls", "orders", 0, 4)
+    result = broker_consume_stats(shop.broker, ordered_only=False)
+    assert (result.total_diff, result.total_inflight_diff) == (4 + 3, 3 + 2)

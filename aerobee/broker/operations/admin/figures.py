@@ -63,22 +63,22 @@ def lag(broker: Broker, group: str, topic: str) -> list[QueueFigures]:
     """Each queue of the topic for the group; empty when there is no such topic."""
     config = broker.topics.get(topic)
     queues = 0 if config is None else config.read_queue_nums
-    return [_queue(broker, group, topic, queue_id) for queue_id in range(queues)]
+    return [queue_figures(broker, group, topic, queue_id) for queue_id in range(queues)]
 
 
-def _queue(broker: Broker, group: str, topic: str, queue_id: int) -> QueueFigures:
+def queue_figures(broker: Broker, group: str, topic: str, queue_id: int) -> QueueFigures:
     store = broker.store
     low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
     committed = broker.offsets.get(group, topic, queue_id)
     if committed < 0:
         committed = low  # never read: all of it is before the group
     lane = broker.pops.leases.in_flight.lanes.get((topic, group, queue_id))
-    ordered = broker.pops.orders.in_flight(topic, group, queue_id, broker.clock.now())
-    position, leased, skipped = committed, ordered, 0
+    ordered, settled = broker.pops.orders.counts(topic, group, queue_id, broker.clock.now())
+    position, leased, skipped = committed, ordered, settled
     if lane is not None and not broker.offsets.has_reset(group, topic, queue_id):
         position = lane.position(committed)
         leased += lane.in_flight
-        skipped = sum(offset >= position for offset in lane.skip)
+        skipped += sum(offset >= position for offset in lane.skip)
     pulled = broker.offsets.pull_offset(group, topic, queue_id)
     if broker.clients.group(group) is not None and committed < pulled <= high:
         leased += pulled - max(position, committed)  # in the buffers of its consumers

@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far groups have come, for operators: lag, times, copies of offsets."""
+"""How far groups have come, for operators: lag, times, copies of offsets.
+
+mqadmin shows `brokerOffset - consumerOffset` as Diff and `pullOffset - consumerOffset` as Inflight. A POP group's
+committed offset passes messages that are leased, and stays behind ones acked out of turn, so for those groups the two
+offsets are chosen to make both differences exact.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aerobee.broker.operations.admin.figures import queue_figures
+from aerobee.broker.state.pops import retry_topics
+from aerobee.protocol import names
 from aerobee.protocol.bodies import (
     ConsumeStats,
     ConsumeStatsList,
     ConsumeTimeSpans,
     MessageQueue,
+    Mode,
     QueueProgress,
     QueueTimeSpan,
 )
@@ -25,38 +34,60 @@ NEVER = 2**63 - 1
 
 
 def consume_stats(group: str, topic: str | None, topic_list: Iterable[str], broker: Broker) -> ConsumeStats:
-    """The group's place in every queue it reads: of one topic, of those listed, or of all it has offsets on."""
+    """The group's place in every queue it reads: of one topic, of those listed, or of all it has to do with."""
     listed = [name for name in topic_list if name]
-    topics = listed or ([topic] if topic else sorted(broker.offsets.topics_of(group)))
     stats = ConsumeStats()
-    for name in topics:
+    for name in listed or ([topic] if topic else _topics(group, broker)):
         config = broker.topics.get(name)
         if config is None or (not listed and _unsubscribed(group, name, broker)):
             continue
         for queue_id in range(config.read_queue_nums):
             queue = MessageQueue(broker.config.name, queue_id, name)
-            progress = stats.offset_table[queue] = _progress(group, name, queue_id, broker)
-            progress.pull_offset = max(
-                progress.consumer_offset, broker.offsets.pull_offset(group, name, queue_id)
-            )
+            stats.offset_table[queue] = _progress(group, name, queue_id, broker)
         stats.consume_tps += broker.stats.consume_rate(group, name)
     return stats
+
+
+def _topics(group: str, broker: Broker) -> list[str]:
+    """Where the group has an offset or a lease, and where its POP retries of these wait."""
+    found: set[str] = set(broker.offsets.topics_of(group))
+    found |= {lane.topic for lane in broker.pops.leases.in_flight.lanes_of(group)}
+    found |= {retry for name in found if not names.is_retry(name) for retry in retry_topics(name, group)}
+    return sorted(name for name in found if broker.topics.get(name) is not None)
 
 
 def _unsubscribed(group: str, topic: str, broker: Broker) -> bool:
     """An online group that does not subscribe to the topic; offline groups are never told apart."""
     online = broker.clients.group(group)
-    return online is not None and bool(online.subscriptions) and topic not in online.subscriptions
+    if online is None or not online.subscriptions:
+        return False
+    # Who subscribes to a topic also gets its POP retries, though nobody subscribes to those by name.
+    return topic not in online.subscriptions and names.normal_topic(topic, group) not in online.subscriptions
 
 
 def _progress(group: str, topic: str, queue_id: int, broker: Broker) -> QueueProgress:
     store = broker.store
-    offset = max(0, broker.offsets.get(group, topic, queue_id))
-    consumed = max(0, store.store_time(topic, queue_id, offset - 1)) if offset > 0 else 0
-    return QueueProgress(
-        broker_offset=max(0, store.max_offset(topic, queue_id)),
-        consumer_offset=offset,
-        last_timestamp=consumed,
+    committed = max(0, broker.offsets.get(group, topic, queue_id))
+    consumed = max(0, store.store_time(topic, queue_id, committed - 1)) if committed > 0 else 0
+    end = max(0, store.max_offset(topic, queue_id))
+    progress = QueueProgress(broker_offset=end, consumer_offset=committed, last_timestamp=consumed)
+    if _pops(group, topic, queue_id, broker):
+        exact = queue_figures(broker, group, topic, queue_id)
+        progress.consumer_offset = end - exact.ready - exact.in_flight
+        progress.pull_offset = progress.consumer_offset + exact.in_flight
+    else:
+        progress.pull_offset = max(committed, broker.offsets.pull_offset(group, topic, queue_id))
+    return progress
+
+
+def _pops(group: str, topic: str, queue_id: int, broker: Broker) -> bool:
+    """Whether offsets alone do not say how far the group is in the queue."""
+    normal = names.normal_topic(topic, group)
+    return (
+        normal != topic
+        or (topic, group, queue_id) in broker.pops.leases.in_flight.lanes
+        or broker.pops.orders.get(topic, group, queue_id) is not None
+        or broker.pops.modes.get(topic, group).mode is Mode.POP
     )
 
 
@@ -65,16 +96,16 @@ def broker_consume_stats(broker: Broker, *, ordered_only: bool) -> ConsumeStatsL
     result = ConsumeStatsList(broker_addr=address(broker))
     for group in sorted(broker.groups.all()):
         rows = []
-        for topic in sorted(broker.offsets.topics_of(group)):
-            config = broker.topics.get(topic)
-            if config is None or (ordered_only and not config.order) or _unsubscribed(group, topic, broker):
+        for topic in _topics(group, broker):
+            config = broker.topics.require(topic)
+            if (ordered_only and not config.order) or _unsubscribed(group, topic, broker):
                 continue
             rows.append(_topic_stats(group, config, broker))
         result.consume_stats_list.append({group: rows})
         for row in rows:
             for progress in row.offset_table.values():
                 result.total_diff += progress.broker_offset - progress.consumer_offset
-                result.total_inflight_diff += max(0, progress.pull_offset - progress.consumer_offset)
+                result.total_inflight_diff += progress.pull_offset - progress.consumer_offset
     return result
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 UNIT = np.dtype([("position", ">i8"), ("size", ">i4"), ("tag", ">i8")])
 _FILLER = 0x7FFFFFFF
+UNITS_AHEAD = 200_000  # queue units of a task in memory at a time
+SAMPLES = 200_000  # units looked at to cut the log into tasks
 BROKER = "store"  # the broker name of rows read from files, unless the store says another
 
 
@@ -67,6 +69,27 @@ class Queue:
             if a < b:
                 parts.append(np.fromfile(path, UNIT, b - a, offset=a * 20))
         return np.concatenate(parts) if parts else np.empty(0, UNIT)
+
+    def positions(self, start: int, end: int, step: int) -> npt.NDArray[np.int64]:
+        """Log positions of every `step`th unit: enough to cut a large range without loading it."""
+        parts = [np.empty(0, np.int64)]
+        for path, size in zip(self._files, self._sizes, strict=True):
+            base = int(path.name) // 20
+            a, b = max(start - base, 0), min(end - base, size // 20)
+            if a < b:
+                parts.append(np.memmap(path, UNIT, "r")[a:b:step]["position"].astype(np.int64))
+        return np.concatenate(parts)
+
+    def first_at(self, position: int, low: int, high: int) -> int:
+        """The first offset of [low, high) whose record lies at or behind a log position, else `high`."""
+        while low < high:
+            middle = (low + high) // 2
+            unit = self.units(middle, middle + 1)
+            if len(unit) and int(unit["position"][0]) >= position:
+                high = middle
+            else:
+                low = middle + 1
+        return low
 
 
 def _used(units: npt.NDArray[Any]) -> int:
@@ -158,37 +181,65 @@ class Log:
 
 def scan(root: Path, parts: list[Range], names: tuple[str, ...], options: Read) -> Iterator[columns.Decoded]:
     """Record batches of the ranges, in commit-log order, of the options' batch size."""
+    for buffer, positions in stretches(root, parts, options):
+        yield columns.decode(buffer, positions, names, BROKER)
+
+
+def stretches(root: Path, parts: list[Range], options: Read) -> Iterator[tuple[pa.Buffer, columns.Ints]]:
+    """Pieces of the log and where in them the records of the ranges are, one batch's worth each."""
     codes = compile_filter("TAG", options.tags).codes if options.tags != "*" else None
-    units = _gather_units(root, parts, codes)
     log = Log(root)
-    file_of = np.searchsorted(log.starts, units["position"], side="right") - 1
-    gone = file_of < 0  # older than the oldest file: retention took them
-    if gone.any() and options.fail_on_data_loss:
-        named = ", ".join(f"{part.topic}/{part.queue} {part.start}..{part.end}" for part in parts[:3])
-        raise DataLoss(
-            f"{int(gone.sum())} messages of {named} lie before the oldest commit-log file ({int(log.starts[0])})."
-            " Set failOnDataLoss=false to go on with what is there"
-        )
-    units, file_of = units[~gone], file_of[~gone]
-    for index in np.unique(file_of):
-        inside = units[file_of == index]
-        local = inside["position"].astype(np.int64) - log.starts[index]
-        ends = local + inside["size"]
-        for a, b in _cuts(inside["size"].astype(np.int64), options.batch_rows, options.batch_bytes):
-            buffer, base = log.bytes(int(index), int(local[a]), int(ends[b - 1]))
-            yield columns.decode(buffer, local[a:b] - base, names, BROKER)
+    for units in _in_log_order(root, parts):
+        units = units[(units["size"] > 0) & (units["size"] != _FILLER)]
+        if codes is not None:
+            units = units[np.isin(units["tag"].astype(np.int64), np.array(sorted(codes), np.int64))]
+        position, size = units["position"].astype(np.int64), units["size"].astype(np.int64)
+        file_of = np.searchsorted(log.starts, position, side="right") - 1
+        gone = int(np.count_nonzero(file_of < 0))  # older than the oldest file: retention took them
+        if gone and options.fail_on_data_loss:
+            raise _lost(gone, parts, log)
+        edges = [gone, *(np.flatnonzero(np.diff(file_of[gone:])) + gone + 1).tolist(), len(units)]
+        for first, last in itertools.pairwise(edges):
+            for a, b in _cuts(size[first:last], options.batch_rows, options.batch_bytes):
+                index, a, b = int(file_of[first]), first + a, first + b
+                local = position[a:b] - log.starts[index]
+                buffer, base = log.bytes(index, int(local[0]), int(local[-1] + size[b - 1]))
+                yield buffer, local - base
 
 
-def _gather_units(root: Path, parts: list[Range], tags: frozenset[int] | None) -> npt.NDArray[Any]:
-    found = [
-        Queue(root / "consumequeue" / part.topic / str(part.queue)).units(part.start, part.end)
-        for part in parts
-    ]
-    units = np.concatenate(found) if found else np.empty(0, UNIT)
-    units = units[(units["size"] > 0) & (units["size"] != _FILLER)]
-    if tags is not None:
-        units = units[np.isin(units["tag"].astype(np.int64), np.array(sorted(tags), np.int64))]
-    return np.asarray(units[np.argsort(units["position"], kind="stable")])
+def _lost(count: int, parts: list[Range], log: Log) -> DataLoss:
+    named = ", ".join(f"{part.topic}/{part.queue} {part.start}..{part.end}" for part in parts[:3])
+    return DataLoss(
+        f"{count} messages of {named} lie before the oldest commit-log file ({int(log.starts[0])})."
+        " Set failOnDataLoss=false to go on with what is there"
+    )
+
+
+def _in_log_order(root: Path, parts: list[Range]) -> Iterator[npt.NDArray[Any]]:
+    """The units of all ranges merged by position, some at a time: memory does not grow with the ranges."""
+    queues = [Queue(root / "consumequeue" / part.topic / str(part.queue)) for part in parts]
+    places = [part.start for part in parts]
+    held = [np.empty(0, UNIT) for _ in parts]
+    ahead = max(1000, UNITS_AHEAD // max(1, len(parts)))
+    while True:
+        for i, part in enumerate(parts):
+            if not len(held[i]) and places[i] < part.end:
+                stop = min(part.end, places[i] + ahead)
+                held[i], places[i] = queues[i].units(places[i], stop), stop
+        # Whatever a queue shows next lies behind its last unit here.
+        open_ends = [
+            int(held[i][-1]["position"])
+            for i, part in enumerate(parts)
+            if places[i] < part.end and len(held[i])
+        ]
+        frontier = min(open_ends, default=1 << 62)
+        cuts = [int(np.searchsorted(units["position"], frontier, side="right")) for units in held]
+        ready = np.concatenate([units[:cut] for units, cut in zip(held, cuts, strict=True)])
+        held = [units[cut:] for units, cut in zip(held, cuts, strict=True)]
+        if len(ready):
+            yield ready[np.argsort(ready["position"], kind="stable")]
+        elif all(place >= part.end for place, part in zip(places, parts, strict=True)):
+            return
 
 
 def _cuts(sizes: npt.NDArray[np.int64], rows: int, size: int) -> Iterator[tuple[int, int]]:
@@ -204,22 +255,20 @@ def _cuts(sizes: npt.NDArray[np.int64], rows: int, size: int) -> Iterator[tuple[
 
 
 def physical_split(root: Path, parts: list[Range], tasks: int) -> list[list[Range]]:
-    """The ranges cut at common commit-log positions into `tasks` of equal size: each task reads one stretch of the
-    log, for all queues at once."""
+    """The ranges cut at common commit-log positions into `tasks` of about equal size: each task reads one stretch of
+    the log, for all queues at once."""
     if tasks <= 1 or not parts:
         return [parts] if parts else []
     queues = {part: Queue(root / "consumequeue" / part.topic / str(part.queue)) for part in parts}
-    positions = {
-        part: queues[part].units(part.start, part.end)["position"].astype(np.int64) for part in parts
-    }
-    everything = np.sort(np.concatenate(list(positions.values())))
-    if not len(everything):
+    step = max(1, sum(map(len, parts)) // SAMPLES)
+    sampled = np.sort(np.concatenate([queues[p].positions(p.start, p.end, step) for p in parts]))
+    if not len(sampled):
         return []
-    edges = everything[np.linspace(0, len(everything), tasks, endpoint=False, dtype=np.int64)[1:]]
+    edges = sampled[np.linspace(0, len(sampled), tasks, endpoint=False, dtype=np.int64)[1:]].tolist()
     bins: list[list[Range]] = [[] for _ in range(tasks)]
-    for part, held in positions.items():
-        cuts = [0, *np.searchsorted(held, edges).tolist(), len(held)]
+    for part, queue in queues.items():
+        cuts = [part.start, *(queue.first_at(edge, part.start, part.end) for edge in edges), part.end]
         for i, (a, b) in enumerate(itertools.pairwise(cuts)):
             if a < b:
-                bins[i].append(msgspec.structs.replace(part, start=part.start + a, end=part.start + b))
+                bins[i].append(msgspec.structs.replace(part, start=a, end=b))
     return [b for b in bins if b]

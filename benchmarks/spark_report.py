@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `benchmarks.spark` measured, as the "Spark" part at the end of RESULTS.md; `make bench` leaves it there."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any, NamedTuple
+
+RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
+MARK = "\n## Spark\n"
+
+
+class _Goal(NamedTuple):
+    what: str
+    ours: str
+    theirs: str
+    least: float
+
+
+def kept(folder: Path) -> str:
+    """The part as it is in RESULTS.md now, for those who write the rest of the file."""
+    path = folder / "RESULTS.md"
+    text = path.read_text() if path.exists() else ""
+    return text[text.index(MARK) :] if MARK in text else ""
+
+
+def save(results: dict[str, Any]) -> None:
+    text = RESULTS.read_text() if RESULTS.exists() else ""
+    before = text.partition(MARK)[0].rstrip("\n")
+    RESULTS.write_text(before + "\n" + MARK + "\n" + "\n".join(lines(results)) + "\n")
+
+
+def lines(results: dict[str, Any]) -> list[str]:
+    after = f", after {results['load_after']:.1f}" if "load_after" in results else ""
+    return [
+        f"Written by `{results['command'].strip()} `. {results['date']}, {results['machine']}; load average before "
+        f"{results['load_before']:.1f}{after}; `local[2]`, {results['messages']:,} messages, medians of "
+        f"{results['rounds']} rounds in which all took turns. Goals: design.md section 9 and issue 7.",
+        "",
+        "| what | ratio | single rounds | goal | |",
+        "|---|--:|--:|--:|---|",
+        *_ratios(results),
+        "",
+        "| rows a second | median |",
+        "|---|--:|",
+        *_rates(results),
+        "",
+        *_stream(results),
+        *_memory(results),
+    ]
+
+
+def _ratios(results: dict[str, Any]) -> list[str]:
+    found = []
+    for size, rates in results["read"].items():
+        to_parquet = 0.95 if size >= 1024 else 0.7
+        for goal in (
+            _Goal("store scan / Parquet", "store scan", "Parquet", to_parquet),
+            _Goal("store scan / tuples", "store scan", "tuples", 3.0),
+            _Goal("store scan / plain decoder", "store scan", "plain decoder to Arrow", 0),
+            _Goal("over the wire / store scan", "over the wire", "store scan", 0.7),
+        ):
+            found.append(_ratio(f"{goal.what}, {size} B", rates[goal.ours], rates[goal.theirs], goal.least))
+    if "sink" in results:
+        sink = results["sink"]
+        found.append(
+            _ratio("Arrow sink / row sink, a peer that only answers", sink["Arrow sink"], sink["row sink"], 2.5)
+        )
+        ours, theirs = sink["Arrow sink, real broker"], sink["row sink, real broker"]
+        found.append(_ratio("Arrow sink / row sink, real broker", ours, theirs, 0))
+    return found
+
+
+def _ratio(what: str, ours: list[float], theirs: list[float], least: float) -> str:
+    value = statistics.median(ours) / statistics.median(theirs)
+    each = [a / b for a, b in zip(ours, theirs, strict=True)]
+    verdict = "" if not least else "met" if value >= least else "**missed**"
+    wanted = f"{least:g}" if least else ""
+    return f"| {what} | {value:.2f} | {min(each):.2f}-{max(each):.2f} | {wanted} | {verdict} |"
+
+
+def _rates(results: dict[str, Any]) -> list[str]:
+    found = []
+    for size, rates in results["read"].items():
+        found += [f"| read, {size} B, {name} | {statistics.median(each):,.0f} |" for name, each in rates.items()]
+    for name, each in results.get("sink", {}).items():
+        found.append(f"| write, 128 B, {name} | {statistics.median(each):,.0f} |")
+    return found
+
+
+def _stream(results: dict[str, Any]) -> list[str]:
+    if "stream" not in results:
+        return []
+    said = results["stream"]
+    verdict = "met" if said["p50"] <= 120 else "**missed**"
+    return [
+        f"Stream, 200 messages a second, one task, noop sink: stored to committed p50 {said['p50']:.0f} ms (goal 120: "
+        f"{verdict}), p99 {said['p99']:.0f} ms, {said['messages']:,} messages; a micro-batch takes "
+        f"{said['trigger']:.0f} ms.",
+        "",
+    ]
+
+
+def _memory(results: dict[str, Any]) -> list[str]:
+    if "memory" not in results:
+        return []
+    said = results["memory"]
+    shown = ", ".join(f"{mib:.0f}" for mib in said["tenths"])
+    return [
+        f"Anonymous memory of the largest Python worker over a scan of {said['messages']:,} messages in two tasks, MiB "
+        f"in each tenth of its {said['took']:.0f} s: {shown}."
+    ]

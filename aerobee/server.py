@@ -220,6 +220,7 @@ class Server:
         if self._name_server is None and not self._config.namesrv:
             return  # nobody to register with: a broker that is only talked to directly
         from aerobee.broker.background.registration import Registration
+        from aerobee.broker.background.topic_routes import routes_for
 
         config = self._config
         address = format_address(config.advertise or config.host, config.port)
@@ -227,6 +228,10 @@ class Server:
         self._exits.push_async_callback(registration.stop)
         await registration.start()
         broker.topics.listeners.append(registration.changed)
+        local = None if self._name_server is None else self._name_server.routes
+        broker.pops.routes = routes_for(broker, local)
+        if broker.pops.routes is not None:
+            self._exits.push_async_callback(broker.pops.routes.stop)
 
     async def _start_grpc(self, broker: Broker) -> None:
         try:

@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aerobee.errors import InvalidParameter, NoPermission, TopicNotFound
 from aerobee.protocol import names
 from aerobee.protocol.allocation import STRATEGIES
 from aerobee.protocol.bodies import AssignedQueue, MessageModel, MessageQueue, Mode, RequestMode
+from aerobee.protocol.codes import Perm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from aerobee.broker.broker import Broker
     from aerobee.protocol.bodies import AssignmentQuery
@@ -41,7 +42,10 @@ def set_mode(mode: RequestMode, broker: Broker) -> None:
 
 
 def query_assignment(query: AssignmentQuery, broker: Broker) -> list[AssignedQueue] | None:
-    """The client's queues. None: nothing is known, change nothing. Empty: drop all."""
+    """The client's queues. None: nothing is known, change nothing. Empty: drop all.
+
+    The topic's route must be at hand: see `route_of`.
+    """
     mode = broker.pops.modes.get(query.topic, query.consumer_group)
     queues = _assign(query, mode, broker)
     if queues is None:
@@ -53,7 +57,7 @@ def _assign(query: AssignmentQuery, mode: RequestMode, broker: Broker) -> set[Me
     queues = _queues(query.topic, broker)
     if queues is None:
         if query.message_model is MessageModel.BROADCASTING or not names.is_retry(query.topic):
-            log.warning("no assignment group=%s: topic=%s does not exist", query.consumer_group, query.topic)
+            log.warning("no assignment group=%s: no route of topic=%s", query.consumer_group, query.topic)
         return None
     if query.message_model is MessageModel.BROADCASTING or not broker.config.server_balances:
         return set(queues)
@@ -71,18 +75,29 @@ def _assign(query: AssignmentQuery, mode: RequestMode, broker: Broker) -> set[Me
     return set(strategy(query.client_id, sorted(queues), clients))
 
 
-def _queues(topic: str, broker: Broker) -> list[MessageQueue] | None:
-    """The topic's queues on every broker that the name servers know, else on this one."""
-    if names.is_light_queue(topic):
-        return [MessageQueue(topic=topic, broker_name=broker.config.name, queue_id=0)]
-    routed = broker.pops.route(topic) if broker.pops.route is not None else None
-    if routed is not None:
-        return list(routed)
-    config = broker.topics.get(topic)
-    if config is None:
+def route_of(topic: str, broker: Broker) -> Coroutine[Any, Any, None] | None:
+    """To be awaited before the assignment when the topic's queues on other brokers are not known yet."""
+    routes = broker.pops.routes
+    if routes is None or names.is_light_queue(topic) or routes.known(topic) is not None:
         return None
-    name = broker.config.name
-    return [MessageQueue(topic=topic, broker_name=name, queue_id=i) for i in range(config.read_queue_nums)]
+    return routes.look_up(topic)
+
+
+def _queues(topic: str, broker: Broker) -> list[MessageQueue] | None:
+    """The topic's queues on this broker and on every other that the name servers know."""
+    name, routes = broker.config.name, broker.pops.routes
+    if names.is_light_queue(topic):
+        return [MessageQueue(topic=topic, broker_name=name, queue_id=0)]
+    elsewhere = () if routes is None else routes.known(topic)
+    if elsewhere is None:
+        return None  # with this broker's alone, clients would drop all others
+    config = broker.topics.get(topic)
+    count = (
+        config.read_queue_nums if config is not None and config.perm & broker.config.perm & Perm.READ else 0
+    )
+    if config is None and not elsewhere:
+        return None
+    return [*(MessageQueue(topic=topic, broker_name=name, queue_id=i) for i in range(count)), *elsewhere]
 
 
 def share(

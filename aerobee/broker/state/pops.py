@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from random import randrange
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aerobee.broker.state import order_info
 from aerobee.broker.state.leases import Leases
@@ -32,6 +32,18 @@ log = logging.getLogger("aerobee.pop")
 READ_AT_ONCE = 10_000
 
 
+class Routes(Protocol):
+    """The queues that topics have on other brokers."""
+
+    def known(self, topic: str) -> Sequence[MessageQueue] | None:
+        """None when it has to be looked up first."""
+
+    async def look_up(self, topic: str) -> None:
+        """After this it is known, unless no name server answers."""
+
+    async def stop(self) -> None: ...
+
+
 class Pops:
     def __init__(
         self, config: BrokerConfig, clock: Clock, store: MessageStore, offsets: Offsets, directory: Path
@@ -52,8 +64,7 @@ class Pops:
         self._pops = 0
         self._revive_queues = config.revive_queues
         self.draw: Callable[[], int] = lambda: randrange(100)
-        # The queues of a topic on all brokers, where name servers are asked; None = this broker's own.
-        self.route: Callable[[str], Sequence[MessageQueue] | None] | None = None
+        self.routes: Routes | None = None  # set when there are name servers to ask
         store.listeners.append(self.arrived)
         self._restore()
 

@@ -10,7 +10,7 @@ import msgspec
 
 from aerobee.broker.operations.ack import Ack, ack, batch_ack, read_receipt
 from aerobee.broker.operations.admin.figures import group_figures
-from aerobee.broker.operations.assignment import query_assignment, set_mode
+from aerobee.broker.operations.assignment import query_assignment, route_of, set_mode
 from aerobee.broker.operations.change_invisible import Change, change_invisible
 from aerobee.broker.operations.notify import Notified, Notify, notify, polling_info
 from aerobee.broker.operations.peek import Peek, peek
@@ -46,7 +46,7 @@ from aerobee.protocol.headers.consume import (
 from aerobee.protocol.receipt import msg_offset_info, start_offset_info
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable, Coroutine
     from enum import Enum
 
     from aerobee.broker.broker import Broker
@@ -217,7 +217,17 @@ def assignment(connection: Connection, command: Command, broker: Broker) -> Answ
         return Reply(body=encode(Assignment()))
     if not _names(model.upper() if isinstance(model, str) else model, MessageModel):
         return Reply(body=encode(Assignment()))  # neither broadcasting nor clustering: "change nothing"
+    look_up = route_of(query.topic, broker)
+    return _assigned(query, broker) if look_up is None else _assigned_after(look_up, query, broker)
+
+
+def _assigned(query: AssignmentQuery, broker: Broker) -> Reply:
     return Reply(body=encode(Assignment(message_queue_assignments=query_assignment(query, broker))))
+
+
+async def _assigned_after(look_up: Awaitable[None], query: AssignmentQuery, broker: Broker) -> Reply:
+    await look_up
+    return _assigned(query, broker)
 
 
 def request_mode(connection: Connection, command: Command, broker: Broker) -> Answer:

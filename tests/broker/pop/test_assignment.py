@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aerobee.broker.operations.assignment import share
+from aerobee.broker.operations.assignment import query_assignment, share
 from aerobee.errors import InvalidParameter, NoPermission, TopicNotFound
 from aerobee.protocol.allocation import average, by_circle
 from aerobee.protocol.bodies import (
@@ -205,17 +205,25 @@ def test_a_light_queue_is_its_queue_0(shop):
 
 
 def test_queues_of_other_brokers_are_assigned_where_a_route_is_known(shop):
+    class Routes:
+        def __init__(self, queues: tuple[MessageQueue, ...] | None) -> None:
+            self.queues = queues
+
+        def known(self, topic: str) -> tuple[MessageQueue, ...] | None:
+            return self.queues
+
+        async def look_up(self, topic: str) -> None: ...
+
     join(shop, "c1", "c2")
-    both = [
-        MessageQueue(topic="orders", broker_name=b, queue_id=i)
-        for b in ("broker-b", "broker-a")
-        for i in (0, 1)
-    ]
-    shop.broker.pops.route = lambda topic: both
+    shop.broker.pops.routes = Routes(tuple(MessageQueue("broker-b", i, "orders") for i in range(4)))
     assert [str(one.message_queue) for one in query(shop, "c2").message_queue_assignments] == [
-        "orders/broker-b/0",
-        "orders/broker-b/1",
+        f"orders/broker-b/{i}" for i in range(4)
     ]
+    shop.broker.pops.routes = Routes(None)
+    unknown = query_assignment(
+        AssignmentQuery(topic="orders", consumer_group="billing", client_id="c2"), shop.broker
+    )
+    assert unknown is None, "no name server answers: clients keep what they have"
 
 
 # -- POP shares ----------------------------------------------------------------------------------------------

@@ -208,7 +208,9 @@ def polling_count(connection: Connection, command: Command, broker: Broker) -> A
 # -- the broker balances ----------------------------------------------------------------------------------
 
 
-def assignment(connection: Connection, command: Command, broker: Broker) -> Answer:
+def assignment(
+    connection: Connection, command: Command, broker: Broker
+) -> Answer | Coroutine[Any, Any, Answer]:
     """SUCCESS even when nothing is known; the body then has no list."""
     try:
         query = decode(command.body, AssignmentQuery)
@@ -225,7 +227,7 @@ def _assigned(query: AssignmentQuery, broker: Broker) -> Reply:
     return Reply(body=encode(Assignment(message_queue_assignments=query_assignment(query, broker))))
 
 
-async def _assigned_after(look_up: Awaitable[None], query: AssignmentQuery, broker: Broker) -> Reply:
+async def _assigned_after(look_up: Awaitable[None], query: AssignmentQuery, broker: Broker) -> Answer:
     await look_up
     return _assigned(query, broker)
 

@@ -116,7 +116,8 @@ async def measure(address: str, pid: int, options: argparse.Namespace) -> None:
     await pool.close()
     print(
         f"in flight {found:,} of {options.messages:,}, {options.batch} a pop: "
-        f"{used / found:.1f} bytes of broker memory a message (before {before >> 20} MiB, after {(before + used) >> 20} MiB)"
+        f"{used / found:.1f} bytes of broker memory a message "
+        f"({before >> 20} MiB before, {(before + used) >> 20} MiB after)"
     )
     print("broker CPU us a pop, by tenths: " + " ".join(f"{cost:.0f}" for cost in costs))
     print("pops a second, by tenths: " + " ".join(f"{rate:.0f}" for rate in rates))

@@ -31,6 +31,15 @@ Namesrv = Annotated[
 ]
 Store = Annotated[str | None, typer.Option("--store", help="read a store directory instead of brokers")]
 Master = Annotated[str | None, typer.Option("--master", help="Spark master URL [local[*]]")]
+Conf = Annotated[
+    list[str] | None, typer.Option("--conf", help="Spark setting, as name=value; repeatable (spark-submit's)")
+]
+PyFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--py-files", help="modules or zips for the executors, ',' between them; aerobee goes by itself"
+    ),
+]
 Once = Annotated[bool, typer.Option("--once", help="stop when all that is there now is done")]
 Checkpoint = Annotated[str | None, typer.Option("--checkpoint", help="checkpoint directory of the stream")]
 Opt = Annotated[
@@ -59,6 +68,8 @@ def lake(
         bool, typer.Option("--compact", help="join small files afterwards (with --once)")
     ] = False,
     master: Master = None,
+    conf: Conf = None,
+    py_files: PyFiles = None,
     checkpoint: Checkpoint = None,
     option: Opt = None,
 ) -> None:
@@ -68,8 +79,8 @@ def lake(
     """
     from aerobee.spark.pipelines import lake as pipeline
 
-    spark = _session("lake", master)
-    settings = {**_source(namesrv, store), **_options(option)}
+    spark = _session("lake", master, conf, py_files)
+    settings = {**_source(namesrv, store), **_pairs("--option", option)}
     query = pipeline.lake(
         spark,
         topics,
@@ -105,6 +116,8 @@ def ledger(
         str | None, typer.Option("--key", help="show what happened to messages with this key")
     ] = None,
     master: Master = None,
+    conf: Conf = None,
+    py_files: PyFiles = None,
     json: Json = False,
 ) -> None:
     """What became of every message: one row per message and group.
@@ -113,7 +126,7 @@ def ledger(
     """
     from aerobee.spark.pipelines.ledger import summary
 
-    book = _book(topics, group, namesrv, store, master)
+    book = _book(topics, group, namesrv, store, _session("ledger", master, conf, py_files))
     if out:
         book.write.mode("overwrite").parquet(out)
         book = book.sparkSession.read.parquet(out)
@@ -141,12 +154,14 @@ def report(
     namesrv: Namesrv = None,
     store: Store = None,
     master: Master = None,
+    conf: Conf = None,
+    py_files: PyFiles = None,
     json: Json = False,
 ) -> None:
     """Throughput, latency, lag, retries, dead letters, skew: one HTML page and the same numbers here."""
     from aerobee.spark.pipelines.report import report as pipeline
 
-    book = _book(topics, group, namesrv, store, master)
+    book = _book(topics, group, namesrv, store, _session("ledger", master, conf, py_files))
     figures = pipeline(book, out, title=f"Aerobee: {topics}")
     _print_rows(figures.groups, "Groups", as_json=json)
     console.print(f"report: {out.resolve()}")
@@ -177,6 +192,8 @@ def replay(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="count, send nothing")] = False,
     audit: Annotated[str, typer.Option("--audit", help="directory of the audit tables")] = "aerobee-replays",
     master: Master = None,
+    conf: Conf = None,
+    py_files: PyFiles = None,
 ) -> None:
     """Publish chosen messages again, once, at a given rate.
 
@@ -184,7 +201,7 @@ def replay(
     """
     from aerobee.spark.pipelines.replay import replay as pipeline
 
-    spark = _session("replay", master)
+    spark = _session("replay", master, conf, py_files)
     source = _source(namesrv, None)
     rows = _replay_rows(spark, topic, source)
     for condition in (
@@ -234,6 +251,8 @@ def consume(
         str | None, typer.Option("--out", help="append the results as Parquet to this directory")
     ] = None,
     master: Master = None,
+    conf: Conf = None,
+    py_files: PyFiles = None,
     checkpoint: Checkpoint = None,
     option: Opt = None,
 ) -> None:
@@ -245,7 +264,7 @@ def consume(
 
     sys.path.insert(0, "")
     function = _function(handler)
-    spark = _session("consume", master)
+    spark = _session("consume", master, conf, py_files)
 
     def sink(frame: DataFrame, _: int) -> None:
         if out:
@@ -254,7 +273,7 @@ def consume(
     query = pipeline(
         spark, topics, group, function, namesrv=_source(namesrv, None)["namesrv"],
         checkpoint=checkpoint or f"aerobee-checkpoints/consume-{group}", per=per, tasks=tasks, once=once, sink=sink,
-        max_reconsume=max_reconsume, options=_options(option),
+        max_reconsume=max_reconsume, options=_pairs("--option", option),
     )  # fmt: skip
     rows = _watch(query, f"consume {group}")
     console.print(f"{rows:,} messages through {handler}")
@@ -263,12 +282,15 @@ def consume(
 # -- shared ----------------------------------------------------------------------------------------
 
 
-def _session(name: str, master: str | None) -> SparkSession:
+def _session(
+    name: str, master: str | None, conf: list[str] | None, py_files: list[str] | None
+) -> SparkSession:
     from aerobee.spark.sessions import NoJava, session
 
+    files = [path for given in py_files or [] for path in given.split(",") if path]
     with console.status("starting Spark"):
         try:
-            spark = session(f"aerobee {name}", master=master)
+            spark = session(f"aerobee {name}", master=master, config=_pairs("--conf", conf), py_files=files)
         except NoJava as error:
             raise SystemExit(f"aerobee: {error}") from None
     atexit.register(spark.stop)  # or Spark's Python workers complain of broken pipes at the end
@@ -281,24 +303,23 @@ def _source(namesrv: str | None, store: str | None) -> dict[str, str]:
     return {"storePath": store} if store else {"namesrv": namesrv or DEFAULT_NAMESRV}
 
 
-def _options(given: list[str] | None) -> dict[str, str]:
+def _pairs(flag: str, given: list[str] | None) -> dict[str, str]:
     found = {}
     for one in given or []:
         name, sign, value = one.partition("=")
         if not sign:
-            raise typer.BadParameter(f"--option {one!r} is not name=value")
+            raise typer.BadParameter(f"{flag} {one!r} is not name=value")
         found[name] = value
     return found
 
 
 def _book(
-    topics: str, groups: list[str] | None, namesrv: str | None, store: str | None, master: str | None
+    topics: str, groups: list[str] | None, namesrv: str | None, store: str | None, spark: SparkSession
 ) -> DataFrame:
     from aerobee.spark.pipelines.ledger import ledger as pipeline
 
     names = [name.strip() for name in topics.split(",") if name.strip()]
     source = _source(namesrv, store)
-    spark = _session("ledger", master)
     try:
         with console.status("reading"):
             return pipeline(spark, names, groups or None, **source)

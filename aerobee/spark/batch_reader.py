@@ -10,7 +10,7 @@ import msgspec
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from aerobee.spark import plan, pushdown, resolve, tasks
-from aerobee.spark.heads import chosen_topics, heads_for
+from aerobee.spark.heads import bounds_of, chosen_topics, heads_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,7 +38,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         heads = heads_for(self._options)
         topics = [t for t in chosen_topics(self._options, heads) if self._narrow.keeps_topic(t)]
-        bounds: plan.Bounds = {topic: heads.queues(topic) for topic in topics}
+        bounds: plan.Bounds = bounds_of(self._options, heads, topics)
         start = resolve.start(self._options, heads, bounds)
         end = resolve.end(self._options, heads, bounds)
         parts = plan.ranges(start, end, bounds, fail_on_data_loss=self._options.fail_on_data_loss)

@@ -6,6 +6,7 @@ Two answers to the same questions: brokers over the wire (`BrokerHeads`), or sto
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -18,7 +19,7 @@ from aerobee.protocol.headers.offsets import (
     SearchOffset,
     UpdateConsumerOffset,
 )
-from aerobee.protocol.headers.route import AllTopics, GetRoute
+from aerobee.protocol.headers.route import AllTopics, GetClusterInfo, GetRoute
 from aerobee.protocol.headers.topics import TopicStatsQuery
 from aerobee.protocol.names import is_dead_letter, is_retry, is_system_topic, pop_retry_topic, retry_topic
 from aerobee.spark.link import Credentials, Link
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
 
     from aerobee.spark.options import Read
 
+log = logging.getLogger("aerobee.spark")
+
 T = TypeVar("T")
+MISSING = (TopicNotFound, NoRoute)
 Queues = dict[str, dict[str, tuple[int, int]]]  # broker -> queue -> (min, max)
 
 
@@ -52,6 +56,25 @@ def chosen_topics(options: Read, heads: Heads) -> list[str]:
         retries = [retry_topic(options.group), *(pop_retry_topic(t, options.group) for t in names)]
         names += [n for n in retries if n in known]
     return sorted(set(names))
+
+
+def bounds_of(options: Read, heads: Heads, topics: list[str]) -> dict[str, Queues]:
+    """The bounds of `topics`. Topics come and go under a pattern; a named one that is missing is an error, unless
+    `failOnDataLoss` says to go on with what is there."""
+    found = {}
+    for topic in topics:
+        try:
+            found[topic] = heads.queues(topic)
+        except MISSING as error:
+            if is_named(options, topic) and options.fail_on_data_loss:
+                raise
+            log.warning("topic=%s left out: %s", topic, error)
+    return found
+
+
+def is_named(options: Read, topic: str) -> bool:
+    """Did the user ask for this very topic?"""
+    return topic in options.topics or topic in (options.assign or {})
 
 
 class BrokerHeads:
@@ -98,6 +121,13 @@ class BrokerHeads:
                 f"topic {topic!r} has no readable broker; the name server is {self._options.namesrv}"
             )
         return found
+
+    def masters(self) -> dict[str, str]:
+        """broker name -> master's address, whatever topics there are."""
+        body = self._ask_namesrv(lambda link: link.call(GetClusterInfo()).body)
+        table = bodies.decode(body, bodies.ClusterInfo).broker_addr_table
+        found = {name: data.broker_addrs.get(0) for name, data in table.items()}
+        return {name: address for name, address in found.items() if address}
 
     def offset_at(self, topic: str, broker: str, queue: int, timestamp: int) -> int:
         header = SearchOffset(topic=topic, queue_id=queue, timestamp=timestamp)

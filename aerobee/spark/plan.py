@@ -100,10 +100,17 @@ def ranges(start: Offsets, end: Offsets, bounds: Bounds, *, fail_on_data_loss: b
     """What to read for start..end; a queue missing in `start` is new and begins at its earliest offset."""
     found = []
     for topic, broker, queue, stop in flat(end):
-        low, high = bounds.get(topic, {}).get(broker, {}).get(queue, (0, stop))
+        seen = bounds.get(topic, {}).get(broker, {}).get(queue)
+        low, high = seen or (0, 0)
         begin = get(start, topic, broker, queue, low)
         problem = ""
-        if begin < low:
+        if seen is None:
+            problem = f"offsets {begin}..{stop} are gone with their topic or broker" if begin < stop else ""
+        elif begin > high:
+            problem = f"offset {begin} is past the end {high}: the queue was deleted and re-created"
+            # A stop behind the start was planned when the new queue was there already: it is read from its beginning.
+            begin = low if stop <= high else high
+        elif begin < low:
             problem = f"offsets {begin}..{min(low, stop)} were deleted (the earliest is {low})"
         elif stop > high:
             problem = f"offset {stop} is past the end {high}: the queue was deleted or re-created"
@@ -116,6 +123,45 @@ def ranges(start: Offsets, end: Offsets, bounds: Bounds, *, fail_on_data_loss: b
         if begin < stop:
             found.append(Range(topic, broker, int(queue), begin, stop))
     return sorted(found)
+
+
+def advanced(begin: Offsets, heads: Offsets, *, fail_on_data_loss: bool) -> Offsets:
+    """Where a stream at `begin` may go: to the heads; a queue out of sight keeps its place (its broker may come back).
+
+    A head behind the stream's place means that the queue was deleted and re-created, or lost its end.
+    """
+    merged: Offsets = {}
+    for topic, broker, queue, offset in flat(begin):
+        put(merged, topic, broker, queue, offset)
+    for topic, broker, queue, offset in flat(heads):
+        at = get(merged, topic, broker, queue, -1)
+        if offset < at and fail_on_data_loss:
+            raise DataLoss(
+                f"{topic}/{broker}/{queue}: the stream is at offset {at}, but the queue ends at {offset}: it was"
+                " deleted and re-created. Set failOnDataLoss=false to read it from its beginning"
+            )
+        put(merged, topic, broker, queue, offset)
+    return tidy(merged)
+
+
+def capped(heads: Offsets, target: Offsets, begin: Offsets) -> Offsets:
+    """Heads, no further than `target` and, where `begin` was taken later, than that. What is out of sight now is planned
+    all the same, so that it is read or its loss is noticed."""
+    found: Offsets = {}
+    for topic, broker, queue, stop in flat(target):
+        most = max(stop, get(begin, topic, broker, queue, -1))
+        put(found, topic, broker, queue, min(most, get(heads, topic, broker, queue, most)))
+    return tidy(found)
+
+
+def counted_from(begin: Offsets, bounds: Bounds) -> Offsets:
+    """`begin` with new and re-created queues at their earliest offset, for counting the backlog."""
+    known: Offsets = edge(bounds, 0)
+    for topic, broker, queue, offset in flat(begin):
+        seen = bounds.get(topic, {}).get(broker, {}).get(queue)
+        if seen is None or offset <= seen[1]:
+            put(known, topic, broker, queue, offset)
+    return known
 
 
 def split(parts: Iterable[Range], most: int) -> list[Range]:

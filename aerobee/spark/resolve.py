@@ -28,7 +28,7 @@ def _resolved(position: Position, options: Read, heads: Heads, bounds: Bounds, *
     if position.word:
         return edge(bounds, 0 if position.word == "earliest" else 1)
     if position.offsets is not None:
-        return _given(position.offsets, bounds, side)
+        return _given(position.offsets, options, bounds, side)
     found: Offsets = {}
     for topic, brokers in bounds.items():
         timestamp = position.timestamp
@@ -60,10 +60,10 @@ def _check_time(topic: str, broker: str, queue: str, timestamp: int, position: P
         )
 
 
-def _given(offsets: Offsets, bounds: Bounds, side: str) -> Offsets:
+def _given(offsets: Offsets, options: Read, bounds: Bounds, side: str) -> Offsets:
     """JSON offsets; -2 is earliest, -1 latest; queues left out get the side's default."""
     for topic in offsets:
-        if topic not in bounds:
+        if topic not in bounds and options.fail_on_data_loss:
             raise OptionError(
                 f"option {side!r} names topic {topic!r}, which is not read here ({', '.join(bounds)})"
             )

@@ -82,7 +82,7 @@ def _send_one(
     for attempt in range(settings.retries + 1):
         try:
             if row.brokerName not in links:
-                address = heads.route(row.topic)[row.brokerName][0]
+                address = heads.masters()[row.brokerName]  # the topic may be gone by now
                 credentials = Credentials(settings.access_key, settings.secret_key, settings.tls)
                 links[row.brokerName] = Link(address, settings.timeout_ms, credentials)
             links[row.brokerName].call(header)
@@ -94,5 +94,5 @@ def _send_one(
             time.sleep(settings.retry_ms / 1000)
         except KeyError:
             raise AerobeeError(
-                f"broker {row.brokerName!r} of topic {row.topic!r} has left the route"
+                f"broker {row.brokerName!r} of topic {row.topic!r} has left the cluster"
             ) from None

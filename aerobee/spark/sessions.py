@@ -96,7 +96,7 @@ def _with_this_package(builder: SparkSession.Builder) -> SparkSession:
     from pyspark import SparkContext
 
     running = SparkContext._active_spark_context
-    if running is not None and ARCHIVE in running._python_includes:
+    if running is not None and ARCHIVE in (running._python_includes or ()):
         return builder.getOrCreate()
     folder = Path(tempfile.mkdtemp(prefix="aerobee-"))
     # Spark serves it from where it lies for as long as the session lives.

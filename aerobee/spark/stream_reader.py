@@ -27,15 +27,18 @@ from aerobee.clock import SystemClock
 from aerobee.errors import AerobeeError
 from aerobee.spark import plan, resolve, tasks
 from aerobee.spark.batch_reader import Part
-from aerobee.spark.heads import BrokerHeads, chosen_topics, heads_for
+from aerobee.spark.heads import MISSING, BrokerHeads, chosen_topics, heads_for, is_named
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aerobee.spark.options import Offsets, Read
 
 log = logging.getLogger("aerobee.spark")
 
 HEADS_MS = 15  # a look at the heads is good for this long
 STREAM_TASK_ROWS = 20_000
+MIRROR_AGAIN_MS = 1_000
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -51,6 +54,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._mirrored: Offsets = {}
         self._waiting_since: int | None = None
+        self._away: set[str] = set()
+        self._mirror_after = 0
 
     # -- Spark's questions --------------------------------------------------------------------------
 
@@ -71,11 +76,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin: Offsets = start["o"]
         self._mirror(start)
         bounds = self._look()
-        end = self._merged(begin, self._target or plan.edge(bounds, 1))
+        heads = plan.edge(bounds, 1)
+        if self._target is not None:
+            heads = plan.capped(heads, self._target, begin)
+        end = plan.advanced(begin, heads, fail_on_data_loss=self._options.fail_on_data_loss)
         if not self._worth_a_batch(begin, end):
             return start
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
-        end = plan.clip(self._known(begin, bounds), end, self._row_limit(most))
+        end = plan.clip(plan.counted_from(begin, bounds), end, self._row_limit(most))
         if end == begin:
             return start
         found: dict[str, Any] = {"o": end, "v": 1}
@@ -89,7 +97,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         begin = end["from"] if start.get("init") and "from" in end else start["o"]
         topics = {topic for topic, *_ in plan.flat(end["o"])}
-        bounds = self._bounds_of(topics)
+        # What was planned must be read: a broker that is merely away stops the query, here or in a task.
+        bounds = self._bounds_of(topics, left_out=MISSING)
         parts = plan.ranges(begin, end["o"], bounds, fail_on_data_loss=self._options.fail_on_data_loss)
         options = self._options
         groups = plan.pack(
@@ -132,35 +141,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._looked_at = self._clock.now()
         return self._bounds
 
-    def _bounds_of(self, topics: Any) -> plan.Bounds:
+    def _bounds_of(
+        self, topics: Iterable[str], left_out: tuple[type[AerobeeError], ...] = (AerobeeError,)
+    ) -> plan.Bounds:
         found: plan.Bounds = {}
         for topic in topics:
             try:
                 found[topic] = self._ask.queues(topic)
-            except AerobeeError as error:
-                # Topics come and go under a pattern; a subscribed one that is missing is the user's mistake.
-                if not self._options.pattern and topic in self._options.topics and not self._bounds:
+            except left_out as error:
+                # Topics come and go under a pattern; a named one that was never there is the user's mistake.
+                never = not self._bounds and is_named(self._options, topic)
+                if never and self._options.fail_on_data_loss:
                     raise
-                log.warning("topic=%s left out of this batch: %s", topic, error)
+                if topic not in self._away:
+                    log.warning("topic=%s is left out until it is back: %s", topic, error)
+                self._away.add(topic)
+            else:
+                self._away.discard(topic)
         return found
-
-    def _merged(self, begin: Offsets, heads: Offsets) -> Offsets:
-        """Heads, never behind where we are; a queue out of sight keeps its place (its broker may come back)."""
-        merged: Offsets = {}
-        for topic, broker, queue, offset in plan.flat(begin):
-            plan.put(merged, topic, broker, queue, offset)
-        for topic, broker, queue, offset in plan.flat(heads):
-            at = plan.get(merged, topic, broker, queue, -1)
-            shrunk = offset < at and not self._options.fail_on_data_loss
-            plan.put(merged, topic, broker, queue, offset if shrunk else max(at, offset))
-        return plan.tidy(merged)
-
-    def _known(self, begin: Offsets, bounds: plan.Bounds) -> Offsets:
-        """`begin` with new queues at their earliest offset, for counting the backlog."""
-        known: Offsets = plan.edge(bounds, 0)
-        for topic, broker, queue, offset in plan.flat(begin):
-            plan.put(known, topic, broker, queue, offset)
-        return known
 
     # -- admission ----------------------------------------------------------------------------------
 
@@ -192,11 +190,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         done: Offsets = start["o"]
         if not self._options.group or start.get("init") or done == self._mirrored:
             return
+        if self._clock.now() < self._mirror_after:
+            return
         assert isinstance(self._ask, BrokerHeads)
-        try:
-            for topic, broker, queue, offset in plan.flat(done):
-                if plan.get(self._mirrored, topic, broker, queue, -1) != offset:
+        told: Offsets = {}
+        for topic, broker, queue, offset in plan.flat(done):
+            try:
+                if topic not in self._away and plan.get(self._mirrored, topic, broker, queue, -1) != offset:
                     self._ask.commit(topic, broker, int(queue), offset)
-            self._mirrored = done
-        except (AerobeeError, KeyError) as error:
-            log.warning("progress of group=%s not mirrored: %s", self._options.group, error)
+                plan.put(told, topic, broker, queue, offset)
+            except (AerobeeError, KeyError) as error:
+                log.warning("progress of group=%s not mirrored: %s", self._options.group, error)
+                self._mirror_after = self._clock.now() + MIRROR_AGAIN_MS
+        self._mirrored = told

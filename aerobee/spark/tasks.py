@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aerobee.errors import BrokerError, NetworkError
+from aerobee.errors import BrokerError, NetworkError, TopicNotFound
 from aerobee.protocol.codes import PullFlag, ResponseCode
 from aerobee.protocol.filters import compile_filter
 from aerobee.protocol.filters.tags import parse_tags
@@ -140,6 +140,9 @@ def _bodies(link: Link, part: Range, options: Read) -> Iterator[tuple[bytes, Int
         except (NetworkError, BrokerError) as error:
             failures += 1
             if failures > options.retries or not error.retryable:
+                if isinstance(error, TopicNotFound):
+                    _deleted(part, at, options)
+                    return
                 raise
             link.close()
             time.sleep(options.retry_ms / 1000)
@@ -149,6 +152,14 @@ def _bodies(link: Link, part: Range, options: Read) -> Iterator[tuple[bytes, Int
             yield body, _within(body, part)
         if at >= part.end:
             return
+
+
+def _deleted(part: Range, at: int, options: Read) -> None:
+    """The topic went away between plan and read."""
+    said = f"{part.topic}/{part.broker}/{part.queue}: the topic was deleted before offsets {at}..{part.end} were read"
+    if options.fail_on_data_loss:
+        raise DataLoss(f"{said}. Set failOnDataLoss=false to go on with what is there")
+    log.warning("%s", said)
 
 
 def _within(body: bytes, part: Range) -> Ints:

@@ -99,3 +99,59 @@ def test_lost_offsets_fail_by_default_and_name_the_queue(start: int, end: int, l
         plan.ranges(begin, stop, bounds(low, high), fail_on_data_loss=True)
     found = plan.ranges(begin, stop, bounds(low, high), fail_on_data_loss=False)
     assert found == [Range("t", "b", 0, max(start, low), min(end, high))]
+
+
+# -- topics that come and go ---------------------------------------------------------------------------
+
+
+def at(offset: int, topic: str = "t") -> plan.Offsets:
+    return {topic: {"b": {"0": offset}}}
+
+
+def test_a_planned_range_whose_topic_is_gone_is_data_loss_or_left_out() -> None:
+    with pytest.raises(plan.DataLoss, match=r"t/b/0: offsets 4..9 are gone with their topic"):
+        plan.ranges(at(4), at(9), {}, fail_on_data_loss=True)
+    assert plan.ranges(at(4), at(9), {}, fail_on_data_loss=False) == []
+    assert (
+        plan.ranges(at(9), at(9), {}, fail_on_data_loss=True) == []
+    )  # nothing was to be read: nothing is lost
+
+
+def test_a_stream_notices_a_queue_that_was_re_created() -> None:
+    with pytest.raises(
+        plan.DataLoss, match=r"the stream is at offset 100, but the queue ends at 7: .* re-created"
+    ):
+        plan.advanced(at(100), at(7), fail_on_data_loss=True)
+    end = plan.advanced(at(100), at(7), fail_on_data_loss=False)
+    assert end == at(7)
+    assert plan.counted_from(at(100), bounds(2, 7)) == at(2)
+    assert plan.clip(plan.counted_from(at(100), bounds(2, 7)), end, 3) == at(5)
+    assert plan.ranges(at(100), at(5), bounds(2, 7), fail_on_data_loss=False) == [Range("t", "b", 0, 2, 5)]
+    assert plan.ranges(at(5), at(7), bounds(2, 7), fail_on_data_loss=True) == [Range("t", "b", 0, 5, 7)]
+
+
+def test_a_queue_re_created_between_plan_and_read_is_left_to_the_next_batch() -> None:
+    with pytest.raises(plan.DataLoss, match="past the end 7"):
+        plan.ranges(at(100), at(150), bounds(0, 7), fail_on_data_loss=True)
+    assert plan.ranges(at(100), at(150), bounds(0, 7), fail_on_data_loss=False) == []
+
+
+def test_a_queue_out_of_sight_keeps_its_place_and_a_new_one_joins() -> None:
+    end = plan.advanced(at(5), at(3, "new"), fail_on_data_loss=True)
+    assert end == {**at(5), **at(3, "new")}
+    assert plan.counted_from(at(5), {"new": {"b": {"0": (1, 3)}}}) == {**at(5), **at(1, "new")}
+
+
+@pytest.mark.parametrize(
+    ("head", "target", "begin", "expected"),
+    [(50, 20, 10, 20), (15, 20, 10, 15), (50, 20, 30, 30), (5, 20, 10, 5)],
+    ids=["no further than asked", "re-created since", "the start was taken later", "re-created and behind"],
+)
+def test_available_now_goes_no_further_than_what_was_there(
+    head: int, target: int, begin: int, expected: int
+) -> None:
+    assert plan.capped(at(head), at(target), at(begin)) == at(expected)
+
+
+def test_available_now_still_plans_what_went_out_of_sight() -> None:
+    assert plan.capped({}, at(20), at(10)) == at(20)

@@ -13,6 +13,7 @@ import logging
 import traceback
 from typing import TYPE_CHECKING, Any
 
+from aerobee.errors import AerobeeError
 from aerobee.spark import schema
 from aerobee.spark.sending_back import send_back
 
@@ -187,4 +188,7 @@ def _final_commit(query: StreamingQuery, group: str, namesrv: str) -> None:
     offsets = (json.loads(end) if isinstance(end, str) else end)["o"]
     heads = BrokerHeads(for_batch({"namesrv": namesrv, "subscribe": "any", "group": group}))
     for topic, broker, queue, offset in flat(offsets):
-        heads.commit(topic, broker, int(queue), offset)
+        try:
+            heads.commit(topic, broker, int(queue), offset)
+        except AerobeeError as error:  # the topic was deleted meanwhile; nothing is left to be told
+            log.warning("group=%s: offset of %s/%s/%s not told: %s", group, topic, broker, queue, error)

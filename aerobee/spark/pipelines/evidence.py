@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aerobee.protocol import bodies
 from aerobee.protocol.headers.offsets import AllConsumerOffsets, AllDelayOffsets
-from aerobee.protocol.headers.route import GetClusterInfo
-from aerobee.spark.heads import BrokerHeads
+from aerobee.spark import schema
+from aerobee.spark.heads import MISSING, BrokerHeads
 from aerobee.spark.link import Credentials, Link
 from aerobee.spark.options import Read, for_batch
 from aerobee.spark.store_scan import BROKER, StoreHeads, store_root
@@ -46,7 +46,11 @@ class Evidence:
         return list(self._heads.topics())
 
     def bounds(self, topic: str) -> dict[str, dict[str, tuple[int, int]]]:
-        found: dict[str, dict[str, tuple[int, int]]] = self._heads.queues(topic)
+        """broker -> queue -> (min, max); nothing when the topic was deleted since it was listed."""
+        try:
+            found: dict[str, dict[str, tuple[int, int]]] = self._heads.queues(topic)
+        except MISSING:
+            return {}
         return found
 
     def messages(self, topics: list[str], columns: str) -> DataFrame:
@@ -55,6 +59,9 @@ class Evidence:
         )
         # Names of retry topics may hold a plus sign, which no subscription may: they are assigned by queue.
         wanted = {t: {b: [int(q) for q in qs] for b, qs in self.bounds(t).items()} for t in topics}
+        wanted = {t: brokers for t, brokers in wanted.items() if any(brokers.values())}
+        if not wanted:
+            return self.spark.createDataFrame([], schema.ddl(tuple(columns.split(","))))
         for name, value in {**self._source, "assign": json.dumps(wanted)}.items():
             reader = reader.option(name, value)
         return reader.load()
@@ -82,7 +89,7 @@ class Evidence:
             path: Path = store_root(self._options.store_path) / "config" / name
             return [(BROKER, path.read_bytes())] if path.exists() else []
         found = []
-        for broker, address in self._brokers().items():
+        for broker, address in self._heads.masters().items():
             link = Link(address, self._options.timeout_ms, self._credentials)
             try:
                 found.append((broker, link.call(header).body))
@@ -93,12 +100,3 @@ class Evidence:
     @property
     def _credentials(self) -> Credentials:
         return Credentials(self._options.access_key, self._options.secret_key, self._options.tls)
-
-    def _brokers(self) -> dict[str, str]:
-        link = Link(self._options.namesrv.split(";")[0], self._options.timeout_ms, self._credentials)
-        try:
-            info = bodies.decode(link.call(GetClusterInfo()).body, bodies.ClusterInfo)
-        finally:
-            link.close()
-        masters = {name: data.broker_addrs.get(0) for name, data in info.broker_addr_table.items()}
-        return {name: address for name, address in masters.items() if address}

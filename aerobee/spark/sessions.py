@@ -76,7 +76,7 @@ def session(
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app).master(chosen)
-    for key, value in {**SETTINGS, **(config or {})}.items():
+    for key, value in _quiet({**SETTINGS, **(config or {})}).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate() if local else _with_this_package(builder)
     spark.sparkContext.setLogLevel("ERROR")
@@ -89,6 +89,16 @@ def session(
 
         spark.dataSource.register(RocketMQSource)
     return spark
+
+
+def _quiet(config: dict[str, str]) -> dict[str, str]:
+    """Spark's own greetings and warnings are no news to our users; whoever has set up its log keeps that."""
+    options = config.get("spark.driver.extraJavaOptions", "")
+    if "log4j2." in options or "SPARK_CONF_DIR" in os.environ:
+        return config
+    log = Path(__file__).with_name("log4j2.properties").as_uri()
+    options = f"{options} -Dlog4j2.configurationFile={log}".strip()
+    return {**config, "spark.driver.extraJavaOptions": options}
 
 
 def _with_this_package(builder: SparkSession.Builder) -> SparkSession:

@@ -5,24 +5,41 @@ from __future__ import annotations
 
 import atexit
 import importlib
-import json as json_text
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from typer.core import TyperGroup
+
+from aerobee.cli.pipeline_output import Bar, console, print_rows, show, watch
+from aerobee.errors import AerobeeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+
+
+class _Explaining(TyperGroup):
+    """Spark's errors are pages of two languages; a command ends with the sentence that matters."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+                raise
+            from aerobee.spark.reasons import reason
+
+            raise AerobeeError(reason(error)) from error
+
 
 app = typer.Typer(
-    no_args_is_help=True, help="Spark jobs over topics: local by default, on a cluster by --master."
+    cls=_Explaining,
+    no_args_is_help=True,
+    help="Spark jobs over topics: local by default, on a cluster by --master.",
 )
 
 Namesrv = Annotated[
@@ -48,7 +65,6 @@ Opt = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="machine-readable output")]
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"
-console = Console(stderr=True)
 
 
 @app.command()
@@ -91,7 +107,7 @@ def lake(
         once=once,
         options=settings,
     )
-    rows = _watch(query, "lake")
+    rows = watch(query, "lake")
     if compact and once:
         gone = pipeline.Table(spark, out).compact()
         console.print(f"compacted away {gone} small files")
@@ -131,13 +147,13 @@ def ledger(
         book.write.mode("overwrite").parquet(out)
         book = book.sparkSession.read.parquet(out)
     if message or key:
-        _show(
+        show(
             book.where(book["msgId"] == message if message else book["keys"].contains(key or "")).limit(200),
             as_json=json,
         )
         return
     rows = [row.asDict() for row in summary(book).collect()]
-    _print_rows(rows, "Ledger", as_json=json)
+    print_rows(rows, "Ledger", as_json=json)
     lost = sum(int(row["lost"]) for row in rows)
     if lost:
         console.print(f"[red]{lost} messages are lost[/red]")
@@ -163,7 +179,7 @@ def report(
 
     book = _book(topics, group, namesrv, store, _session("ledger", master, conf, py_files))
     figures = pipeline(book, out, title=f"Aerobee: {topics}")
-    _print_rows(figures.groups, "Groups", as_json=json)
+    print_rows(figures.groups, "Groups", as_json=json)
     console.print(f"report: {out.resolve()}")
 
 
@@ -211,7 +227,7 @@ def replay(
     ):
         if condition:
             rows = rows.where(condition)
-    with _Bar("replay") as advance:
+    with Bar("replay") as advance:
         outcome = pipeline(
             rows,
             name=name,
@@ -275,7 +291,7 @@ def consume(
         checkpoint=checkpoint or f"aerobee-checkpoints/consume-{group}", per=per, tasks=tasks, once=once, sink=sink,
         max_reconsume=max_reconsume, options=_pairs("--option", option),
     )  # fmt: skip
-    rows = _watch(query, f"consume {group}")
+    rows = watch(query, f"consume {group}")
     console.print(f"{rows:,} messages through {handler}")
 
 
@@ -292,7 +308,9 @@ def _session(
         try:
             spark = session(f"aerobee {name}", master=master, config=_pairs("--conf", conf), py_files=files)
         except NoJava as error:
-            raise SystemExit(f"aerobee: {error}") from None
+            raise AerobeeError(str(error)) from None
+    if not os.environ.get("AEROBEE_DEBUG"):
+        spark.sparkContext.setLogLevel("FATAL")  # a failed query is told in one line, not in a page of Java
     atexit.register(spark.stop)  # or Spark's Python workers complain of broken pipes at the end
     return spark
 
@@ -324,7 +342,7 @@ def _book(
         with console.status("reading"):
             return pipeline(spark, names, groups or None, **source)
     except ValueError as error:
-        raise SystemExit(f"aerobee: {error}") from None
+        raise AerobeeError(str(error)) from None
 
 
 def _replay_rows(spark: SparkSession, topic: str, source: dict[str, str]) -> DataFrame:
@@ -347,71 +365,3 @@ def _function(handler: str) -> Callable[[Any], Any]:
     if not callable(found):
         raise typer.BadParameter(f"--handler {handler!r} is no function")
     return found  # type: ignore[no-any-return]
-
-
-def _watch(query: StreamingQuery, name: str) -> int:
-    """Follow a stream until it ends or Ctrl-C; a live count on a terminal, a line per batch elsewhere."""
-    seen, rows = -1, 0
-    with console.status(f"{name}: starting") as status:
-        try:
-            while True:
-                ended = query.awaitTermination(1) if query.isActive else True
-                for progress in query.recentProgress:
-                    if progress["batchId"] > seen and progress["numInputRows"]:
-                        seen, rows = progress["batchId"], rows + progress["numInputRows"]
-                        said = f"{name}: batch {seen}, {rows:,} messages, {progress['processedRowsPerSecond']:,.0f}/s"
-                        status.update(said)
-                        if not console.is_terminal:
-                            console.print(said)
-                if ended:
-                    break
-        except KeyboardInterrupt:
-            query.stop()
-    if (error := query.exception()) is not None:
-        raise SystemExit(f"aerobee: {str(error).splitlines()[0]}")
-    return rows
-
-
-class _Bar:
-    """A bar on a terminal, a line per step elsewhere."""
-
-    def __init__(self, name: str) -> None:
-        columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
-        self._task = self._bar.add_task(name, total=None)
-        self._name = name
-
-    def __enter__(self) -> Callable[[int, int], None]:
-        self._bar.start()
-        return self._advance
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def _advance(self, done: int, total: int) -> None:
-        self._bar.update(self._task, completed=done, total=total)
-        if not console.is_terminal:
-            console.print(f"{self._name}: {done:,} of {total:,}")
-
-
-def _show(frame: DataFrame, *, as_json: bool) -> None:
-    _print_rows([row.asDict() for row in frame.collect()], "Messages", as_json=as_json)
-
-
-def _print_rows(rows: list[dict[str, Any]], title: str, *, as_json: bool) -> None:
-    if as_json:
-        print(json_text.dumps(rows, default=str, ensure_ascii=False))  # noqa: T201 - the command's output
-        return
-    if not rows:
-        console.print("nothing found")
-        return
-    table = Table(title=title)
-    for name, value in rows[0].items():
-        table.add_column(name, justify="right" if isinstance(value, int) else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row.values()))
-    Console().print(table)
-
-
-def _cell(value: Any) -> str:
-    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

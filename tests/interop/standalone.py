@@ -54,24 +54,24 @@ class Cluster:
             process.kill()
             process.wait(30)
         for executor in executors:
-            _kill(executor)
+            kill(executor)
 
     def executors(self) -> list[psutil.Process]:
         """The JVMs that run tasks, whosever application it is."""
         found = []
         for worker in self.workers:
-            found += [p for p in _children(worker.pid) if "CoarseGrainedExecutorBackend" in _line(p)]
+            found += [p for p in children(worker.pid) if "CoarseGrainedExecutorBackend" in line(p)]
         return found
 
     def python_workers(self) -> list[psutil.Process]:
         """The Python processes that run the tasks' Python."""
-        return [p for worker in self.workers for p in _children(worker.pid) if "pyspark.daemon" in _line(p)]
+        return [p for worker in self.workers for p in children(worker.pid) if "pyspark.daemon" in line(p)]
 
     def restart_worker(self, index: int) -> None:
         """Kill a worker with its executors, as a machine that went away, and start it anew."""
         gone = self.workers[index]
-        for process in [*_children(gone.pid), psutil.Process(gone.pid)]:
-            _kill(process)
+        for process in [*children(gone.pid), psutil.Process(gone.pid)]:
+            kill(process)
         gone.wait(30)
         self.workers[index] = self._worker(index)
 
@@ -140,21 +140,21 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _children(pid: int) -> list[psutil.Process]:
+def children(pid: int) -> list[psutil.Process]:
     try:
         return psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
 
 
-def _line(process: psutil.Process) -> str:
+def line(process: psutil.Process) -> str:
     try:
         return " ".join(process.cmdline())
     except psutil.Error:
         return ""
 
 
-def _kill(process: psutil.Process) -> None:
+def kill(process: psutil.Process | subprocess.Popen[bytes]) -> None:
     try:
         process.kill()
     except psutil.NoSuchProcess:

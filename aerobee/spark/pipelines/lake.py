@@ -2,18 +2,19 @@
 """Topics to Parquet, exactly once, continuously or once.
 
     out/topic=orders/date=2026-11-15/b00000000007-3.parquet     data, partitioned by topic and day of storing
-    out/_commits/b00000000007.json                              the files that batch 7 added out/_schema.json
-    the JSON schema, once inferred, so that it never drifts
+    out/_commits/b00000000007.json                              the files that batch 7 added
+    out/_schema.json                                            the JSON schema, once inferred, so that it never drifts
 
 Theory of operation. Spark replays a batch after a crash with the same offsets and the same batch id. A batch writes
-its files into `_staging/<batch>`, moves them to their place under names that carry the batch id, and last writes
-its commit file. A batch whose commit file exists is done; one without starts by removing whatever carries its id.
+its files into `_staging/<batch>-<attempt>`, moves them to their place under names that carry the batch id, and last
+writes its commit file. A batch whose commit file exists is done; one without starts by removing whatever carries its id.
 So a kill at any point leaves neither a duplicate nor a gap, for every reader of the directory, not only Spark's.
 """
 
 from __future__ import annotations
 
 import logging
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from aerobee.spark.pipelines.files import Files
@@ -37,9 +38,12 @@ def lake(
     json: bool = False,
     once: bool = False,
     every: str = "10 seconds",
+    format: str = "parquet",
     options: dict[str, str] | None = None,
 ) -> StreamingQuery:
-    """Copy `topics` (comma-separated, or a pattern with a `*`) into Parquet under `out`.
+    """Copy `topics` (comma-separated, or a pattern with a `*`) into a table under `out`.
+
+    `format` is parquet (a directory of files), delta or iceberg (pipelines/tables.py; a local directory).
 
     With `json` bodies become columns: by `schema` (DDL) or one inferred from the first batch and kept. A body that is
     no JSON stays in `badBody`. `options` are those of the data source (`namesrv` or `storePath` at least).
@@ -47,7 +51,9 @@ def lake(
     >>> lake(spark, "orders", "/data/lake", json=True, once=True,
     ...      options={"namesrv": "127.0.0.1:9876"}).awaitTermination()      # doctest: +SKIP
     """
-    table = Table(spark, out)
+    from aerobee.spark.pipelines.tables import table_of
+
+    table = table_of(spark, out, format)
     reader = spark.readStream.format("rocketmq").option("startingOffsets", "earliest")
     reader = reader.option(*_selection(topics)).option("includeProperties", "true")
     for name, value in {"maxOffsetsPerTrigger": "1000000", **(options or {})}.items():
@@ -119,9 +125,11 @@ class Table:
 
     def add(self, frame: DataFrame, batch_id: int) -> None:
         name = f"b{batch_id:011d}"
-        staging = f"_staging/{name}"
-        for left in [staging, *self._files.glob(f"topic=*/date=*/{name}-*.parquet")]:
-            self._files.delete(left)
+        # A directory per attempt: a task of a killed driver may live on for a moment, and must not write into ours.
+        staging = f"_staging/{name}-{uuid.uuid4().hex[:12]}"
+        for pattern in ("_staging/b*", f"topic=*/date=*/{name}-*.parquet"):
+            for left in self._files.glob(pattern):
+                self._files.delete(left)
         frame.write.mode("overwrite").partitionBy("topic", "date").parquet(f"{self.root}/{staging}")
         added = []
         for i, path in enumerate(self._files.glob(f"{staging}/topic=*/date=*/*.parquet")):

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Apache RocketMQ as Spark's source and sink: `format("rocketmq")` against the Java broker, and on its store files."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import peers
+import pytest
+from servers import RocketMQ, wait_until
+
+from aerobee import Admin, Message, Producer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from servers import Server
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+TOPIC, GROUP, COUNT = "spark-source", "spark-source-group", 2000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The Java broker with a topic filled by our own client: keys, tags, a compressed and an empty-looking body."""
+    server = RocketMQ(tmp_path_factory.mktemp("spark-source") / "data", peers.server_class_path())
+    server.start()
+    try:
+        asyncio.run(_fill(server.namesrv))
+        yield server
+    finally:
+        server.discard()
+
+
+async def _fill(namesrv: str) -> None:
+    async with Admin(namesrv) as admin:
+        for topic in (TOPIC, "spark-sink"):
+            await admin.create_topic(topic, queues=4)
+    async with Producer(namesrv, group="spark-source-producer") as producer:
+        messages = [
+            Message(TOPIC, text(i), tags="odd" if i % 2 else "even", keys=[f"k{i}"]) for i in range(COUNT)
+        ]
+        for at in range(0, COUNT, 250):
+            await asyncio.gather(*(producer.send(message) for message in messages[at : at + 250]))
+
+
+def text(number: int) -> bytes:
+    return b"%06d" % number if number else b"%06d" % number + b" compressed" * 1000
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    from aerobee.spark import session
+
+    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    made = session("interop", master="local[2]", config={"spark.driver.extraJavaOptions": quick})
+    yield made
+    made.stop()
+
+
+def read(spark: SparkSession, **options: str) -> DataFrame:
+    reader = spark.read.format("rocketmq").option("subscribe", TOPIC)
+    for name, value in options.items():
+        reader = reader.option(name, value)
+    return reader.load()
+
+
+def numbers(frame: DataFrame) -> list[int]:
+    return sorted(int(bytes(row.body)[:6]) for row in frame.select("body").collect())
+
+
+def test_a_batch_read_is_what_was_sent(spark: SparkSession, broker: Server) -> None:
+    frame = read(spark, namesrv=broker.namesrv, minPartitions="3", includeProperties="true")
+    assert numbers(frame) == list(range(COUNT))
+    row: Any = frame.where("keys = 'k0'").first()
+    assert (bytes(row.body), row.tags, row.brokerName) == (text(0), "even", "broker-a")
+    assert row.properties["UNIQ_KEY"] == row.msgId
+    assert numbers(read(spark, namesrv=broker.namesrv, tags="odd")) == list(range(1, COUNT, 2))
+    middle = frame.where("keys = 'k1500'").selectExpr("unix_millis(storeTimestamp)").first()[0]
+    late = numbers(read(spark, namesrv=broker.namesrv, startingTimestamp=str(middle)))
+    assert set(range(1750, COUNT)) <= set(late)
+    assert late == sorted(set(late))
+
+
+def test_a_stream_reads_once_and_tells_the_group_how_far_it_is(
+    spark: SparkSession, broker: Server, tmp_path: Path
+) -> None:
+    reader = spark.readStream.format("rocketmq").option("namesrv", broker.namesrv).option("subscribe", TOPIC)
+    reader = reader.option("group", GROUP).option("startingOffsets", "earliest")
+    stream = reader.option("maxOffsetsPerTrigger", "800").load()
+    writer = stream.writeStream.format("parquet").option("path", str(tmp_path / "out"))
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        query.processAllAvailable()
+        # Progress is told when the next batch is looked for, which an idle stream does all the time.
+        wait_until(lambda: asyncio.run(_lag(broker.namesrv)) == 0, 60, "the group's lag is gone")
+    finally:
+        query.stop()
+    assert numbers(spark.read.parquet(str(tmp_path / "out"))) == list(range(COUNT))
+
+
+async def _lag(namesrv: str) -> int:
+    async with Admin(namesrv) as admin:
+        lag = await admin.lag(GROUP)
+        return int(lag.ready)
+
+
+def test_rows_become_messages_of_the_java_broker(spark: SparkSession, broker: Server) -> None:
+    rows = spark.range(1500).selectExpr(
+        "format_string('%06d', id) AS body", "'t' AS tags", "concat('s', id % 5) AS keys"
+    )
+    rows.write.format("rocketmq").option("namesrv", broker.namesrv).option("topic", "spark-sink").mode(
+        "append"
+    ).save()
+    back = read(spark, namesrv=broker.namesrv, subscribe="spark-sink")
+    assert numbers(back) == list(range(1500))
+    assert back.where("tags = 't' AND keys = 's3'").count() == 300
+
+
+def test_the_lake_is_filled_from_the_java_broker(spark: SparkSession, broker: Server, tmp_path: Path) -> None:
+    from aerobee.spark.pipelines.lake import Table, lake
+
+    options = {"namesrv": broker.namesrv}
+    for _ in range(2):  # the second time there is nothing new
+        lake(spark, TOPIC, str(tmp_path / "lake"), once=True, options=options).awaitTermination()
+    assert numbers(Table(spark, str(tmp_path / "lake")).read()) == list(range(COUNT))
+
+
+def test_the_java_brokers_store_is_read_live_and_stopped(spark: SparkSession, broker: Server) -> None:
+    """Last in the file: it stops the broker."""
+    store = str(broker.data / "store")
+    assert numbers(read(spark, storePath=store)) == list(range(COUNT))
+    broker.stop()
+    frame = read(spark, storePath=store)
+    assert numbers(frame) == list(range(COUNT))
+    row: Any = frame.where("keys = 'k0'").first()
+    assert bytes(row.body) == text(0)

@@ -137,8 +137,10 @@ def test_the_spark_snippets_run_in_order(server: TestServer, tmp_path: Path) -> 
 
 @pytest.mark.spark
 def test_the_pipeline_commands_of_the_docs_work(server: TestServer, tmp_path: Path) -> None:
+    (tmp_path / "billing.py").write_text("def charge(message):\n    return message.msgId\n")
     for _, line in dict.fromkeys(c for c in commands() if "pipeline" in c[1]):
-        run(line, tmp_path, server, timeout=300)
+        # A cluster is for tests/interop; the commands are the same.
+        run(line.replace("spark://host:7077", "local[2]"), tmp_path, server, timeout=300)
 
 
 @pytest.mark.seed("S004-63", "S004-81")

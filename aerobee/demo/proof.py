@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from aerobee.spark.pipelines.report import Figures
@@ -32,7 +35,9 @@ def prove(namesrv: str, topic: str, groups: list[str], out: Path, step: Callable
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.shuffle.partitions": "4",
     }
-    spark = session("aerobee demo", config=quick)
+    out.mkdir(parents=True, exist_ok=True)
+    with errors_into(out / "spark.log"):
+        spark = session("aerobee demo", config=quick)
     try:
         step("lake: orders to Parquet, exactly once")
         lake(
@@ -47,3 +52,18 @@ def prove(namesrv: str, topic: str, groups: list[str], out: Path, step: Callable
         return Proof(rows, figures, page, figures.lost)
     finally:
         spark.stop()
+
+
+@contextmanager
+def errors_into(file: Path) -> Iterator[None]:
+    """What is started meanwhile has its stderr there for good: Spark's workers complain of pipes that Spark closed."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with file.open("wb") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -31,7 +31,14 @@ def demo(
     ),
     spark: Annotated[bool, typer.Option("--spark/--no-spark", help="prove it with Spark afterwards")] = True,
 ) -> None:
-    """An online shop on an embedded server: push with retries, POP with a hung consumer, order, and Spark's proof."""
+    """An online shop on an embedded server: push with retries, POP with a hung consumer, order, and Spark's proof.
+
+    aerobee demo
+
+    aerobee demo --orders 5000 --out /tmp/shop
+
+    aerobee demo --no-spark
+    """
     # Refused payments and a hung consumer are the story, not news: only errors may speak.
     logging.getLogger("aerobee").setLevel(logging.ERROR)
     if spark:

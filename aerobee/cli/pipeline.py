@@ -174,7 +174,10 @@ def report(
     py_files: PyFiles = None,
     json: Json = False,
 ) -> None:
-    """Throughput, latency, lag, retries, dead letters, skew: one HTML page and the same numbers here."""
+    """Throughput, latency, lag, retries, dead letters, skew: one HTML page and the same numbers here.
+
+    Example: aerobee pipeline report orders orders.html -g billing
+    """
     from aerobee.spark.pipelines.report import report as pipeline
 
     book = _book(topics, group, namesrv, store, _session("ledger", master, conf, py_files))

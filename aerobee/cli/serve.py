@@ -69,7 +69,16 @@ def serve(
     set_: Setting = None,
     log_level: LogLevel = "INFO",
 ) -> None:
-    """Name server, broker and fronts in one process."""
+    """Name server, broker and fronts in one process, until Ctrl-C.
+
+    aerobee serve
+
+    aerobee serve --data /var/lib/aerobee --host 0.0.0.0 --advertise 10.0.0.5
+
+    aerobee serve --ephemeral --namesrv-port 0 --broker-port 0 --grpc-port -1
+
+    aerobee serve --config broker.conf --set autoCreateTopicEnable=false
+    """
     _logging(log_level)
     given = {
         "broker": _given(
@@ -88,7 +97,10 @@ def namesrv(
     config: Config = None,
     log_level: LogLevel = "INFO",
 ) -> None:
-    """The name server alone."""
+    """The name server alone; brokers register with it.
+
+    aerobee namesrv --host 0.0.0.0
+    """
     _logging(log_level)
     loaded = _load(
         config, {"namesrv": _given(host=host, port=port), "broker": {**_given(host=host), "port": OFF}}, None
@@ -111,7 +123,10 @@ def broker(
     set_: Setting = None,
     log_level: LogLevel = "INFO",
 ) -> None:
-    """The broker alone; it registers with the name servers given."""
+    """The broker alone; it registers with the name servers given.
+
+    aerobee broker --namesrv 127.0.0.1:9876 --name broker-b --broker-port 10921 --data ./broker-b
+    """
     _logging(log_level)
     given = {
         "broker": _given(

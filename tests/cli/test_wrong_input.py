@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.main import get_command
 
-from aerobee.cli.main import COMMANDS, app, as_command
+from aerobee.cli.main import COMMANDS, EXTRAS, app, as_command, install
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,12 +26,14 @@ NOBODY = "127.0.0.1:1"
 NOT_WALKED = {"serve", "namesrv", "broker", "demo", "pipeline"}
 
 
-def commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def commands(
+    command: Any = None, path: tuple[str, ...] = (), walked: frozenset[str] = frozenset(COMMANDS) - NOT_WALKED
+) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Every command there is, with its path."""
     if command is None:
         root = get_command(app)
         for name in COMMANDS:
-            if name not in NOT_WALKED:
+            if name in walked:
                 yield from commands(root.get_command(None, name), (name,))
         return
     inner = getattr(command, "commands", None)
@@ -323,9 +328,32 @@ def test_a_bug_is_one_line_too_unless_the_traceback_is_asked_for(
 # -- help, completion, start -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", EVERY, ids=" ".join)
+TAUGHT = dict(commands(walked=frozenset(COMMANDS)))
+
+
+@pytest.mark.parametrize("path", TAUGHT, ids=" ".join)
 def test_help_teaches_with_an_example(path: tuple[str, ...]) -> None:
-    assert f"aerobee {' '.join(path)}" in (EVERY[path].help or ""), "an example of the command itself"
+    assert f"aerobee {' '.join(path)}" in (TAUGHT[path].help or ""), "an example of the command itself"
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [("pyspark.sql", "spark"), ("grpc", "grpc"), ("uvicorn", "console"), ("other", "all")],
+)
+def test_what_an_extra_brings_is_named(module: str, extra: str) -> None:
+    assert install(ModuleNotFoundError(name=module)) == f"pip install 'aerobee[{extra}]'"
+
+
+def test_every_extra_is_known_by_the_modules_of_its_packages() -> None:
+    """A package that is added to an extra must be added to what names the extra, too."""
+    spelled = {"grpcio": "grpc", "protobuf": "google", "prometheus-client": "prometheus_client"}
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    packages = {
+        extra: {re.split(r"[<>=!~ ]", line)[0] for line in project["optional-dependencies"][extra]}
+        for extra in EXTRAS
+    }
+    wanted = {extra: {spelled.get(name, name) for name in found} for extra, found in packages.items()}
+    assert wanted == {extra: set(modules) for extra, modules in EXTRAS.items()}
 
 
 def test_help_of_everything(aerobee: Callable[..., Done]) -> None:

@@ -59,7 +59,7 @@ def assemble(config: BrokerConfig, store_config: StoreConfig, data_dir: Path, cl
         _adopt_orphans(topics, store)
         parked = ParkedReads(clock, store.max_offset, config.max_held_pulls)
         if config.long_polling:
-            store.listeners.append(parked.arrived)
+            store.listeners[parked.arrived] = parked.awaits
         offsets = Offsets(directory, clock)
         groups = Groups(directory, clock, auto_create=config.auto_create_groups)
         clients = Clients(config.channel_expiry_ms)

@@ -14,15 +14,15 @@ import msgspec
 from aerobee.errors import ProtocolError
 from aerobee.protocol import properties as props
 from aerobee.protocol.codes import SysFlag
-from aerobee.protocol.message import MAX_PROPERTIES
+from aerobee.protocol.message import MAX_PROPERTIES, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from aerobee.protocol.message import Record
+    from collections.abc import Iterable, Iterator
 
 _HEAD = struct.Struct(">iiiii")
+_FIELDS = struct.Struct(">i8xii")  # total size, flag, body size
 _SHORT = struct.Struct(">h")
+_SIZES = [n.to_bytes(2, "big") for n in range(MAX_PROPERTIES + 1)]
 _OVERHEAD = _HEAD.size + _SHORT.size
 _UNWRAP = SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
 
@@ -46,25 +46,65 @@ def encode(items: Iterable[BatchItem]) -> bytes:
     return b"".join(parts)
 
 
-def decode(data: bytes) -> list[BatchItem]:
+class Columns(NamedTuple):
+    """The messages of a batch, column by column."""
+
+    flags: list[int]
+    bodies: list[bytes]
+    texts: list[str]  # properties
+
+
+class Batch(msgspec.Struct):
+    """Messages for one queue, with all that they share."""
+
+    topic: str
+    queue_id: int
+    members: Columns
+    sys_flag: int = 0
+    born_timestamp: int = 0
+    born_host: bytes = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
+    reconsume_times: int = 0
+
+    def records(self) -> Iterator[Record]:
+        for flag, body, text in zip(*self.members, strict=True):
+            yield Record(
+                self.topic,
+                body,
+                text,
+                self.queue_id,
+                flag=flag,
+                sys_flag=self.sys_flag,
+                born_timestamp=self.born_timestamp,
+                born_host=self.born_host,
+                reconsume_times=self.reconsume_times,
+            )
+
+
+def columns(data: bytes) -> Columns:
     """The messages of a batch body; ProtocolError when it does not add up."""
-    items = []
+    flags, bodies, texts = [], [], []
     at, end = 0, len(data)
     try:
         while at < end:
-            size, _, _, flag, body_size = _HEAD.unpack_from(data, at)
-            body_at, stop = at + _HEAD.size, at + size
-            text_at = body_at + body_size + 2
+            size, flag, body_size = _FIELDS.unpack_from(data, at)
+            stop, text_at = at + size, at + 22 + body_size
             if body_size < 0 or stop > end or text_at > stop:
                 raise ProtocolError(f"batch: message of {size} bytes, body {body_size}, {end - at} left")
-            (text_size,) = _SHORT.unpack_from(data, text_at - 2)
-            if text_at + text_size != stop:
-                raise ProtocolError(f"batch: properties of {text_size} bytes do not end at {stop}")
-            items.append(BatchItem(flag, data[body_at : text_at - 2], data[text_at:stop].decode()))
+            text = data[text_at - 2 : stop]
+            if text[:2] != _SIZES[len(text) - 2]:
+                raise ProtocolError(f"batch: properties do not end at {stop}, where their message does")
+            flags.append(flag)
+            bodies.append(data[at + 20 : text_at - 2])
+            texts.append(text[2:].decode())
             at = stop
-    except (struct.error, UnicodeDecodeError) as error:
+    except (struct.error, UnicodeDecodeError, IndexError) as error:
         raise ProtocolError(f"batch: {error}") from None
-    return items
+    return Columns(flags, bodies, texts)
+
+
+def decode(data: bytes) -> list[BatchItem]:
+    """The messages of a batch body, one by one."""
+    return [BatchItem(*row) for row in zip(*columns(data), strict=True)]
 
 
 # For those who import the functions by name.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from operator import mul
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -114,15 +115,18 @@ def tag_code(tag: str | None) -> int:
     return java_hash(tag) if tag else 0
 
 
+_LONGEST = 256
+_POWERS = [31**n & 0xFFFFFFFF for n in reversed(range(_LONGEST))]
+
+
 def java_hash(text: str) -> int:
     """Java's String.hashCode: over UTF-16 units, wrapped to a signed 32-bit integer."""
-    value = 0
-    if text.isascii():
-        for unit in text.encode():
-            value = value * 31 + unit
+    if text.isascii() and len(text) <= _LONGEST:
+        value: int = sum(map(mul, text.encode(), _POWERS[_LONGEST - len(text) :]))
     else:
+        value = 0
         data = text.encode("utf-16-be", "surrogatepass")
         for i in range(0, len(data), 2):
-            value = value * 31 + (data[i] << 8 | data[i + 1])
+            value = (value * 31 + (data[i] << 8 | data[i + 1])) & 0xFFFFFFFF
     value &= 0xFFFFFFFF
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value

@@ -9,10 +9,12 @@ benchmarks/append.py keeps the figure.
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
+from itertools import accumulate, repeat
+from typing import TYPE_CHECKING, NoReturn
 
 from aerobee.errors import MessageIllegal
 from aerobee.protocol.message import HEAD_V4, MAX_PROPERTIES, RECORD_CHECK_SIZE, encode_head
+from aerobee.store.batch_columns import Layout, Places, encode
 from aerobee.store.consume_queue import UNIT
 from aerobee.store.dispatch import index_keys, tag_unique_keys
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from aerobee.clock import Clock
     from aerobee.config import StoreConfig
     from aerobee.errors import StoreError
+    from aerobee.protocol.batch import Batch
     from aerobee.protocol.message import Record
     from aerobee.store.commit_log import CommitLog
     from aerobee.store.consume_queue import ConsumeQueue
@@ -52,7 +55,8 @@ class Appender:
         index: KeyIndex,
         codes: TagCodes,
     ) -> None:
-        self.listeners: list[Callable[[Record, int], None]] = []
+        # Who is told of a record and its tags code -> whether it waits for a topic and queue at all.
+        self.listeners: dict[Callable[[Record, int], None], Callable[[str, int], bool]] = {}
         self.refused: Callable[[], StoreError] | None = None
         self.store_host = b""
         self.last_store_time = 0
@@ -70,15 +74,12 @@ class Appender:
         """Store one message and dispatch it; the record is stamped with its place. DiskFull, StoreError."""
         if self.refused is not None:
             raise self.refused()
-        topic, queue_id, text, flags = record.topic, record.queue_id, record.properties_text, record.sys_flag
+        topic, queue_id, flags = record.topic, record.queue_id, record.sys_flag
         queue = self._loaded.get((topic, queue_id)) or self._queues.obtain(topic, queue_id)
-        if self._check_size and ("__CRC32#" in text or (text and text[-1] != "\x02")):
-            text = clean(text)
-        data = text.encode()
-        tag, unique, keys = tag_unique_keys(text)
-        words = [unique] if unique and not keys and not flags else index_keys(flags, unique, keys)
-        now = self._now()
-        size = self._stamp(record, queue, len(data), now)
+        data, tag, words = self._parts(record)
+        now = record.store_timestamp = self._now()
+        record.store_host = self.store_host
+        size = self._size(record, queue, data)
         log, index = self._log, self._index
         if index.left < len(words):
             index.room(len(words), now)
@@ -111,34 +112,113 @@ class Appender:
         if not records:
             return
         queue = self._queues.obtain(records[0].topic, records[0].queue_id)
-        now, total, keys, parts = self._now(), 0, 0, []
+        now, host, total, keys, parts = self._now(), self.store_host, 0, 0, []
         for record in records:
-            text, flags = record.properties_text, record.sys_flag
-            data = (clean(text) if self._check_size else text).encode()
-            tag, unique, named = tag_unique_keys(text)
-            words = [unique] if unique and not named and not flags else index_keys(flags, unique, named)
-            total += self._stamp(record, queue, len(data), now)
+            data, tag, words = self._parts(record)
+            record.store_timestamp, record.store_host = now, host
+            total += self._size(record, queue, data)
             keys += len(words)
             parts.append((record, data, tag, words))
         self._index.prepare(keys, now)
         at = self._log.room(total)
-        codes = self._write(parts, queue, at)
+        codes = self._write(parts, queue, at, now)
         self._log.end = at + total
         self.last_store_time = now
         # Last, because a listener may append: the offsets of the whole batch are taken by now.
-        for record, code in zip(records, codes, strict=True):
-            for listener in self.listeners:
+        for listener in self.listeners:
+            for record, code in zip(records, codes, strict=True):
                 listener(record, code)
 
-    def _write(self, parts: list[_Part], queue: ConsumeQueue, at: int) -> list[int]:
+    def append_columns(self, batch: Batch) -> Places:
+        """Store a producer's batch as `append_batch` would, in half the time. It must not be transactional."""
+        if len(batch.born_host) != 8 or len(self.store_host) != 8:
+            return self._append_records(batch)
+        if self.refused is not None:
+            raise self.refused()
+        _, bodies, texts = batch.members
+        queue, log = self._queues.obtain(batch.topic, batch.queue_id), self._log
+        if self._check_size:
+            texts = [
+                text if text[-1:] == "\x02" and "__CRC32#" not in text else clean(text) for text in texts
+            ]
+        data = [text.encode() for text in texts]
+        longest = max(map(len, bodies)), max(map(len, data))
+        if (
+            longest[0] > self._max_body
+            or longest[1] > self._max_text
+            or len(queue.topic_field) > _MAX_TOPIC_FIELD
+        ):
+            self._refuse(*longest, queue)
+        tags, words = self._names(batch, texts)
+        now = self._now()
+        fixed = _FIXED + 16 + len(queue.topic_field) + self._check_size
+        sizes = [fixed + len(body) + len(text) for body, text in zip(bodies, data, strict=True)]
+        self._index.prepare(sum(map(len, words)), now)
+        at = log.room(sum(sizes))
+        *places, end = accumulate(sizes, initial=at)
+        log.map[at - log.base : end - log.base] = encode(  # type: ignore[index]
+            batch, queue, Layout(data, sizes, places), (now, self.store_host), self._check_size
+        )
+        code_of = {tag: self._codes(batch.topic, batch.queue_id, tag, now) for tag in set(tags)}
+        codes = [code_of[tag] for tag in tags]
+        stored = Places(queue.max_offset, places, end)
+        if not queue.tail:
+            self._queues.dirty[queue] = None
+        queue.tail += b"".join(map(_pack_unit, places, sizes, codes))
+        queue.max_offset += len(sizes)
+        self._index_all(batch.topic, words, places, now)
+        log.end = end
+        self.last_store_time = now
+        self._tell(batch, stored, codes)
+        return stored
+
+    def _append_records(self, batch: Batch) -> Places:
+        records = list(batch.records())
+        self.append_batch(records)
+        end = records[-1].physical_offset + records[-1].size
+        return Places(records[0].queue_offset, [record.physical_offset for record in records], end)
+
+    def _names(self, batch: Batch, texts: list[str]) -> tuple[list[str | None], list[list[str]]]:
+        """Tags and keys of a batch's messages."""
+        named = [tag_unique_keys(text) for text in texts]
+        flags = batch.sys_flag
+        return [tag for tag, _, _ in named], [
+            [unique] if unique and not keys and not flags else index_keys(flags, unique, keys)
+            for _, unique, keys in named
+        ]
+
+    def _index_all(self, topic: str, words: list[list[str]], places: list[int], now: int) -> None:
+        index = self._index
+        if set(map(len, words)) == {1} and len(words) <= index.left:  # the unique key only: the usual batch
+            index.left -= len(words)
+            index.waiting.extend(zip(repeat(topic), [key for (key,) in words], places, repeat(now)))
+            return
+        for keys, at in zip(words, places, strict=True):
+            if index.left < len(keys):
+                index.room(len(keys), now)
+            for key in keys:
+                index.put(topic, key, at, now)
+
+    def _tell(self, batch: Batch, stored: Places, codes: list[int]) -> None:
+        """Records are made only when somebody waits for the queue."""
+        awaited = [tell for tell, awaits in self.listeners.items() if awaits(batch.topic, batch.queue_id)]
+        if not awaited:
+            return
+        for n, (record, code) in enumerate(zip(batch.records(), codes, strict=True)):
+            record.queue_offset = stored.queue_offset + n
+            record.physical_offset = stored.physical_offsets[n]
+            for tell in awaited:
+                tell(record, code)
+
+    def _write(self, parts: list[_Part], queue: ConsumeQueue, at: int, now: int) -> list[int]:
         """The records of a batch from `at` on, with their units and keys; their tags codes."""
         topic, queue_id, index, offset = queue.topic, queue.queue_id, self._index, queue.max_offset
-        log_map, base, units, codes = self._log.map, self._log.base, [], []
+        start, log_map, units, codes = at - self._log.base, self._log.map, [], []
         for record, data, tag, words in parts:
-            size, now = record.size, record.store_timestamp
+            size = record.size
             record.physical_offset, record.queue_offset = at, 0 if record.sys_flag & 4 else offset
             # One by one: a kill in the middle of one big copy may leave late bytes without the early ones.
-            log_map[at - base : at - base + size] = self._encode(record, queue, data)  # type: ignore[index]
+            log_map[start : start + size] = self._encode(record, queue, data)  # type: ignore[index]
             code = self._codes(topic, queue_id, tag, now)
             codes.append(code)
             if not record.sys_flag & 4:  # prepared and rolled-back records have no unit
@@ -149,6 +229,7 @@ class Appender:
             for word in words:
                 index.put(topic, word, at, now)
             at += size
+            start += size
         if units:
             if not queue.tail:
                 self._queues.dirty[queue] = None
@@ -156,21 +237,30 @@ class Appender:
             queue.max_offset = offset
         return codes
 
-    def _stamp(self, record: Record, queue: ConsumeQueue, text_size: int, now: int) -> int:
-        """Time, host and size of the record to be; refuses what no record can hold."""
-        body_size, topic_size, host = len(record.body), len(queue.topic_field), self.store_host
+    def _parts(self, record: Record) -> tuple[bytes, str | None, list[str]]:
+        """Properties as stored, tag, keys."""
+        text, flags = record.properties_text, record.sys_flag
+        if self._check_size and ("__CRC32#" in text or text[-1:] != "\x02"):
+            text = clean(text)
+        tag, unique, keys = tag_unique_keys(text)
+        if unique and not keys and not flags:
+            return text.encode(), tag, [unique]
+        return text.encode(), tag, index_keys(flags, unique, keys)
+
+    def _size(self, record: Record, queue: ConsumeQueue, text: bytes) -> int:
+        """The size of the record to be, stamped; refuses what no record can hold."""
+        body_size, text_size, topic_size = len(record.body), len(text), len(queue.topic_field)
         if body_size > self._max_body or text_size > self._max_text or topic_size > _MAX_TOPIC_FIELD:
-            raise MessageIllegal(
-                f"topic {record.topic[:40]!r}: a name of {len(record.topic)} characters, a body of {body_size} bytes, "
-                f"properties of {text_size}; the limit is 255, {self._max_body}, {self._max_text}"
-            )
-        record.store_timestamp = now
-        record.store_host = host
-        size = (
-            _FIXED + len(record.born_host) + len(host) + body_size + topic_size + text_size + self._check_size
-        )
-        record.size = size
+            self._refuse(body_size, text_size, queue)
+        hosts = len(record.born_host) + len(record.store_host)
+        size = record.size = _FIXED + hosts + body_size + topic_size + text_size + self._check_size
         return size
+
+    def _refuse(self, body_size: int, text_size: int, queue: ConsumeQueue) -> NoReturn:
+        raise MessageIllegal(
+            f"topic {queue.topic[:40]!r}: a name of {len(queue.topic)} characters, a body of {body_size} bytes, "
+            f"properties of {text_size}; the limit is 255, {self._max_body}, {self._max_text}"
+        )
 
     def _encode(self, record: Record, queue: ConsumeQueue, text: bytes) -> bytes:
         body = record.body

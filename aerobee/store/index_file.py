@@ -29,10 +29,9 @@ ENTRY = struct.Struct(">iqii")
 ENTRY_SIZE = ENTRY.size
 SLOT = struct.Struct(">i")
 _EXTENT = 1 << 20
-_MAX_INT = 0x7FFFFFFF
 _get_slot = SLOT.unpack_from
 _put_slot = SLOT.pack_into
-_put_entry = ENTRY.pack_into
+_pack_entry = ENTRY.pack
 
 
 class IndexFile:
@@ -103,26 +102,31 @@ class IndexFile:
 
     # -- entries ---------------------------------------------------------------------------------------
 
-    def put(self, key_hash: int, offset: int, store_time: int) -> None:
-        """The caller has reserved."""
-        number = self.count
-        slot_at = 40 + key_hash % self.slots * 4
-        table = self._map or self.map
-        (older,) = _get_slot(table, slot_at)
-        if not 0 < older < number:
-            older = 0
-            self.used_slots += 1
+    def put_all(self, hashes: list[int], keys: list[tuple[str, str, int, int]]) -> None:
+        """Enter keys in the order of the log: topic, key (both in the hash already), commit-log offset, store time. The
+        caller has reserved."""
+        table, slots, number, entries = self._map or self.map, self.slots, self.count, []
         if number == 1:
-            self.begin_time, self.begin_offset = store_time, offset
-        seconds = (store_time - self.begin_time) // 1000
-        if not 0 <= seconds <= _MAX_INT:
-            seconds = 0 if seconds < 0 else _MAX_INT
-        _put_entry(table, self.entries_at + number * 20, key_hash, offset, seconds, older)
-        _put_slot(table, slot_at, number)
-        self.count = number + 1
-        self.end_time = store_time
-        self.end_offset = offset
-        if number == 1:
+            self.begin_offset, self.begin_time = keys[0][2:]
+        begin = self.begin_time
+        for key_hash, (_, _, offset, time) in zip(hashes, keys, strict=True):
+            slot_at = 40 + key_hash % slots * 4
+            (older,) = _get_slot(table, slot_at)
+            if not 0 < older < number:
+                older = 0
+                self.used_slots += 1
+            seconds = (time - begin) // 1000
+            if not 0 <= seconds <= 0x7FFFFFFF:
+                seconds = 0 if seconds < 0 else 0x7FFFFFFF
+            entries.append(_pack_entry(key_hash, offset, seconds, older))
+            _put_slot(table, slot_at, number)
+            number += 1
+        at = self.entries_at + self.count * 20
+        table[at : at + 20 * len(entries)] = b"".join(entries)
+        is_first = self.count == 1
+        self.count = number
+        self.end_offset, self.end_time = keys[-1][2:]
+        if is_first:
             self.write_header()  # the begin time cannot be found again from the entries
 
     def find(self, key_hash: int, begin: int, end: int) -> Iterator[int]:

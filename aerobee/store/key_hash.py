@@ -9,7 +9,12 @@ end is walked.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from aerobee.protocol.properties import java_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _MASK = 0xFFFFFFFF
 _RUN = 28
@@ -30,21 +35,33 @@ class KeyHash:
         self._pairs: dict[str, int] = {}  # hash of two characters
 
     def __call__(self, topic: str, key: str) -> int:
-        """abs(hashCode) as RocketMQ has it: 0 for the one value whose abs overflows."""
-        if len(key) == 32 and key.isascii():
-            run, high, low = key[:28], key[28:30], key[30:]
-            value = (
-                (self._topics.get(topic) or self._start_topic(topic))
-                + (self._runs.get(run) or self._start_run(run))
-                + 961 * (self._pairs.get(high) or self._start_pair(high))
-                + (self._pairs.get(low) or self._start_pair(low))
-            ) & 0xFFFFFFFF
-        else:
-            value = java_hash(f"{topic}#{key}") & _MASK
-        if value < 0x8000_0000:
-            return value
-        value = 0x1_0000_0000 - value
-        return 0 if value == 0x8000_0000 else value
+        return self.all([(topic, key, 0, 0)])[0]
+
+    def all(self, waiting: Iterable[tuple[str, str, int, int]]) -> list[int]:
+        """abs(hashCode) of each topic and key as RocketMQ has it: 0 for the one value whose abs overflows."""
+        hashes, pairs = [], self._pairs
+        last_topic, last_run, start = "", "", 0
+        for topic, key, _, _ in waiting:
+            if len(key) == 32 and key.isascii():
+                run, high, low = key[:28], key[28:30], key[30:]
+                if run != last_run or topic != last_topic:
+                    last_topic, last_run = topic, run
+                    start = (self._topics.get(topic) or self._start_topic(topic)) + (
+                        self._runs.get(run) or self._start_run(run)
+                    )
+                value = (
+                    start
+                    + 961 * (pairs.get(high) or self._start_pair(high))
+                    + (pairs.get(low) or self._start_pair(low))
+                ) & 0xFFFFFFFF
+            else:
+                value = java_hash(f"{topic}#{key}") & 0xFFFFFFFF
+            if value >= 0x8000_0000:
+                value = 0x1_0000_0000 - value
+                if value == 0x8000_0000:
+                    value = 0
+            hashes.append(value)
+        return hashes
 
     def _start_topic(self, topic: str) -> int:
         if len(self._topics) >= _MAX_TOPICS:

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
     from aerobee.clock import Clock
     from aerobee.config import StoreConfig
+    from aerobee.protocol.batch import Batch
     from aerobee.protocol.message import Record
+    from aerobee.store.batch_columns import Places
     from aerobee.store.results import Accept
 
 log = logging.getLogger("aerobee.store")
@@ -89,6 +91,7 @@ class MessageStore:
         # Bound once: the two calls everything else waits for cost one Python frame less.
         self.append: Callable[[Record], None] = self._appender.append
         self.append_batch: Callable[[list[Record]], None] = self._appender.append_batch
+        self.append_columns: Callable[[Batch], Places] = self._appender.append_columns
         self.readable = True
 
     @classmethod
@@ -147,7 +150,8 @@ class MessageStore:
         self._appender.store_host = host
 
     @property
-    def listeners(self) -> list[Callable[[Record, int], None]]:
+    def listeners(self) -> dict[Callable[[Record, int], None], Callable[[str, int], bool]]:
+        """Who is told of every record stored, with its tags code, and whether it waits for a topic and queue."""
         return self._appender.listeners
 
     def _refuse_while_broken(self) -> None:

@@ -52,15 +52,15 @@ class Reader:
         found = Found(
             ReadStatus.FOUND, offset, queue.min_offset(self._log.min_offset), queue.max_offset, [], []
         )
-        units = queue.read(offset, max(limit.max_scan, limit.max_messages))
-        if not units:
+        codes, holds = (accept.codes or None, accept.properties) if accept is not None else (None, None)
+        is_filtered = codes is not None or holds is not None
+        wanted = max(1, limit.max_messages, limit.max_scan if is_filtered else 0)
+        units = queue.read(offset, wanted)
+        if units:
+            self._collect(found, units, limit, codes, holds)
+        else:
             found.status = ReadStatus.OFFSET_FOUND_NULL
             found.next_offset = queue.next_file(offset)
-            return found
-        if accept is None or not (accept.codes or accept.properties):
-            self._collect(found, units, limit, None, None)
-        else:
-            self._collect(found, units, limit, accept.codes or None, accept.properties)
         if found.messages:
             found.status = ReadStatus.FOUND
         return found

@@ -143,17 +143,12 @@ def test_the_tag_is_found_in_any_properties_text(kit, text, tag):
 def test_listeners_hear_of_a_message_after_it_can_be_read(kit):
     store = kit.open()
     heard = []
-    store.listeners.append(
-        lambda record, code: heard.append(
-            (
-                record.queue_offset,
-                code,
-                store.max_offset("orders", 0),
-                record.properties_text,
-                record.store_timestamp,
-            )
-        )
-    )
+
+    def hear(record, code):
+        end = store.max_offset("orders", 0)
+        heard.append((record.queue_offset, code, end, record.properties_text, record.store_timestamp))
+
+    store.listeners[hear] = lambda _topic, _queue: True
     store.append(kit.message(text="TAGS\x01TagA\x02"))
     store.append_batch([kit.message(), kit.message()])
     now = kit.clock.now()
@@ -162,9 +157,12 @@ def test_listeners_hear_of_a_message_after_it_can_be_read(kit):
 
 def test_a_listener_may_append(kit):
     store = kit.open()
-    store.listeners.append(
-        lambda r, _: store.append(kit.message("copy", r.body)) if r.topic == "orders" else None
-    )
+
+    def copy(record, _code):
+        if record.topic == "orders":
+            store.append(kit.message("copy", record.body))
+
+    store.listeners[copy] = lambda topic, _queue: topic == "orders"
     store.append_batch([kit.message(body=b"%d" % n) for n in range(3)])
     assert kit.bodies(store) == kit.bodies(store, "copy") == [b"0", b"1", b"2"]
 

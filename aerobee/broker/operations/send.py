@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from aerobee.broker.broker import Broker
+    from aerobee.protocol.batch import Batch
     from aerobee.protocol.bodies import TopicConfig
     from aerobee.protocol.message import Record
+    from aerobee.store.batch_columns import Places
 
 _TRANSACTIONAL = int(SysFlag.TRANSACTION_MASK)
 PAIR_END = props.PAIR_END  # some clients leave out the last one
@@ -60,7 +62,7 @@ class Sent(msgspec.Struct, gc=False):
     queue_offset: int
     physical_offset: int
     end: int  # physical offset after the record: what must be durable before a sync reply
-    unique_key: str  # empty for a member of a batch
+    unique_key: str
     timer_out: int = 0  # of a message in the timer
 
 
@@ -90,29 +92,23 @@ def send(record: Record, origin: Origin, broker: Broker) -> Sent:
     return Sent(queue_id, record.queue_offset, record.physical_offset, end, unique_key)
 
 
-def send_batch(records: list[Record], origin: Origin, broker: Broker) -> list[Sent]:
+def send_batch(batch: Batch, origin: Origin, broker: Broker) -> Places:
     """Store the messages of one batch, one after the other in one queue, all or none."""
-    if not records:
+    bodies = batch.members.bodies
+    if not bodies:
         raise MessageIllegal("the batch is empty")
-    first = records[0]
-    topic = _writable_topic(first.topic, origin, broker)
-    if names.is_retry(first.topic):
-        raise MessageIllegal(f"a batch may not go to the retry topic '{first.topic}'")
-    queue_id = _choose_queue(first.queue_id, topic)
-    if sum([len(record.body) for record in records]) > broker.store.config.max_message_bytes:
+    topic = _writable_topic(batch.topic, origin, broker)
+    if names.is_retry(batch.topic):
+        raise MessageIllegal(f"a batch may not go to the retry topic '{batch.topic}'")
+    batch.queue_id = _choose_queue(batch.queue_id, topic)
+    if sum(map(len, bodies)) > broker.store.config.max_message_bytes:
         raise SystemFailure(
             f"batch of more than {broker.store.config.max_message_bytes} bytes; send smaller ones"
         )
-    _check(first)  # the topic is the same for all
-    for record in records:
-        record.queue_id = queue_id
-        if not record.body or record.sys_flag or "DELAY\x01" in record.properties_text:
-            _check_batch_member(record)
-    broker.store.append_batch(records)
-    broker.stats.sent(first.topic, len(records), sum([record.size for record in records]))
-    return [
-        Sent(queue_id, r.queue_offset, r.physical_offset, r.physical_offset + r.size, "") for r in records
-    ]
+    _check_batch(batch)
+    places = broker.store.append_columns(batch)
+    broker.stats.sent(batch.topic, len(bodies), places.size_bytes)
+    return places
 
 
 # -- the way of everything that is not plain -----------------------------------------------------------
@@ -217,9 +213,13 @@ def _check(record: Record) -> None:
     """What the store would not refuse by itself."""
     if not record.body:
         _refuse_empty()
-    if len(record.topic) > names.MAX_TOPIC and not names.is_retry(record.topic):
+    _check_name(record.topic)
+
+
+def _check_name(topic: str) -> None:
+    if len(topic) > names.MAX_TOPIC and not names.is_retry(topic):
         raise MessageIllegal(
-            f"topic name of {len(record.topic)} characters; at most {names.MAX_TOPIC} can be stored"
+            f"topic name of {len(topic)} characters; at most {names.MAX_TOPIC} can be stored"
         )
 
 
@@ -228,13 +228,15 @@ def _refuse_empty() -> NoReturn:
     raise SystemFailure("the message has an empty body")
 
 
-def _check_batch_member(record: Record) -> None:
-    _check(record)
-    text = record.properties_text
-    if record.sys_flag & _TRANSACTIONAL:
+def _check_batch(batch: Batch) -> None:
+    if not all(batch.members.bodies):
+        _refuse_empty()
+    _check_name(batch.topic)
+    if batch.sys_flag & _TRANSACTIONAL:
         raise MessageIllegal("a batch may not be transactional")
-    if "DELAY\x01" in text and delay_level(props.parse(text)) > 0:
-        raise MessageIllegal("a batch may not be delayed")
+    for text in batch.members.texts:
+        if "DELAY\x01" in text and delay_level(props.parse(text)) > 0:
+            raise MessageIllegal("a batch may not be delayed")
 
 
 def _new_key(broker: Broker) -> str:

@@ -74,8 +74,13 @@ class ParkedReads:
             timer.cancel()
             self._discard((topic, queue_id), waiter)
 
+    def awaits(self, topic: str, queue_id: int) -> bool:
+        return (topic, queue_id) in self._waiting
+
     def arrived(self, record: Record, tags_code: int) -> None:
         """A message was stored: wake whom it concerns."""
+        if not self._count:
+            return
         waiters = self._waiting.get((record.topic, record.queue_id))
         if waiters is None:
             return

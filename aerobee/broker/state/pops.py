@@ -65,7 +65,7 @@ class Pops:
         self._revive_queues = config.revive_queues
         self.draw: Callable[[], int] = lambda: randrange(100)
         self.routes: Routes | None = None  # set when there are name servers to ask
-        store.listeners.append(self.arrived)
+        store.listeners[self.arrived] = self.awaits
         self._restore()
 
     def _restore(self) -> None:
@@ -82,6 +82,10 @@ class Pops:
         return self._pops % self._revive_queues
 
     # -- wake-ups ----------------------------------------------------------------------------------------
+
+    def awaits(self, topic: str, queue_id: int) -> bool:
+        """Whoever waits: a message in any queue may be a retry of what is waited for."""
+        return bool(self.parked.count or self.notices.count)
 
     def arrived(self, record: Record, tags_code: int) -> None:
         if self.parked.count:

@@ -92,31 +92,34 @@ def _sent_reply(command: Command, header: SendHeader, sent: Sent, broker: Broker
             f'"language":"PYTHON","opaque":{command.opaque},"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
         ).encode()
         return _LENGTHS(len(head) + 4, len(head)) + head
-    return Reply(header=_result([sent], sent.unique_key, broker, _handle(header.topic, sent, broker)))
+    return Reply(header=_result(sent, _handle(header.topic, sent, broker), broker))
 
 
 def _send_batch(
     connection: Connection, command: Command, header: SendHeader, broker: Broker
 ) -> Answer | Later:
-    host, retries = born_host(connection), header.reconsume_times or 0
-    records = [
-        Record(
-            header.topic,
-            body,
-            text,
-            header.queue_id,
-            flag=flag,
-            sys_flag=header.sys_flag,
-            born_timestamp=header.born_timestamp,
-            born_host=host,
-            reconsume_times=retries,
+    wanted = batch.Batch(
+        header.topic,
+        header.queue_id,
+        batch.columns(command.body),
+        header.sys_flag,
+        header.born_timestamp,
+        born_host(connection),
+        header.reconsume_times or 0,
+    )
+    places = sending.send_batch(wanted, header, broker)
+    host = _hex(broker.store.store_host)
+    reply = Reply(
+        header=SendResult(
+            msg_id=",".join([f"{host}{place:016X}" for place in places.physical_offsets]),
+            queue_id=wanted.queue_id,
+            queue_offset=places.queue_offset,
+            region=broker.config.region,
+            trace_on=True,
         )
-        for flag, body, text in batch.decode(command.body)
-    ]
-    sent = sending.send_batch(records, header, broker)
-    reply = Reply(header=_result(sent, None, broker))
+    )
     if broker.store.needs_sync:
-        return _when_durable(sent[-1].end, reply, broker)
+        return _when_durable(places.end, reply, broker)
     return reply
 
 
@@ -125,15 +128,12 @@ async def _when_durable(end: int, reply: Answer, broker: Broker) -> Answer:
     return reply
 
 
-def _result(
-    sent: list[Sent], unique_key: str | None, broker: Broker, handle: str | None = None
-) -> SendResult:
-    host = _hex(broker.store.store_host)
+def _result(sent: Sent, handle: str | None, broker: Broker) -> SendResult:
     return SendResult(
-        msg_id=",".join([f"{host}{one.physical_offset:016X}" for one in sent]),
-        queue_id=sent[0].queue_id,
-        queue_offset=sent[0].queue_offset,
-        transaction_id=unique_key,
+        msg_id=f"{_hex(broker.store.store_host)}{sent.physical_offset:016X}",
+        queue_id=sent.queue_id,
+        queue_offset=sent.queue_offset,
+        transaction_id=sent.unique_key,
         recall_handle=handle,
         region=broker.config.region,
         trace_on=True,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,8 +16,12 @@ from aerobee.errors import (
     SystemFailure,
     TopicNotFound,
 )
+from aerobee.protocol.batch import Batch, Columns
 from aerobee.protocol.bodies import GroupConfig, MessageQueue, TopicConfig
 from aerobee.protocol.message import Record
+
+if TYPE_CHECKING:
+    from aerobee.store.batch_columns import Places
 
 DAY = 24 * 3600 * 1000
 
@@ -228,14 +232,23 @@ def test_transactional_message_that_is_retried_is_ordinary(bench: Any) -> None:
 # -- batches ---------------------------------------------------------------------------------------------
 
 
-def batch(bench: Any, *records: Record) -> list[Any]:
-    return send_batch(list(records), PlainOrigin(), bench.broker)
+def batch(bench: Any, *records: Record) -> Places:
+    """What the records share is taken from the last one."""
+    last = records[-1]
+    members = Columns(
+        [record.flag for record in records],
+        [record.body for record in records],
+        [record.properties_text for record in records],
+    )
+    return send_batch(Batch(last.topic, last.queue_id, members, last.sys_flag), PlainOrigin(), bench.broker)
 
 
 def test_batch_gets_consecutive_offsets_and_keeps_its_properties(bench: Any) -> None:
     sent = batch(bench, *[Record("orders", b"%d" % n, f"KEYS\x01k{n}\x02", 2) for n in range(3)])
-    assert [one.queue_offset for one in sent] == [0, 1, 2]
     stored = bench.records("orders", 2)
+    assert sent.queue_offset == 0
+    assert [record.queue_offset for record in stored] == [0, 1, 2]
+    assert [record.physical_offset for record in stored] == sent.physical_offsets
     assert [record.body for record in stored] == [b"0", b"1", b"2"]
     assert [record.properties for record in stored] == [{"KEYS": f"k{n}"} for n in range(3)]
 

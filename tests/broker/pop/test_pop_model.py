@@ -62,7 +62,7 @@ class ListStore:
 
     def __init__(self) -> None:
         self.queues: dict[tuple[str, int], list[Record]] = defaultdict(list)
-        self.listeners: list[object] = []
+        self.listeners: dict[object, object] = {}
         self.physical = 0
         self.full = False
 
@@ -171,7 +171,7 @@ class History(RuleBasedStateMachine):
 
     def start(self) -> None:
         clock, directory = self.clock, self.directory
-        self.store.listeners = []
+        self.store.listeners = {}
         offsets, topics = Offsets(directory, clock), Topics(directory, clock)
         groups = Groups(directory, clock)
         for name in TOPICS:
@@ -198,7 +198,7 @@ class History(RuleBasedStateMachine):
             stats=Stats(clock.now()),
         )
         self.revive = Revive(self.broker)
-        self.store.listeners.append(self.stored)
+        self.store.listeners[self.stored] = lambda _topic, _queue: True
 
     def stored(self, record: Record, tags_code: int) -> None:
         """A copy was stored: a redelivery must be of a lease that is over, with one more attempt."""

@@ -35,6 +35,7 @@ from aerobee.clock import SystemClock
 from aerobee.config import StoreConfig
 from aerobee.protocol.message import Record
 from benchmarks import spark_report
+from benchmarks.spark_report import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 TOPIC = "bench"
 QUEUES = 8
+SLOW_SHARE = 8  # tuples and the plain decoder read this part of the rows
 SINK_ROWS = 500_000
 STREAM_SECONDS = 20
 STREAM_RATE = 200
@@ -133,7 +135,7 @@ def _drained(frame: DataFrame) -> float:
     return time.perf_counter() - began
 
 
-def read_rates(spark: SparkSession, data: Path, count: int, rounds: int) -> dict[str, list[float]]:
+def read_rates(spark: SparkSession, data: Path, count: int, rounds: int) -> dict[str, list[Sample]]:
     from benchmarks.spark_peers import PlainSource, TupleSource
 
     spark.dataSource.register(TupleSource)
@@ -142,35 +144,69 @@ def read_rates(spark: SparkSession, data: Path, count: int, rounds: int) -> dict
     parquet = data / "parquet"
     if not parquet.exists():
         _loaded(spark, "rocketmq", storePath=store).write.parquet(str(parquet))
+    few = count // SLOW_SHARE // QUEUES  # of each queue: the slow ones take a minute for a million
+    part = json.dumps({TOPIC: {"store": {str(queue): few for queue in range(QUEUES)}}})
     with served(data) as namesrv:
-        roads: dict[str, Callable[[], DataFrame]] = {
-            "Parquet": lambda: spark.read.parquet(str(parquet)),
-            "store scan": lambda: _loaded(spark, "rocketmq", storePath=store),
-            "over the wire": lambda: _loaded(spark, "rocketmq", namesrv=namesrv),
-            "plain decoder to Arrow": lambda: _loaded(spark, "rocketmq_plain", storePath=store),
-            "tuples": lambda: _loaded(spark, "rocketmq_tuples", storePath=store),
+        roads: dict[str, tuple[int, Callable[[], DataFrame]]] = {
+            "Parquet": (count, lambda: spark.read.parquet(str(parquet))),
+            "store scan": (count, lambda: _loaded(spark, "rocketmq", storePath=store)),
+            "over the wire": (count, lambda: _loaded(spark, "rocketmq", namesrv=namesrv)),
+            "plain decoder to Arrow": (
+                few * QUEUES,
+                lambda: _loaded(spark, "rocketmq_plain", storePath=store, endingOffsets=part, minPartitions="4"),
+            ),
+            "tuples": (
+                few * QUEUES,
+                lambda: _loaded(spark, "rocketmq_tuples", storePath=store, endingOffsets=part, minPartitions="4"),
+            ),
         }
         for road in ("store scan", "over the wire"):
-            assert roads[road]().count() == count, f"{road} lost rows"
-        return _in_turn({name: (lambda r=road: _drained(r())) for name, road in roads.items()}, count, rounds)
+            assert roads[road][1]().count() == count, f"{road} lost rows"
+        return _in_turn({n: (rows, lambda r=road: _drained(r())) for n, (rows, road) in roads.items()}, rounds)
 
 
-def _in_turn(roads: dict[str, Callable[[], float]], count: int, rounds: int) -> dict[str, list[float]]:
-    """Rows a second of each, all of them in every round; the first round only warms up."""
-    found: dict[str, list[float]] = {name: [] for name in roads}
+def _in_turn(roads: dict[str, tuple[int, Callable[[], float]]], rounds: int) -> dict[str, list[Sample]]:
+    """Rows a second and CPU of each, all of them in every round; the first round only warms up."""
+    found: dict[str, list[Sample]] = {name: [] for name in roads}
     for turn in range(rounds + 1):
-        for name, road in roads.items():
+        for name, (count, road) in roads.items():
+            cpu = _cpu_seconds()
             rate = count / road()
-            print(f"  {'warm-up' if not turn else f'round {turn}'} {name}: {rate:,.0f} rows/s", flush=True)
+            sample = Sample(rate, (_cpu_seconds() - cpu) / count * 1e6)
+            when = f"round {turn}" if turn else "warm-up"
+            print(f"  {when} {name}: {rate:,.0f} rows/s, {sample.cpu_us:.2f} us of CPU a row", flush=True)
             if turn:
-                found[name].append(rate)
+                found[name].append(sample)
     return found
+
+
+def _cpu_seconds() -> float:
+    """User and system time of everything started from here: Spark's JVM, its Python workers, the broker."""
+    parents: dict[int, int] = {}
+    spent: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split() if entry.name.isdigit() else []
+        except OSError:
+            continue
+        if fields:
+            parents[int(entry.name)] = int(fields[1])
+            spent[int(entry.name)] = sum(map(int, fields[11:15]))  # the dead children it has waited for too
+    return sum(ticks for pid, ticks in spent.items() if _descends(pid, parents)) / os.sysconf("SC_CLK_TCK")
+
+
+def _descends(pid: int, parents: dict[int, int]) -> bool:
+    while pid > 1:
+        if pid == os.getpid():
+            return True
+        pid = parents.get(pid, 0)
+    return False
 
 
 # -- writing ---------------------------------------------------------------------------------------------------
 
 
-def sink_rates(spark: SparkSession, folder: Path, rounds: int) -> dict[str, list[float]]:
+def sink_rates(spark: SparkSession, folder: Path, rounds: int) -> dict[str, list[Sample]]:
     from benchmarks.spark_peers import Acknowledging, RowSink
 
     spark.dataSource.register(RowSink)
@@ -190,12 +226,11 @@ def sink_rates(spark: SparkSession, folder: Path, rounds: int) -> dict[str, list
     with served(folder / "sink-data") as namesrv:
         found = _in_turn(
             {
-                "Arrow sink": lambda: written("rocketmq", peer.address),
-                "row sink": lambda: written("rocketmq_rows", peer.address),
-                "Arrow sink, real broker": lambda: written("rocketmq", namesrv),
-                "row sink, real broker": lambda: written("rocketmq_rows", namesrv),
+                "Arrow sink": (SINK_ROWS, lambda: written("rocketmq", peer.address)),
+                "row sink": (SINK_ROWS, lambda: written("rocketmq_rows", peer.address)),
+                "Arrow sink, real broker": (SINK_ROWS, lambda: written("rocketmq", namesrv)),
+                "row sink, real broker": (SINK_ROWS, lambda: written("rocketmq_rows", namesrv)),
             },
-            SINK_ROWS,
             rounds,
         )
     peer.close()

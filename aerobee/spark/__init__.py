@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aerobee.spark.frames import read, read_stream, write
+    from aerobee.spark.metrics import figures_of, listen
     from aerobee.spark.sending_back import send_back
     from aerobee.spark.sessions import session
 
-__all__ = ["read", "read_stream", "send_back", "session", "write"]
+__all__ = ["figures_of", "listen", "read", "read_stream", "send_back", "session", "write"]
 
 _HOMES = {
     "read": "aerobee.spark.frames",
     "read_stream": "aerobee.spark.frames",
     "write": "aerobee.spark.frames",
+    "figures_of": "aerobee.spark.metrics",
+    "listen": "aerobee.spark.metrics",
     "send_back": "aerobee.spark.sending_back",
     "session": "aerobee.spark.sessions",
 }

@@ -92,6 +92,11 @@ class Queue:
         return low
 
 
+def real_units(units: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Without what was never written and what fills a gap."""
+    return np.asarray(units[(units["size"] > 0) & (units["size"] != _FILLER)])
+
+
 def _used(units: npt.NDArray[Any]) -> int:
     """How many units are written: files are preallocated with zeros, so bisect for the first empty one."""
     low, high = 0, len(units)
@@ -190,7 +195,7 @@ def stretches(root: Path, parts: list[Range], options: Read) -> Iterator[tuple[p
     codes = compile_filter("TAG", options.tags).codes if options.tags != "*" else None
     log = Log(root)
     for units in _in_log_order(root, parts):
-        units = units[(units["size"] > 0) & (units["size"] != _FILLER)]
+        units = real_units(units)
         if codes is not None:
             units = units[np.isin(units["tag"].astype(np.int64), np.array(sorted(codes), np.int64))]
         position, size = units["position"].astype(np.int64), units["size"].astype(np.int64)

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 
 from aerobee.clock import SystemClock
 from aerobee.errors import AerobeeError
-from aerobee.spark import plan, resolve, tasks
+from aerobee.spark import plan, resolve, sizes, tasks
 from aerobee.spark.batch_reader import Part
 from aerobee.spark.heads import MISSING, BrokerHeads, chosen_topics, heads_for, is_named
 
@@ -45,6 +45,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Read) -> None:
         self._options = options
         self._heads: Any = None
+        self._sizes: sizes.Sizes | None = None
         self._clock = SystemClock()
         self._bounds: plan.Bounds = {}
         self._looked_at = 0
@@ -83,7 +84,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._worth_a_batch(begin, end):
             return start
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
-        end = plan.clip(plan.counted_from(begin, bounds), end, self._row_limit(most))
+        known = plan.counted_from(begin, bounds)
+        end = plan.clip(known, end, self._row_limit(most, known, end))
         if end == begin:
             return start
         found: dict[str, Any] = {"o": end, "v": 1}
@@ -121,7 +123,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Not reliably called: nothing depends on it."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_heads": None}
+        return {**self.__dict__, "_heads": None, "_sizes": None}
 
     # -- looking at the heads -----------------------------------------------------------------------
 
@@ -175,15 +177,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._waiting_since = None
         return True
 
-    def _row_limit(self, by_spark: int) -> int:
+    def _row_limit(self, by_spark: int, begin: Offsets, end: Offsets) -> int:
         limits = [n for n in (by_spark, self._options.max_offsets) if n]
         if self._options.max_bytes:
-            limits.append(max(1, self._options.max_bytes // self._ask_record_size()))
+            upto = plan.clip(begin, end, min(limits, default=0))
+            limits.append(sizes.rows_within(self._options.max_bytes, begin, upto, self._message_sizes))
         return min(limits, default=0)
 
-    def _ask_record_size(self) -> int:
-        # Without reading ahead the size of a message is a guess; 512 bytes is a small message with its properties.
-        return 512
+    @property
+    def _message_sizes(self) -> sizes.Sizes:
+        if self._sizes is None:
+            if self._options.store_path:
+                from aerobee.spark.store_scan import store_root
+
+                self._sizes = sizes.StoreSizes(store_root(self._options.store_path))
+            else:
+                self._sizes = sizes.BrokerSizes(self._options, self._ask.address)
+        return self._sizes
 
     def _mirror(self, start: dict[str, Any]) -> None:
         """Tell the broker how far the group is; lag tools then see the stream. Never fails the query."""

@@ -127,7 +127,7 @@ def _joined(parts: list[columns.Decoded]) -> columns.Decoded:
 def _bodies(link: Link, part: Range, options: Read) -> Iterator[tuple[bytes, Ints]]:
     """Answer bodies and the positions of their records inside the range; one request is always ahead of the decoding."""
     at, failures = part.start, 0
-    opaque = link.send(_request(part, at, options))
+    opaque = link.send(request(part, at, options))
     while True:
         try:
             answer = link.receive(opaque)
@@ -136,7 +136,7 @@ def _bodies(link: Link, part: Range, options: Read) -> Iterator[tuple[bytes, Int
             body = answer.body if answer.code == ResponseCode.SUCCESS else b""
             at, failures = following, 0
             if at < part.end:
-                opaque = link.send(_request(part, at, options))
+                opaque = link.send(request(part, at, options))
         except (NetworkError, BrokerError) as error:
             failures += 1
             if failures > options.retries or not error.retryable:
@@ -146,7 +146,7 @@ def _bodies(link: Link, part: Range, options: Read) -> Iterator[tuple[bytes, Int
                 raise
             link.close()
             time.sleep(options.retry_ms / 1000)
-            opaque = link.send(_request(part, at, options))
+            opaque = link.send(request(part, at, options))
             continue
         if body:
             yield body, _within(body, part)
@@ -171,7 +171,7 @@ def _within(body: bytes, part: Range) -> Ints:
     return positions[: int(np.searchsorted(offsets, part.end))] if len(whole) == len(positions) else positions
 
 
-def _request(part: Range, at: int, options: Read) -> PullMessage:
+def request(part: Range, at: int, options: Read) -> PullMessage:
     sql = options.sql
     return PullMessage(
         consumer_group=options.group or DEFAULT_GROUP,

@@ -213,4 +213,4 @@ def _needs(module: str, extra: str) -> None:
 def _arrow(frame: DataFrame) -> Any:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(frame.schema)
+    return to_arrow_schema(frame.schema, timezone="UTC")

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Admission by bytes, by the sizes messages really have; lag and rate of a stream. No Spark is started here."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from aerobee.protocol.message import Record
+from aerobee.spark import metrics, options, plan, sizes
+from aerobee.spark.stream_reader import StreamReader
+from aerobee.testing.server import TestServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+class ByOffset:
+    """Messages of queue 0 take 100 bytes up to offset 1000, and 10,000 bytes from there on; others 1000."""
+
+    def average(self, part: plan.Range) -> float:
+        if part.queue:
+            return 1000.0
+        small = max(0, min(part.end, 1000) - part.start)
+        return (small * 100 + (len(part) - small) * 10_000) / len(part)
+
+
+def offsets(**queues: int) -> options.Offsets:
+    return {"t": {"b": {name[1:]: offset for name, offset in queues.items()}}}
+
+
+@pytest.mark.parametrize("budget", [1, 5_000, 80_000, 500_000, 4_000_000, 1 << 40])
+def test_a_batch_fits_its_bytes_also_where_sizes_change(budget: int) -> None:
+    begin, end = offsets(q0=0, q1=0), offsets(q0=2000, q1=500)
+    rows = sizes.rows_within(budget, begin, end, ByOffset())
+    taken = plan.clip(begin, end, rows)
+    parts = [plan.Range("t", "b", int(q), 0, stop) for _, _, q, stop in plan.flat(taken) if stop]
+    held = sum(len(part) * ByOffset().average(part) for part in parts)
+    assert held <= budget * 1.1 or sum(map(len, parts)) <= 2  # one message of each queue always moves
+    assert held >= min(budget, 10_600_000) * 0.5 or budget < 2000  # and is not much smaller than it may be
+
+
+def planned(reader: StreamReader) -> int:
+    start = reader.initialOffset()
+    return plan.backlog(start["o"], reader.latestOffset(start, ReadAllAvailable())["o"])
+
+
+@pytest.mark.parametrize("size", [100, 20_000])
+def test_a_stream_from_files_takes_as_many_as_fit(
+    tmp_path: Path, write_store: Callable[[Path, list[Record]], None], size: int
+) -> None:
+    write_store(tmp_path / "store", [Record("t", bytes(size), "", queue_id=i % 2) for i in range(100)])
+    given = {"storePath": str(tmp_path / "store"), "subscribe": "t", "startingOffsets": "earliest"}
+    real = 91 + size + 1
+    reader = StreamReader(options.for_stream({**given, "maxBytesPerTrigger": str(real * 10)}))
+    assert planned(reader) == 10
+    reader = StreamReader(options.for_stream({**given, "maxBytesPerTrigger": str(real * 1000)}))
+    assert planned(reader) == 100
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # Spark ends the runner process: no reader is closed
+def test_a_stream_from_a_broker_samples_its_messages() -> None:
+    from aerobee import Message, Producer
+
+    with TestServer() as server:
+        server.create_topic("large", queues=2)
+
+        async def send() -> None:
+            async with Producer(server.namesrv, group="g") as producer:
+                for _ in range(40):
+                    await producer.send(Message("large", random.Random(1).randbytes(10_000)))
+
+        server.run(send())
+        given = {"namesrv": server.namesrv, "subscribe": "large", "startingOffsets": "earliest"}
+        reader = StreamReader(options.for_stream({**given, "maxBytesPerTrigger": "110000"}))
+        assert 8 <= planned(reader) <= 12  # by 512 bytes each it would have been all 40
+
+
+def progress(**changed: Any) -> dict[str, Any]:
+    told = {
+        "id": "7c", "name": "lake", "batchId": 3, "numInputRows": 10, "processedRowsPerSecond": 5.0,
+        "durationMs": {"triggerExecution": 2000},
+        "sources": [{"endOffset": {"o": offsets(q0=10, q1=5)}, "latestOffset": {"o": offsets(q0=25, q1=5, q2=7)}}],
+    }  # fmt: skip
+    return {**told, **changed}
+
+
+def test_lag_is_what_lies_between_the_batch_and_the_heads() -> None:
+    figures = metrics.figures_of(progress())
+    assert (figures.lag, figures.behind, figures.rows_per_second) == ({"t": 22}, 22, 5.0)
+    assert str(figures) == "batch 3: 10 messages, 5/s, 22 behind"
+
+
+def test_offsets_may_come_as_text_and_other_sources_have_no_lag() -> None:
+    source = {"endOffset": json.dumps({"o": offsets(q0=1)}), "latestOffset": json.dumps({"o": offsets(q0=3)})}
+    other = {"endOffset": "17", "latestOffset": None}
+    figures = metrics.figures_of(progress(sources=[source, other], processedRowsPerSecond=None))
+    assert (figures.lag, figures.rows_per_second) == ({"t": 2}, 0.0)

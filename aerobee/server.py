@@ -237,7 +237,7 @@ class Server:
         try:
             from aerobee.fronts.grpc.server import GrpcFront
         except ImportError as error:
-            log.warning("gRPC front is off: %s; `pip install aerobee[grpc]` brings what it needs", error)
+            log.warning("gRPC front is off: %s; `pip install 'aerobee[grpc]'` brings what it needs", error)
             return
         self._grpc = GrpcFront(broker, self._config.host, self._config.grpc_port)
         self._exits.push_async_callback(self._grpc.stop)

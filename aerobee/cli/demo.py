@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from aerobee.errors import AerobeeError
+
 if TYPE_CHECKING:
     from aerobee.demo.proof import Proof
     from aerobee.demo.shop import Shop
@@ -52,10 +54,9 @@ def _needs_spark() -> None:
         import pyarrow  # noqa: F401
         import pyspark  # noqa: F401
     except ImportError as error:
-        console.print(
+        raise AerobeeError(
             f"the demo's proof needs {error.name}: pip install 'aerobee[spark]', or run with --no-spark"
-        )
-        raise typer.Exit(1) from None
+        ) from None
 
 
 async def _story(orders: int, out: Path, *, prove_it: bool) -> bool:

@@ -344,6 +344,15 @@ def test_what_an_extra_brings_is_named(module: str, extra: str) -> None:
     assert install(ModuleNotFoundError(name=module)) == f"pip install 'aerobee[{extra}]'"
 
 
+def test_the_demo_without_spark_says_so_in_one_line(
+    aerobee: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    done = aerobee("demo")
+    assert_one_line(done, 1)
+    assert "pip install 'aerobee[spark]', or run with --no-spark" in done.err
+
+
 def test_every_extra_is_known_by_the_modules_of_its_packages() -> None:
     """A package that is added to an extra must be added to what names the extra, too."""
     spelled = {"grpcio": "grpc", "protobuf": "google", "prometheus-client": "prometheus_client"}

@@ -7,6 +7,8 @@ import math
 import statistics
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from benchmarks import spark_report
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -232,5 +234,5 @@ def plot(results: Results) -> str:
 
 
 def write(results: Results, folder: Path) -> None:
-    (folder / "RESULTS.md").write_text(text(results))
+    (folder / "RESULTS.md").write_text(text(results) + spark_report.kept(folder))
     (folder / "plot.svg").write_text(plot(results))

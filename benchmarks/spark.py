@@ -55,7 +55,9 @@ STREAM_RATE = 200
 
 def _record(n: int, queue: int, body: bytes, now: int) -> Record:
     key = f"AC11000112342F0E4A9B{n:012X}"
-    text = f"TAGS\x01Tag{n % 5}\x02KEYS\x01k{n}\x02UNIQ_KEY\x01{key}\x02WAIT\x01true\x02CLUSTER\x01Default\x02"
+    text = (
+        f"TAGS\x01Tag{n % 5}\x02KEYS\x01k{n}\x02UNIQ_KEY\x01{key}\x02WAIT\x01true\x02CLUSTER\x01Default\x02"
+    )
     return Record(TOPIC, body, text, queue, born_timestamp=now)
 
 
@@ -153,16 +155,22 @@ def read_rates(spark: SparkSession, data: Path, count: int, rounds: int) -> dict
             "over the wire": (count, lambda: _loaded(spark, "rocketmq", namesrv=namesrv)),
             "plain decoder to Arrow": (
                 few * QUEUES,
-                lambda: _loaded(spark, "rocketmq_plain", storePath=store, endingOffsets=part, minPartitions="4"),
+                lambda: _loaded(
+                    spark, "rocketmq_plain", storePath=store, endingOffsets=part, minPartitions="4"
+                ),
             ),
             "tuples": (
                 few * QUEUES,
-                lambda: _loaded(spark, "rocketmq_tuples", storePath=store, endingOffsets=part, minPartitions="4"),
+                lambda: _loaded(
+                    spark, "rocketmq_tuples", storePath=store, endingOffsets=part, minPartitions="4"
+                ),
             ),
         }
         for road in ("store scan", "over the wire"):
             assert roads[road][1]().count() == count, f"{road} lost rows"
-        return _in_turn({n: (rows, lambda r=road: _drained(r())) for n, (rows, road) in roads.items()}, rounds)
+        return _in_turn(
+            {n: (rows, lambda r=road: _drained(r())) for n, (rows, road) in roads.items()}, rounds
+        )
 
 
 def _in_turn(roads: dict[str, tuple[int, Callable[[], float]]], rounds: int) -> dict[str, list[Sample]]:
@@ -211,7 +219,9 @@ def sink_rates(spark: SparkSession, folder: Path, rounds: int) -> dict[str, list
 
     spark.dataSource.register(RowSink)
     rows = spark.range(SINK_ROWS).selectExpr(
-        "cast(rpad(cast(id AS STRING), 128, 'x') AS BINARY) AS body", "'TagA' AS tags", "concat('k', id) AS keys"
+        "cast(rpad(cast(id AS STRING), 128, 'x') AS BINARY) AS body",
+        "'TagA' AS tags",
+        "concat('k', id) AS keys",
     )
     rows.write.mode("overwrite").parquet(str(folder / "rows"))
     rows = spark.read.parquet(str(folder / "rows")).repartition(2).persist()
@@ -414,7 +424,9 @@ def main() -> None:
     parser.add_argument("--memory-messages", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sizes", type=lambda text: [int(n) for n in text.split(",")], default=[128, 1024])
-    parser.add_argument("--only", type=lambda text: text.split(","), default=["read", "sink", "stream", "memory"])
+    parser.add_argument(
+        "--only", type=lambda text: text.split(","), default=["read", "sink", "stream", "memory"]
+    )
     parser.add_argument("--dir", type=Path, default=None, help="keep the stores here")
     parser.add_argument("--save", action="store_true", help="write the results into benchmarks/RESULTS.md")
     options = parser.parse_args()

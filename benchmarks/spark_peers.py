@@ -10,11 +10,12 @@ import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, WriterCommitMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import pyarrow as pa
 
 
 class _Reader(DataSourceReader):
@@ -108,9 +109,7 @@ class _RowWriter(DataSourceWriter):
         sender, items, size, rows = Sender(self._options), [], 0, 0
         topic, limit = self._options.topic, self._options.max_batch_bytes
         for row in iterator:
-            text = (
-                f"UNIQ_KEY\x01{sender._ids.next()}\x02WAIT\x01true\x02TAGS\x01{row.tags}\x02KEYS\x01{row['keys']}\x02"
-            )
+            text = f"UNIQ_KEY\x01{sender._ids.next()}\x02WAIT\x01true\x02TAGS\x01{row.tags}\x02KEYS\x01{row['keys']}\x02"
             items.append(batch.BatchItem(0, bytes(row.body), text))
             size += 22 + len(row.body) + len(text)
             rows += 1

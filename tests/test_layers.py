@@ -45,6 +45,7 @@ MORE = {
     "aerobee/broker/background/topic_routes.py": {"net"},  # it asks them
     "aerobee/cli/serve.py": {"server", "fronts", "namesrv"},  # it starts them
     "aerobee/cli/pipeline.py": {"spark"},  # it runs them
+    "aerobee/cli/pipeline_output.py": {"spark"},  # it shows their figures
     "aerobee/cli/demo.py": {"demo", "server", "spark"},  # it shows them all
     "aerobee/__init__.py": {"server", "client"},  # what `import aerobee` gives
 }
@@ -60,6 +61,8 @@ EXTRAS = {
     "pyarrow": {"spark"},
     "numpy": {"spark"},
     "pandas": {"spark"},
+    "deltalake": {"spark"},
+    "pyiceberg": {"spark"},
     "starlette": {"console"},
     "uvicorn": {"console"},
     "prometheus_client": {"console"},

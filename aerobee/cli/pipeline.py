@@ -80,6 +80,9 @@ def lake(
         str | None, typer.Option("--schema", help="schema of JSON bodies, as DDL: 'id INT, name STRING'")
     ] = None,
     once: Once = False,
+    format: Annotated[
+        str, typer.Option("--format", help="parquet, delta or iceberg (aerobee[delta], aerobee[iceberg])")
+    ] = "parquet",
     compact: Annotated[
         bool, typer.Option("--compact", help="join small files afterwards (with --once)")
     ] = False,
@@ -89,27 +92,26 @@ def lake(
     checkpoint: Checkpoint = None,
     option: Opt = None,
 ) -> None:
-    """Copy topics into partitioned Parquet, exactly once.
+    """Copy topics into a table by topic and day, exactly once.
 
     Example: aerobee pipeline lake orders ./lake --json-bodies --once
     """
+    from aerobee.spark.options import OptionError
     from aerobee.spark.pipelines import lake as pipeline
+    from aerobee.spark.pipelines.tables import table_of
 
     spark = _session("lake", master, conf, py_files)
     settings = {**_source(namesrv, store), **_pairs("--option", option)}
-    query = pipeline.lake(
-        spark,
-        topics,
-        out,
-        checkpoint=checkpoint,
-        schema=schema,
-        json=json_bodies,
-        once=once,
-        options=settings,
-    )
+    try:
+        query = pipeline.lake(
+            spark, topics, out, checkpoint=checkpoint, schema=schema, json=json_bodies, once=once, format=format,
+            options=settings,
+        )  # fmt: skip
+    except OptionError as error:
+        raise AerobeeError(str(error)) from None
     rows = watch(query, "lake")
     if compact and once:
-        gone = pipeline.Table(spark, out).compact()
+        gone = table_of(spark, out, format).compact()
         console.print(f"compacted away {gone} small files")
     console.print(f"{rows:,} messages into {out}")
 
@@ -350,9 +352,9 @@ def _book(
 
 def _replay_rows(spark: SparkSession, topic: str, source: dict[str, str]) -> DataFrame:
     if Path(topic).is_dir():
-        from aerobee.spark.pipelines.lake import Table as Lake
+        from aerobee.spark.pipelines.tables import found_table
 
-        return Lake(spark, topic).read()
+        return found_table(spark, topic).read()
     reader = spark.read.format("rocketmq").option("subscribe", topic).option("includeProperties", "true")
     return reader.option("namesrv", source["namesrv"]).load()
 

@@ -21,6 +21,8 @@ console = Console(stderr=True)
 
 def watch(query: StreamingQuery, name: str) -> int:
     """Follow a stream until it ends or Ctrl-C; a live count on a terminal, a line per batch elsewhere."""
+    from aerobee.spark.metrics import figures_of
+
     seen, rows = -1, 0
     with console.status(f"{name}: starting") as status:
         try:
@@ -28,8 +30,10 @@ def watch(query: StreamingQuery, name: str) -> int:
                 ended = query.awaitTermination(1) if query.isActive else True
                 for progress in query.recentProgress:
                     if progress["batchId"] > seen and progress["numInputRows"]:
-                        seen, rows = progress["batchId"], rows + progress["numInputRows"]
-                        said = f"{name}: batch {seen}, {rows:,} messages, {progress['processedRowsPerSecond']:,.0f}/s"
+                        batch = figures_of(progress)
+                        seen, rows = batch.batch, rows + batch.rows
+                        speed = f"{batch.rows_per_second:,.0f}/s, {batch.behind:,} behind"
+                        said = f"{name}: batch {seen}, {rows:,} messages, {speed}"
                         status.update(said)
                         if not console.is_terminal:
                             console.print(said)

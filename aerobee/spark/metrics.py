@@ -39,9 +39,7 @@ class Figures(msgspec.Struct, frozen=True):
         return sum(self.lag.values())
 
     def __str__(self) -> str:
-        return (
-            f"batch {self.batch}: {self.rows:,} messages, {self.rows_per_second:,.0f}/s, {self.behind:,} behind"
-        )
+        return f"batch {self.batch}: {self.rows:,} messages, {self.rows_per_second:,.0f}/s, {self.behind:,} behind"
 
 
 def figures_of(progress: Any) -> Figures:
@@ -50,15 +48,17 @@ def figures_of(progress: Any) -> Figures:
     >>> figures_of(query.lastProgress).lag                    # doctest: +SKIP
     {'orders': 1200}
     """
+    if hasattr(progress, "json"):
+        progress = json.loads(progress.json)
     lag: dict[str, int] = {}
     for source in progress["sources"]:
         for topic, behind in _lag(source).items():
             lag[topic] = lag.get(topic, 0) + behind
     return Figures(
-        query=progress["name"] or str(progress["id"]),
+        query=progress.get("name") or str(progress["id"]),
         batch=progress["batchId"],
         rows=progress["numInputRows"],
-        rows_per_second=_number(progress["processedRowsPerSecond"]),
+        rows_per_second=_number(progress.get("processedRowsPerSecond")),
         batch_ms=int(progress["durationMs"].get("triggerExecution", 0)),
         lag=lag,
     )
@@ -75,7 +75,7 @@ def listen(spark: SparkSession, callback: Callable[[Figures], None]) -> Streamin
         def onQueryStarted(self, event: Any) -> None: ...
 
         def onQueryProgress(self, event: Any) -> None:
-            callback(figures_of(json.loads(event.progress.json)))
+            callback(figures_of(event.progress))
 
         def onQueryTerminated(self, event: Any) -> None: ...
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lake as a Delta or an Iceberg table, without jars: Spark's tasks write Parquet files, the driver commits them.
 
-    out/data/b00000000007-1f0c93ab-3.parquet     one topic and one day each, so that readers skip files by their statistics
+    out/data/b00000000007-1f0c93ab-3.parquet     one topic and one day each: readers skip files by their statistics
     out/_delta_log | out/metadata                the table's own log
     out/_iceberg.db                              Iceberg's catalog (SQLite), table `lake.messages`
 
@@ -113,7 +113,7 @@ class Delta(_OpenTable):
 
         schema = _arrow(frame)
         table = self._table() or DeltaTable.create(str(self.folder), schema, mode="ignore", name="messages")
-        actions = []
+        actions: list[Any] = []
         for file in added:
             told = file.path.stat()
             bounds = {"topic": file.topic, "date": file.date}
@@ -199,7 +199,13 @@ def table_of(spark: SparkSession, root: str, kind: str) -> Table:
 def found_table(spark: SparkSession, root: str) -> Table:
     """The lake in a directory, of whatever kind it is."""
     folder = Path(root)
-    kind = "delta" if (folder / "_delta_log").is_dir() else "iceberg" if (folder / "_iceberg.db").exists() else "parquet"
+    kind = (
+        "delta"
+        if (folder / "_delta_log").is_dir()
+        else "iceberg"
+        if (folder / "_iceberg.db").exists()
+        else "parquet"
+    )
     return table_of(spark, root, kind)
 
 

@@ -56,11 +56,16 @@ class Reader:
         is_filtered = codes is not None or holds is not None
         wanted = max(1, limit.max_messages, limit.max_scan if is_filtered else 0)
         units = queue.read(offset, wanted)
-        if units:
-            self._collect(found, units, limit, codes, holds)
-        else:
+        if not units:
             found.status = ReadStatus.OFFSET_FOUND_NULL
             found.next_offset = queue.next_file(offset)
+            return found
+        self._collect(found, units, limit, codes, holds)
+        if not found.messages and wanted < limit.max_scan:
+            # Lost or damaged, all of them: look on as far as a filter may.
+            units = queue.read(found.next_offset, limit.max_scan - wanted)
+            if units:
+                self._collect(found, units, limit, codes, holds)
         if found.messages:
             found.status = ReadStatus.FOUND
         return found

@@ -19,6 +19,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import standalone
 from servers import die_with_parent, wait_until
 
@@ -26,27 +27,33 @@ from aerobee import Message, Producer
 from aerobee.testing.server import TestServer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import psutil
 
 TOPIC = "kills"
 RATE = 400  # messages a second
-KILLS = {"driver": 4, "planner": 2, "worker": 2, "executor": 4, "python": 10}
+KILLS = {
+    "driver": 3,
+    "planner": 1,
+    "worker": 1,
+    "executor": 4,
+    "python": 12,
+}  # the start of a driver is what takes time
 
 DRIVER = """
 import sys
 from aerobee.spark import session
 from aerobee.spark.pipelines.lake import lake
 
-namesrv, master, out, mode = sys.argv[1:]
+namesrv, master, out = sys.argv[1:]
 quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 settings = {"spark.executor.memory": "512m", "spark.driver.memory": "512m", "spark.task.maxFailures": "8",
             "spark.executor.extraJavaOptions": quick, "spark.driver.extraJavaOptions": quick}
 spark = session("kills", master=master, config=settings)
 options = {"namesrv": namesrv, "maxOffsetsPerTrigger": "2000", "minPartitions": "2"}
-lake(spark, "kills", out, once=mode == "once", every="0 seconds", options=options).awaitTermination()
-spark.stop()
+lake(spark, "kills", out, every="0 seconds", options=options).awaitTermination()
 """
 
 
@@ -88,29 +95,35 @@ class Job:
         self.out = folder / "lake"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def run(self, mode: str) -> subprocess.Popen[bytes]:
+    def _run(self) -> None:
         with (self._folder / "driver.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", DRIVER, self._namesrv, self._cluster.url, str(self.out), mode],
+                [sys.executable, "-c", DRIVER, self._namesrv, self._cluster.url, str(self.out)],
                 stdout=log, stderr=subprocess.STDOUT, cwd=self._folder, preexec_fn=die_with_parent,
                 env={**os.environ, "SPARK_LOCAL_IP": standalone.HOST},
             )  # fmt: skip
-        return self._process
 
-    def grows(self) -> None:
-        """Wait until two more batches are in the lake, starting the driver again where a kill took it along."""
-        before = self._batches()
+    def until(self, done: Callable[[], bool], what: str) -> None:
+        """Wait, starting the driver again where a kill took it along."""
 
-        def grown() -> bool:
+        def check() -> bool:
             if self._process is None or self._process.poll() is not None:
                 self.end()  # its JVM, if it lives
-                self.run("on")
-            return self._batches() >= before + 2
+                self._run()
+            return done()
 
-        wait_until(grown, 240, "two more batches in the lake", pause=0.1)
+        wait_until(check, 300, f"{what}\n{self.log()}", pause=0.1)
 
-    def _batches(self) -> int:
+    def batches(self) -> int:
         return len(list(self.out.glob("_commits/*.json")))
+
+    def committed(self) -> list[str]:
+        """The files that the lake's commits name."""
+        commits = [json.loads(path.read_text()) for path in self.out.glob("_commits/*.json")]
+        return sorted(name for commit in commits for name in commit["add"])
+
+    def rows(self) -> int:
+        return sum(int(pq.read_metadata(self.out / name).num_rows) for name in self.committed())
 
     def kill(self, kind: str, dice: random.Random) -> None:
         if kind == "driver":
@@ -143,7 +156,8 @@ class Job:
             self._process.wait(30)
 
     def log(self) -> str:
-        return (self._folder / "driver.log").read_text("utf-8", "replace")[-3000:]
+        path = self._folder / "driver.log"
+        return path.read_text("utf-8", "replace")[-3000:] if path.exists() else ""
 
 
 def held(out: Path) -> Counter[int]:
@@ -163,19 +177,17 @@ def test_the_lake_holds_every_message_once_whatever_is_killed(tmp_path: Path) ->
         try:
             with Sender(server.namesrv) as sender:
                 for kind in rounds:
-                    job.grows()
+                    grown = job.batches() + 1
+                    job.until(
+                        lambda grown=grown: job.batches() >= grown, f"a batch before the kill of a {kind}"
+                    )
                     time.sleep(dice.random())  # any moment of a batch
                     job.kill(kind, dice)
-                job.grows()
-            job.end()
-            assert job.run("once").wait(240) == 0, job.log()
+            job.until(lambda: job.rows() >= len(sender.acked), "all messages in the lake")
         finally:
             job.end()
     found = held(job.out)
     wrong = {number: found[number] for number in sender.acked if found[number] != 1}
     assert not wrong, f"seed {seed}, rounds {rounds}: {dict(list(wrong.items())[:20])}\n{job.log()}"
     assert set(found) == set(sender.acked)
-    told = [name for path in job.out.glob("_commits/b*.json") for name in json.loads(path.read_text())["add"]]
-    assert sorted(told) == sorted(
-        str(path.relative_to(job.out)) for path in job.out.glob("topic=*/*/*.parquet")
-    )
+    assert job.committed() == sorted(str(p.relative_to(job.out)) for p in job.out.glob("topic=*/*/*.parquet"))

@@ -298,3 +298,11 @@ def test_pipelines_run_on_topics_with_nothing_good(
         topic_frame(spark, server, topic), name="n", namesrv=server.namesrv, audit=str(tmp_path), dry_run=True
     )
     assert outcome.chosen == len(bodies)
+    query = consume(
+        spark, topic, f"poor-group-{len(bodies)}", lambda row: json.loads(bytes(row.body)), once=True,
+        namesrv=server.namesrv, checkpoint=str(tmp_path / "checkpoint"),
+    )  # fmt: skip
+    assert query.exception() is None
+    # What no function can read is not lost: it waits for its next try.
+    waiting = server.lag(f"poor-group-{len(bodies)}")
+    assert waiting.ready + waiting.delayed + waiting.retrying == len(bodies)

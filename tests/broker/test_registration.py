@@ -99,11 +99,12 @@ async def test_a_name_server_in_this_process_is_told_in_the_same_turn(town: Town
     registration = await town.register(LocalLink(server, ME, town.topics.describe))
     assert set(server.routes.topics()) == {"t", "u"}
     town.topics.put("new", 3)
-    registration.changed()
+    registration.changed("new")
     assert queues(server, "new") == 3
     town.topics.put("new", 5)
+    registration.changed("new")
     town.topics.delete("t")
-    registration.changed()
+    registration.changed("t")
     assert queues(server, "new") == 5
     assert set(server.routes.topics()) == {"u", "new"}
     await registration.stop()
@@ -133,7 +134,7 @@ async def test_changes_of_one_turn_make_one_registration(town: Town) -> None:
     asked = town.topics.asked
     for n in range(100):
         town.topics.put(f"topic-{n}")
-        registration.changed()
+        registration.changed(f"topic-{n}")
     await until(lambda: len(server.routes.topics()) == 102)
     assert town.topics.asked == asked + 1
 
@@ -152,7 +153,7 @@ async def test_a_dead_name_server_delays_nobody(town: Town, monkeypatch: pytest.
     registration = await town.register(town.remote(f"127.0.0.1:{port}"), town.remote(alive.address))
     assert set(alive.routes.topics()) == {"t", "u"}
     town.topics.put("new")
-    registration.changed()
+    registration.changed("new")
     await until(lambda: queues(alive, "new"))
     await registration.stop()
     town.registrations.clear()

@@ -91,36 +91,30 @@ class LocalNameServer(Protocol):
 
 class NameServerLink(Protocol):
     async def start(self) -> None: ...
-    def changed(self) -> None: ...
+    def changed(self, topic: str) -> None: ...
     async def stop(self) -> None: ...
 
 
 class LocalLink:
-    """Told only of what changed: thousands of topics make a whole registration slow."""
+    """Told only of the topic that changed: thousands of topics make a whole registration slow."""
 
     def __init__(self, server: LocalNameServer, identity: Identity, describe: Describe) -> None:
         self._server = server
         self._identity = identity
         self._describe = describe
-        self._told: dict[str, TopicConfig] = {}
 
     async def start(self) -> None:
         self._tell(self._describe())
 
-    def changed(self) -> None:
-        body = self._describe()
-        configs = body.topic_config_serialize_wrapper
-        table = configs.topic_config_table
-        news = {name: config for name, config in table.items() if self._told.get(name) is not config}
-        gone = self._told.keys() - table.keys()
-        if gone:
-            self._server.withdraw(self._identity.name, gone)
-        self._tell(registration_body(news, configs.data_version))
-        self._told = dict(table)
+    def changed(self, topic: str) -> None:
+        configs = self._describe().topic_config_serialize_wrapper
+        config = configs.topic_config_table.get(topic)
+        if config is None:
+            self._server.withdraw(self._identity.name, [topic])
+        self._tell(registration_body({topic: config} if config else {}, configs.data_version))
 
     def _tell(self, body: RegisterBrokerBody) -> None:
         self._server.register(self._identity.registration(NEVER_MS), body)
-        self._told |= body.topic_config_serialize_wrapper.topic_config_table
 
     async def stop(self) -> None:
         self._server.unregister(self._identity.goodbye())
@@ -155,7 +149,7 @@ class RemoteLink:
             async with asyncio.timeout(FIRST_WAIT_MS / 1000):
                 await self._tried.wait()
 
-    def changed(self) -> None:
+    def changed(self, topic: str) -> None:
         self._wake.set()  # the task runs in a later turn: all changes of this one go together
 
     async def _run(self) -> None:
@@ -234,10 +228,10 @@ class Registration:
     async def start(self) -> None:
         await asyncio.gather(*(link.start() for link in self._links))
 
-    def changed(self) -> None:
-        """Topics changed."""
+    def changed(self, topic: str) -> None:
+        """A topic was made, changed or deleted."""
         for link in self._links:
-            link.changed()
+            link.changed(topic)
 
     async def stop(self) -> None:
         await asyncio.gather(*(link.stop() for link in self._links))

@@ -36,7 +36,7 @@ class Topics:
         self._plain: dict[str, TopicConfig] = {}
         self.plain: Callable[[str], TopicConfig | None] = self._plain.get
         self.data_version = DataVersion(timestamp=clock.now())
-        self.listeners: list[Callable[[], None]] = []
+        self.listeners: list[Callable[[str], None]] = []  # told the name of what changed
         file = JsonFile(directory / "topics.json", _decode)
         self._saved = SavedTable(file, self.text)
         data = file.load()
@@ -71,14 +71,14 @@ class Topics:
             config.write_queue_nums,
             config.perm,
         )
-        self._changed()
+        self._changed(config.topic_name)
 
     def delete(self, name: str) -> None:
         if self._table.pop(name, None) is None:
             return
         self._plain.pop(name, None)
         log.info("deleted topic=%s", name)
-        self._changed()
+        self._changed(name)
 
     def ensure(self, name: str, queues: int = 1, perm: int = READ_WRITE) -> TopicConfig:
         """The topic, created with that many queues when it is not there."""
@@ -121,12 +121,12 @@ class Topics:
         if names.may_send(name) and not names.is_retry(name) and len(name) <= names.MAX_TOPIC:
             self._plain[name] = config
 
-    def _changed(self) -> None:
+    def _changed(self, name: str) -> None:
         now = self._clock.now()
         self.data_version = self.data_version.next(now)
         self._saved.changed(now)
         for listener in self.listeners:
-            listener()
+            listener(name)
 
 
 def _decode(data: bytes) -> TopicConfigs:

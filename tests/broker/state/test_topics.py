@@ -86,14 +86,14 @@ def test_burst_of_changes_is_saved_together(tmp_path: Path, clock: ManualClock, 
 
 
 def test_listeners_hear_of_changes_and_only_of_changes(topics: Topics) -> None:
-    heard: list[int] = []
-    topics.listeners.append(lambda: heard.append(topics.data_version.counter))
+    heard: list[tuple[str, int]] = []
+    topics.listeners.append(lambda name: heard.append((name, topics.data_version.counter)))
     topics.ensure("orders")
     topics.ensure("orders")
     topics.put(TopicConfig(topic_name="orders", perm=4))
     topics.delete("orders")
     topics.delete("orders")
-    assert heard == [1, 2, 3]
+    assert heard == [("orders", 1), ("orders", 2), ("orders", 3)]
 
 
 def test_reserved_and_retry_topics_are_not_plain(topics: Topics) -> None:

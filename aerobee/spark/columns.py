@@ -25,10 +25,11 @@ import pyarrow.compute as pc
 from aerobee.errors import ProtocolError
 from aerobee.protocol import message
 from aerobee.protocol.compression import decompress
+from aerobee.spark.pairs import Pairs, valid_text
 from aerobee.spark.schema import COLUMNS, MAX_MILLIS, arrow_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     import numpy.typing as npt
 
@@ -46,7 +47,6 @@ _V6 = 0x30
 _INNER_BATCH = 0xC0
 _COMPRESSED = 0x1
 _SPECIAL_TEXT = {"tags": b"TAGS", "keys": b"KEYS", "msgId": b"UNIQ_KEY"}
-_RECORD_CRC = b"__CRC32#"
 
 
 class BadRecord(NamedTuple):
@@ -107,7 +107,7 @@ class _Rows:
         )
         if not self.needs_plain_road:
             self._find_ranges()
-        self._pairs: _Pairs | None = None
+        self._pairs: Pairs | None = None
 
     def __len__(self) -> int:
         return len(self.position)
@@ -175,124 +175,13 @@ class _Rows:
         return narrow.take(pa.array(np.arange(0, 2 * n - 1, 2, dtype=np.int32)))
 
     def text_of(self, start: Ints, size: Ints) -> pa.Array:
-        return _valid_text(self.gather(start, size, pa.binary()))
+        return valid_text(self.gather(start, size, pa.binary()))
 
     @property
-    def pairs(self) -> _Pairs:
+    def pairs(self) -> Pairs:
         if self._pairs is None:
-            self._pairs = _Pairs(self.gather(*self.text, pa.binary()))
+            self._pairs = Pairs(self.gather(*self.text, pa.binary()))
         return self._pairs
-
-
-def _valid_text(raw: pa.Array) -> pa.Array:
-    """UTF-8 checked: Spark must never be handed anything else; what is broken gets U+FFFD."""
-    try:
-        return raw.cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array(
-            [None if v is None else v.decode("utf-8", "replace") for v in raw.to_pylist()], pa.string()
-        )
-
-
-class _Pairs:
-    """All properties of all rows, split at once: row, name range and value range of every pair."""
-
-    def __init__(self, text: pa.Array) -> None:
-        offsets = np.frombuffer(text.buffers()[1], np.int32, len(text) + 1, text.offset * 4).astype(np.int64)
-        values = text.buffers()[2]
-        self.buffer = values if values is not None else pa.py_buffer(b"")
-        data = np.frombuffer(self.buffer, np.uint8) if len(self.buffer) else np.empty(0, np.uint8)
-        self.data = data[: offsets[-1]] if len(offsets) else data
-        self.rows = len(text)
-        marks, stops = np.flatnonzero(self.data == 1), np.flatnonzero(self.data == 2)
-        starts, mark, ends = self._regular(offsets, marks, stops) or _irregular(offsets, marks, stops)
-        good = (mark > starts) & (mark + 1 < ends)  # neither name nor value may be empty
-        if not good.all():
-            starts, mark, ends = starts[good], mark[good], ends[good]
-        self.name_start, self.name_end = starts, mark
-        self.value_start, self.value_end = mark + 1, ends
-        self.row = np.repeat(np.arange(self.rows), np.diff(np.searchsorted(starts, offsets)))
-
-    def _regular(self, offsets: Ints, marks: Ints, stops: Ints) -> tuple[Ints, Ints, Ints] | None:
-        """As all clients write them: `name 0x01 value 0x02`, over and over, nothing else."""
-        filled = offsets[1:][np.diff(offsets) > 0]
-        if len(marks) != len(stops) or not (self.data[filled - 1] == 2).all():
-            return None
-        starts = np.concatenate((offsets[:1], stops[:-1] + 1)) if len(stops) else stops
-        if not ((starts <= marks) & (marks < stops)).all():
-            return None
-        return starts, marks, stops
-
-    def named(self, name: bytes) -> npt.NDArray[np.bool_]:
-        """Which pairs have this name."""
-        hit = (self.name_end - self.name_start) == len(name)
-        index = np.flatnonzero(hit)
-        at = self.name_start[index]
-        same = np.ones(len(at), np.bool_)
-        for i, (size, wanted) in _words(name):
-            # A view of a number at every byte: one gather compares four bytes of the name.
-            view = np.ndarray(
-                (max(0, len(self.data) - size + 1),), f"<u{size}", buffer=self.data, strides=(1,)
-            )
-            same &= view[at + i] == wanted
-        hit[index[~same]] = False
-        return np.asarray(hit, np.bool_)
-
-    def lookup(self, name: bytes) -> pa.Array:
-        """The value of one property for every row, null where absent; the last of a repeated one wins."""
-        hit = np.flatnonzero(self.named(name))
-        row, start, end = self.row[hit], self.value_start[hit], self.value_end[hit]
-        if len(hit) == self.rows and (np.diff(row) == 1).all():  # once in every row: the usual case
-            return self._take(start, end - start)
-        last = np.full(self.rows, -1, np.int64)
-        last[row] = np.arange(len(hit))
-        return self._take(start, end - start).take(pa.array(last, mask=last < 0))
-
-    def as_map(self) -> pa.Array:
-        keep = ~self.named(_RECORD_CRC)
-        names = self._take(self.name_start[keep], (self.name_end - self.name_start)[keep])
-        values = self._take(self.value_start[keep], (self.value_end - self.value_start)[keep])
-        counts = np.bincount(self.row[keep], minlength=self.rows)
-        offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
-        return pa.MapArray.from_arrays(pa.array(offsets), names, values)
-
-    def _take(self, start: Ints, size: Ints) -> pa.Array:
-        n = len(start)
-        if n == 0:
-            return pa.array([], pa.string())
-        order = None
-        if n > 1 and (np.diff(start) < 0).any():
-            order = np.argsort(start, kind="stable")
-            start, size = start[order], size[order]
-        offsets = np.empty(2 * n, np.int32)
-        offsets[0::2] = start
-        offsets[1::2] = start + size
-        spread = pa.Array.from_buffers(pa.binary(), 2 * n - 1, [None, pa.py_buffer(offsets), self.buffer])
-        found = _valid_text(spread.take(pa.array(np.arange(0, 2 * n - 1, 2, dtype=np.int32))))
-        if order is None:
-            return found
-        back = np.empty(n, np.int64)
-        back[order] = np.arange(n)
-        return found.take(pa.array(back))
-
-
-def _irregular(offsets: Ints, marks: Ints, stops: Ints) -> tuple[Ints, Ints, Ints]:
-    """A pair ends at 0x02 or at its row's end; each piece between ends that has a 0x01 inside is a pair."""
-    ends = np.union1d(stops, offsets[1:])
-    starts = np.concatenate((offsets[:1], ends[:-1]))
-    starts = starts + np.isin(starts, stops)
-    first = np.searchsorted(marks, starts)
-    known = np.append(marks, -1)  # -1: no mark, which makes no pair
-    return starts, known[np.minimum(first, len(marks))], ends
-
-
-def _words(name: bytes) -> Iterator[tuple[int, tuple[int, int]]]:
-    """(at, (size, number)) for every four bytes of the name, then for each byte left."""
-    at = 0
-    while at < len(name):
-        size = 4 if len(name) - at >= 4 else 1
-        yield at, (size, int.from_bytes(name[at : at + size], "little"))
-        at += size
 
 
 # -- one builder per column --------------------------------------------------------------------------

@@ -74,6 +74,24 @@ def test_vectorised_equals_plain(messages: list[Record]) -> None:
     assert fast.bad == [] == plain.bad
 
 
+pair = st.tuples(
+    st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "WAIT", "tags", "UNIQ_KEX"]), st.sampled_from("abc")
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(pair, min_size=3, max_size=3), min_size=1, max_size=4), st.booleans())
+def test_rows_alike_and_rows_that_only_look_alike_give_their_own_values(
+    rows: list[list[tuple[str, str]]], alike: bool
+) -> None:
+    if alike:  # as one producer writes them: the same names in every row
+        rows = [[(name, value) for (name, _), (_, value) in zip(rows[0], row, strict=True)] for row in rows]
+    text = ["".join(f"{name}\x01{value}\x02" for name, value in row) for row in rows]
+    data = b"".join(message.encode(Record("t", b"x", one)) for one in text)
+    fast, plain = both(data, columns.positions_of(data), ("msgId", "tags", "keys"))
+    assert fast.batch.equals(plain.batch)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.lists(records(), min_size=1, max_size=6), st.data())
 def test_damaged_bytes_are_reported_and_never_raise(messages: list[Record], data: st.DataObject) -> None:

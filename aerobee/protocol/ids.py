@@ -67,6 +67,15 @@ class UniqueIds:
             self._last = at if at > self._last else self._last + 1
             return f"{self._prefix}{self._last & _MASK:012X}"
 
+    def many(self, count: int) -> list[str]:
+        """As many at once: the numbers after the last one given out, which no other call will use."""
+        self.next()  # a new month or a fork is seen to
+        with self._lock:
+            first = self._last + 1
+            self._last += count
+            prefix = self._prefix
+        return [f"{prefix}{number & _MASK:012X}" for number in range(first, first + count)]
+
 
 def month_start(now: int) -> int:
     """Midnight of the first day of the month, local time, as Java's clients and tools count."""

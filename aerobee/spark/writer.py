@@ -93,7 +93,7 @@ class Sender:
 
     def _write_topic(self, topic: str, batch: pa.RecordBatch) -> None:
         names = set(batch.schema.names)
-        text = encode.properties_text(batch, [self._ids.next() for _ in range(batch.num_rows)])
+        text = encode.properties_text(batch, self._ids.many(batch.num_rows))
         single = self._needs_own_send(batch, names)
         if single is not None:
             for i in single:

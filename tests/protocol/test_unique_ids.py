@@ -62,6 +62,17 @@ def test_a_clock_that_stands_still_goes_back_or_jumps_repeats_nothing() -> None:
     assert len(found) == 900
 
 
+def test_many_at_once_repeat_nothing_either() -> None:
+    clock = Hands(NOON)
+    ids = UniqueIds(ADDRESS, 1, clock)
+    found = [*ids.many(70_000), ids.next(), *ids.many(3)]
+    clock.time = MARCH
+    found += ids.many(2)
+    assert len(set(found)) == 70_006
+    assert time_of(found[-1], MARCH) == MARCH
+    assert ids.many(0) == []
+
+
 def test_a_full_counter_goes_on_in_the_next_millisecond() -> None:
     ids = UniqueIds(ADDRESS, 1, Hands(NOON))
     found = [ids.next() for _ in range(65_537)]

@@ -179,6 +179,10 @@ class MessageStore:
         if self._config.flush == "sync":
             await self._flush.durable(physical_end)
 
+    async def on_disk(self, physical_end: int) -> None:
+        """Until the log is on disk up to there, whatever the flush mode."""
+        await self._flush.durable(physical_end)
+
     # -- reading ---------------------------------------------------------------------------------------
 
     def read(

@@ -55,6 +55,13 @@ class Due(NamedTuple):
     kind: int  # bits PLAIN, ROLL, DELETE of timer_log
 
 
+class Flushing(NamedTuple):
+    """A flush that was prepared: one of the two must be called."""
+
+    run: Callable[[], None]
+    drop: Callable[[], None]
+
+
 class TimerWheel:
     """`open`, then `add`; `due` and `done` in turns; `flush` every second; `close`."""
 
@@ -246,13 +253,13 @@ class TimerWheel:
 
     def flush(self) -> None:
         """Sync. See `prepare_flush` for doing it elsewhere."""
-        self.prepare_flush()()
+        self.prepare_flush().run()
 
-    def prepare_flush(self) -> Callable[[], None]:
-        """Take down how far things are; the function returned syncs and may run in a thread."""
+    def prepare_flush(self) -> Flushing:
+        """Take down how far things are; what is returned syncs, in a thread if you like, or is dropped."""
         idle = self._second - self._flushed_second
         if not self._slots.exists or not (self._dirty or idle >= _LAZY_FLUSH_SECONDS):
-            return _nothing
+            return Flushing(_nothing, _nothing)
         self._dirty = False
         self._flushed_second = self._second
         self._log.delete_written_before((self._second - ROLL_SECONDS - 1) * 1000)
@@ -274,7 +281,12 @@ class TimerWheel:
                     os.close(fd)
             self._flushed = end
 
-        return sync
+        def drop() -> None:
+            self._dirty = True
+            for fd in files:
+                os.close(fd)
+
+        return Flushing(sync, drop)
 
     def close(self) -> None:
         self._dirty = True

@@ -2,6 +2,8 @@
 """Writes small tables that change all the time, such as the groups' offsets, to their files.
 
 The text is made on the loop, where the table cannot change meanwhile; writing and syncing it happens in a thread.
+These tables say what was done with messages (delayed ones delivered, expired ones given back), so the log that has the
+result is synced first: a power cut must not leave the word without the deed.
 """
 
 from __future__ import annotations
@@ -23,10 +25,13 @@ class Flushable(Protocol):
         ...
 
 
-def flush_every(interval_ms: int, table: Flushable) -> Callable[[int], Awaitable[int]]:
+def flush_every(
+    interval_ms: int, table: Flushable, log_on_disk: Callable[[], Awaitable[None]]
+) -> Callable[[int], Awaitable[int]]:
     async def tick(now: int) -> int:
         text = table.unsaved()
         if text is not None:
+            await log_on_disk()
             await asyncio.to_thread(table.write, text)
         return interval_ms
 

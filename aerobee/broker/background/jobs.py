@@ -41,18 +41,21 @@ class Background:
         return [
             Job("store", keep_store(broker.store)),
             Job("schedule", self._schedule.tick),
-            Job("schedule offsets", flush_every(DELAY_FLUSH_MS, self._schedule)),
+            Job("schedule offsets", flush_every(DELAY_FLUSH_MS, self._schedule, self._log_on_disk)),
             Job("timers", self._timers.tick),
             Job("timer files", self._timers.flush),
             Job("held pulls", every(hold_check_ms, broker.parked.tick)),
             Job("clients", every(CLIENT_SCAN_MS, self._drop_silent)),
-            Job("offsets", flush_every(config.offset_flush_ms, broker.offsets)),
+            Job("offsets", flush_every(config.offset_flush_ms, broker.offsets, self._log_on_disk)),
             Job("topics", every(TABLE_CHECK_MS, broker.topics.tick)),
             Job("groups", every(TABLE_CHECK_MS, broker.groups.tick)),
             Job("stats", broker.stats.tick),
             Job("revive", self._revive.tick),
             Job("transactions", TransactionCheck(broker).tick),
         ]
+
+    async def _log_on_disk(self) -> None:
+        await self._broker.store.on_disk(self._broker.store.log_max)
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(run(self.jobs(), self._broker.clock))

@@ -39,6 +39,8 @@ class Timers:
     def __init__(self, store: MessageStore, now: int) -> None:
         self._store = store
         self._wheel = TimerWheel.open(store.root, now, log_max=store.log_max)
+        # Past the end only when the disk kept the wheel and lost the log: what comes next must not be passed over.
+        self._wheel.queue_offset = min(self._wheel.queue_offset, store.max_offset(names.TIMER_TOPIC, QUEUE))
         self._second = -1
         self._recalled: set[str] = set()  # of the second being delivered
 
@@ -144,7 +146,14 @@ class Timers:
     # -- files ---------------------------------------------------------------------------------------------
 
     async def flush(self, now: int) -> int:
-        await asyncio.to_thread(self._wheel.prepare_flush())
+        flushing = self._wheel.prepare_flush()
+        try:
+            # What was delivered is in the log: it must not be lost with the power when the wheel says it is done.
+            await self._store.on_disk(self._store.log_max)
+        except BaseException:
+            flushing.drop()
+            raise
+        await asyncio.to_thread(flushing.run)
         return FLUSH_MS
 
     def close(self) -> None:

@@ -85,11 +85,15 @@ async def test_job_that_keeps_the_loop_is_reported(
     await end(task)
 
 
-async def test_changed_table_is_written_in_a_thread() -> None:
+async def test_changed_table_is_written_in_a_thread_after_the_log() -> None:
     class Table:
         def __init__(self) -> None:
             self.texts: list[bytes | None] = [b"one", None]
             self.written: list[bytes] = []
+            self.written_at_sync: list[list[bytes]] = []
+
+        async def log_on_disk(self) -> None:
+            self.written_at_sync.append(list(self.written))
 
         def unsaved(self) -> bytes | None:
             return self.texts.pop(0)
@@ -98,7 +102,8 @@ async def test_changed_table_is_written_in_a_thread() -> None:
             self.written.append(text)
 
     table = Table()
-    tick: Callable[[int], Any] = flush_every(5_000, table)
+    tick: Callable[[int], Any] = flush_every(5_000, table, table.log_on_disk)
     assert await tick(0) == 5_000
     assert await tick(0) == 5_000
     assert table.written == [b"one"]
+    assert table.written_at_sync == [[]]

@@ -8,7 +8,7 @@ import pytest
 from aerobee.broker.background import timers as timers_module
 from aerobee.broker.background.timers import Timers
 from aerobee.broker.operations.recall import Recall, recall, recall_handle
-from aerobee.errors import DiskFull
+from aerobee.errors import DiskFull, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,6 +153,29 @@ def test_message_without_a_time_is_left_out(bench: Any, clock: Any, timers: Time
     clock.advance(seconds=3)
     run(timers, clock.now())
     assert [record.body for record in bench.records("orders")] == [b"fine"]
+
+
+async def test_wheel_is_synced_after_the_log_with_what_it_delivered(
+    bench: Any, clock: Any, timers: Timers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.send(properties={"TIMER_DELAY_SEC": "1"})
+    run(timers, clock.now())
+    clock.advance(seconds=3)
+    run(timers, clock.now())
+    assert len(bench.records("orders")) == 1
+    check = bench.broker.store.root / "config" / "timercheck"
+
+    async def full(end: int) -> None:
+        raise StoreError(f"no sync up to {end}")
+
+    monkeypatch.setattr(bench.broker.store, "on_disk", full)
+    with pytest.raises(StoreError):
+        await timers.flush(clock.now())
+    assert not check.exists()
+    monkeypatch.undo()
+    await timers.flush(clock.now())
+    assert bench.broker.store._flush.synced == bench.broker.store.log_max
+    assert check.exists()
 
 
 async def test_wheel_is_synced_off_the_loop(bench: Any, clock: Any, timers: Timers) -> None:

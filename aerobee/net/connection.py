@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, cast
 
@@ -370,4 +371,6 @@ class Connection(asyncio.Protocol):
         """Close now; unsent bytes are lost."""
         self._closing = True
         if self._transport is not None:
-            self._transport.abort()
+            # Python 3.11.2: asyncio's TLS transport has let go of its inner part once the peer is gone.
+            with suppress(AttributeError):
+                self._transport.abort()

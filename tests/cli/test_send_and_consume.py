@@ -91,9 +91,9 @@ def test_delayed_messages_wait(good: Callable[..., Done]) -> None:
 
 
 def run_in_shell(server: TestServer, text: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "AEROBEE_NAMESRV": server.namesrv, "A": f"{sys.executable} -m aerobee"}
+    environment = {**os.environ, "AEROBEE_NAMESRV": server.namesrv, "PY": sys.executable}
     return subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {text}"],
+        ["bash", "-c", f'set -o pipefail; A() {{ "$PY" -m aerobee "$@"; }}; {text}'],
         env=environment,
         capture_output=True,
         text=True,
@@ -103,10 +103,10 @@ def run_in_shell(server: TestServer, text: str) -> subprocess.CompletedProcess[s
 
 def test_pipes_end_when_the_reader_has_enough(server: TestServer) -> None:
     """`head` closes the pipe: the command ends quietly and with success, also while it waits for more."""
-    done = run_in_shell(server, "seq 50 | $A send cli-pipe && $A consume cli-pipe -g cli-pipe | head -2")
+    done = run_in_shell(server, "seq 50 | A send cli-pipe && A consume cli-pipe -g cli-pipe | head -2")
     assert (done.returncode, len(done.stdout.split())) == (0, 2), done
     assert "Traceback" not in done.stderr
-    done = run_in_shell(server, "$A topics list --all --json | head -1")
+    done = run_in_shell(server, "A topics list --all --json | head -1")
     assert (done.returncode, done.stdout) == (0, "[\n"), done
 
 

@@ -4,6 +4,7 @@
 import errno
 import json
 import os
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -258,14 +259,14 @@ def test_a_small_file_system_filled_to_the_last_byte(tmp_path):
     small.mkdir()
     script = tmp_path / "script.py"
     script.write_text(SMALL_DISK)
-    mount = f"mount -t tmpfs -o size=16m tmpfs {small}"
+    mount = f"mount -t tmpfs -o size=16m tmpfs {shlex.quote(str(small))}"
     for unshare in (["unshare", "-m"], ["unshare", "-rm"]):
         if subprocess.run([*unshare, "sh", "-c", mount], capture_output=True, check=False).returncode == 0:
             break
     else:
         pytest.skip("no right to mount a tmpfs here, not even in a user namespace")
     done = subprocess.run(
-        [*unshare, "sh", "-c", f"{mount} && exec {sys.executable} {script} {small}"],
+        [*unshare, "sh", "-c", f'{mount} && exec "$0" "$@"', sys.executable, str(script), str(small)],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]

@@ -195,9 +195,8 @@ async def _produce(
                 async with asyncio.TaskGroup() as group:
                     for work in tasks(producer):
                         group.create_task(work)
-            except (
-                ExceptionGroup
-            ) as failures:  # not except*: Python 3.11.2 wraps what that raises in a group again
+            except ExceptionGroup as failures:
+                # Not except*: Python 3.11.2 wraps what that raises in a group again
                 raise failures.exceptions[0] from None
             finally:
                 reporting.cancel()

@@ -167,9 +167,8 @@ class Sending:
                         tasks.create_task(self._send(message))
                         if self._done % 100 == 0:
                             shown(self._done)
-            except (
-                ExceptionGroup
-            ) as failures:  # not except*: Python 3.11.2 wraps what that raises in a group again
+            except ExceptionGroup as failures:
+                # Not except*: Python 3.11.2 wraps what that raises in a group again
                 raise failures.exceptions[0] from None
 
     async def _send(self, message: Message) -> None:

@@ -177,11 +177,11 @@ def _dead(book: DataFrame) -> list[dict[str, Any]]:
 _STYLE = """
 :root{color-scheme:light dark;--ink:#1d2733;--soft:#5b6b7a;--line:#dfe5ea;--paper:#fff;--card:#f6f8fa}
 @media(prefers-color-scheme:dark){:root{--ink:#e6ebf0;--soft:#9fb0bf;--line:#2c3844;--paper:#141b22;--card:#1b242d}}
-*{box-sizing:border-box}body{margin:0 auto;max-width:880px;padding:20px 16px 60px;
+*{box-sizing:border-box}body{margin:0 auto;max-width:1040px;padding:20px 16px 60px;
 background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 h1{font-size:26px;margin:0 0 4px}h2{font-size:18px;margin:34px 0 8px}p{margin:6px 0}.sub{color:var(--soft)}
 .verdict{margin:18px 0;padding:14px 18px;border-radius:10px;font-size:18px;font-weight:600;color:#fff;background:#2f8a5b}
-.verdict.bad{background:#b5462f}.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));gap:10px}
+.verdict.bad{background:#b5462f}.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(116px,1fr));gap:10px}
 .card{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:10px 12px}
 .card b{display:block;font-size:22px}.card span{color:var(--soft);font-size:13px}
 .scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:14px}
@@ -189,8 +189,9 @@ th,td{text-align:left;padding:5px 8px;border-bottom:1px solid var(--line);white-
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
 .bars th{font-weight:400;width:1%;color:var(--soft)}.bars td.bar{width:auto;padding-right:0}
 .bars td.bar i{display:inline-block;height:14px;background:#2f6db5;vertical-align:middle}
-.bars td:last-child{width:1%;text-align:right}svg{width:100%;height:auto;display:block}
-svg text{fill:var(--soft);font-size:11px}.grid{stroke:var(--line)}.legend span{margin-right:16px;font-size:13px}
+.bars td:last-child{width:1%;text-align:right}svg{width:100%;min-width:560px;height:auto;display:block}
+svg text{fill:var(--soft);font-size:11px}.grid{stroke:var(--line)}
+.legend span{display:inline-block;margin-right:16px;font-size:13px}
 .legend b{display:inline-block;width:11px;height:11px;border-radius:2px;margin-right:5px}.none{color:var(--soft)}
 """
 
@@ -268,7 +269,8 @@ def _lag_chart(figures: Figures) -> str:
 
 def _ticks(span: tuple[float, float]) -> list[tuple[float, str]]:
     low, high = span
-    return [(low + (high - low) * i / 4, f"{(high - low) * i / 4:.0f} s") for i in range(5)]
+    digits = 0 if high - low >= 10 else 1 if high - low >= 2 else 2  # five marks that all differ
+    return [(low + (high - low) * i / 4, f"{(high - low) * i / 4:.{digits}f} s") for i in range(5)]
 
 
 def _latency_table(figures: Figures) -> str:

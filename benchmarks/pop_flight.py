@@ -82,11 +82,13 @@ def anonymous_bytes(pid: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
 
 
-async def in_flight(pool: Pool, address: str) -> int:
+async def in_flight(pool: Pool, address: str) -> tuple[int, int]:
+    """Messages in flight, and those no pop has taken: a pop of many may return fewer than it asked for."""
     connection = await pool.get(address)
     answer = await connection.call(Command(RequestCode.AEROBEE_GROUP_FIGURES, ext={"group": GROUP}), 60_000)
     assert answer.code == 0, answer
-    return int(msgspec.json.decode(answer.body)["inFlight"])
+    figures = msgspec.json.decode(answer.body)
+    return int(figures["inFlight"]), int(figures["ready"])
 
 
 async def settled(pid: int) -> None:
@@ -112,8 +114,9 @@ async def measure(address: str, pid: int, options: argparse.Namespace) -> None:
     await settled(pid)
     used = anonymous_bytes(pid) - before
     pool = Pool()
-    found = await in_flight(pool, address)
+    found, ready = await in_flight(pool, address)
     await pool.close()
+    assert found + ready == options.messages, (found, ready)
     print(
         f"in flight {found:,} of {options.messages:,}, {options.batch} a pop: "
         f"{used / found:.1f} bytes of broker memory a message "

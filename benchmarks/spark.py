@@ -204,9 +204,10 @@ def _in_turn(roads: dict[str, tuple[int, Callable[[], float]]], rounds: int) -> 
     found: dict[str, list[Sample]] = {name: [] for name in roads}
     for turn in range(rounds + 1):
         for name, (count, road) in roads.items():
-            cpu = _cpu_seconds()
+            before = _cpu_ticks()
             rate = count / road()
-            sample = Sample(rate, (_cpu_seconds() - cpu) / count * 1e6)
+            spent = sum(ticks - before.get(pid, 0) for pid, ticks in _cpu_ticks().items())
+            sample = Sample(rate, spent / os.sysconf("SC_CLK_TCK") / count * 1e6)
             when = f"round {turn}" if turn else "warm-up"
             print(f"  {when} {name}: {rate:,.0f} rows/s, {sample.cpu_us:.2f} us of CPU a row", flush=True)
             if turn:
@@ -214,8 +215,11 @@ def _in_turn(roads: dict[str, tuple[int, Callable[[], float]]], rounds: int) -> 
     return found
 
 
-def _cpu_seconds() -> float:
-    """User and system time of everything started from here: Spark's JVM, its Python workers, the broker."""
+def _cpu_ticks() -> dict[int, int]:
+    """User and system time of everything started from here: Spark's JVM, its Python workers, the broker.
+
+    What a process spent that ended in between is missed: Spark ends workers that were idle for a minute.
+    """
     parents: dict[int, int] = {}
     spent: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
@@ -225,8 +229,8 @@ def _cpu_seconds() -> float:
             continue
         if fields:
             parents[int(entry.name)] = int(fields[1])
-            spent[int(entry.name)] = sum(map(int, fields[11:15]))  # the dead children it has waited for too
-    return sum(ticks for pid, ticks in spent.items() if _descends(pid, parents)) / os.sysconf("SC_CLK_TCK")
+            spent[int(entry.name)] = int(fields[11]) + int(fields[12])
+    return {pid: ticks for pid, ticks in spent.items() if _descends(pid, parents)}
 
 
 def _descends(pid: int, parents: dict[int, int]) -> bool:

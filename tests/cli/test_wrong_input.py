@@ -358,8 +358,9 @@ def test_every_extra_is_known_by_the_modules_of_its_packages() -> None:
     spelled = {"grpcio": "grpc", "protobuf": "google", "prometheus-client": "prometheus_client"}
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     packages = {
-        extra: {re.split(r"[<>=!~ ]", line)[0] for line in project["optional-dependencies"][extra]}
-        for extra in EXTRAS
+        extra: {re.split(r"[<>=!~ \[]", line)[0] for line in lines} - {"aerobee"}
+        for extra, lines in project["optional-dependencies"].items()
+        if extra not in {"all", "dev"}
     }
     wanted = {extra: {spelled.get(name, name) for name in found} for extra, found in packages.items()}
     assert wanted == {extra: set(modules) for extra, modules in EXTRAS.items()}

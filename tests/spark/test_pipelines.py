@@ -303,6 +303,6 @@ def test_pipelines_run_on_topics_with_nothing_good(
         namesrv=server.namesrv, checkpoint=str(tmp_path / "checkpoint"),
     )  # fmt: skip
     assert query.exception() is None
-    # What no function can read is not lost: it waits for its next try.
-    waiting = server.lag(f"poor-group-{len(bodies)}")
-    assert waiting.ready + waiting.delayed + waiting.retrying == len(bodies)
+    if bodies:  # what no function can read is not lost: it waits for its next try
+        waiting = server.lag(f"poor-group-{len(bodies)}")
+        assert waiting.ready + waiting.delayed + waiting.retrying == len(bodies)

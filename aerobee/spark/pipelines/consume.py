@@ -13,7 +13,7 @@ import logging
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from aerobee.errors import AerobeeError
+from aerobee.errors import AerobeeError, GroupNotFound
 from aerobee.spark import schema
 from aerobee.spark.sending_back import send_back
 
@@ -190,5 +190,7 @@ def _final_commit(query: StreamingQuery, group: str, namesrv: str) -> None:
     for topic, broker, queue, offset in flat(offsets):
         try:
             heads.commit(topic, broker, int(queue), offset)
+        except GroupNotFound:  # nothing was there to be read, so nobody has made the group known
+            return
         except AerobeeError as error:  # the topic was deleted meanwhile; nothing is left to be told
             log.warning("group=%s: offset of %s/%s/%s not told: %s", group, topic, broker, queue, error)

@@ -311,7 +311,7 @@ async def _send_lightly(namesrv: str) -> list[tuple[tuple[str, int], float]]:
         for n in range(STREAM_SECONDS * STREAM_RATE):
             await asyncio.sleep(max(0.0, began + n / STREAM_RATE - time.time()))
             result = await producer.send(Message(TOPIC, b"x" * 128))
-            sent.append(((str(result.queue_id), result.queue_offset), time.time() * 1000))
+            sent.append(((str(result.queue.queue_id), result.queue_offset), time.time() * 1000))
     return sent
 
 

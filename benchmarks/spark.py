@@ -19,6 +19,7 @@ import asyncio
 import json
 import os
 import platform
+import random
 import shutil
 import signal
 import statistics
@@ -64,7 +65,7 @@ def _record(n: int, queue: int, body: bytes, now: int) -> Record:
 def make_store(data: Path, count: int, size: int) -> Path:
     """An Aerobee data directory with `count` messages, 8 queues in turn, and its topic known to a broker."""
     done = data / "made.json"
-    wanted = {"count": count, "size": size}
+    wanted = {"count": count, "size": size, "bodies": "varied"}
     if done.exists() and json.loads(done.read_text()) == wanted:
         return data
     shutil.rmtree(data, ignore_errors=True)
@@ -72,11 +73,13 @@ def make_store(data: Path, count: int, size: int) -> Path:
 
     clock = SystemClock()
     store = MessageStore.open(data / "store", StoreConfig(), clock)
-    body = (b'{"n": 0, "text": "' + b"lorem ipsum dolor sit amet, " * (size // 20))[: size - 2] + b'"}'
+    # Every body another: the same one over and over is a single dictionary entry to Parquet.
+    pool = random.Random(1).randbytes(1 << 19).hex().encode()
     due = 0
     for n in range(count):
         now = clock.now()
-        store.append(_record(n, n % QUEUES, body, now))
+        at = n * 7919 % (len(pool) - size)
+        store.append(_record(n, n % QUEUES, pool[at : at + size], now))
         if now >= due:
             due = now + store.tick(now)
     store.close()

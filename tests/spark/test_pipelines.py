@@ -9,6 +9,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from aerobee import Admin, Message, Producer, PushConsumer, StoreConfig
 from aerobee.client.options import Options
@@ -73,6 +74,10 @@ def test_a_lake_grows_by_what_is_new_and_infers_its_schema_once(
     assert {row.topic for row in frame.select("topic").distinct().collect()} == {"lake-json"}
     # Every other reader of the directory sees the same rows.
     assert spark.read.parquet(str(out)).count() == 103
+    # Batch 0 of another checkpoint is not batch 0 of this one: it must neither be skipped nor come twice.
+    with pytest.raises(StreamingQueryException, match="was filled with another checkpoint"):
+        run_lake(spark, server, "lake-json", out, json=True, checkpoint=str(tmp_path / "new"))
+    assert Table(spark, str(out)).read().count() == 103
 
 
 @pytest.mark.parametrize("left_over", ["staged", "moved"])

@@ -4,11 +4,13 @@
     out/topic=orders/date=2026-11-15/b00000000007-3.parquet     data, partitioned by topic and day of storing
     out/_commits/b00000000007.json                              the files that batch 7 added
     out/_schema.json                                            the JSON schema, once inferred, so that it never drifts
+    out/_query.json                                             whose batches these are: the id in the checkpoint
 
 Theory of operation. Spark replays a batch after a crash with the same offsets and the same batch id. A batch writes
 its files into `_staging/<batch>-<attempt>`, moves them to their place under names that carry the batch id, and last
 writes its commit file. A batch whose commit file exists is done; one without starts by removing whatever carries its id.
-So a kill at any point leaves neither a duplicate nor a gap, for every reader of the directory, not only Spark's.
+So a kill at any point leaves neither a duplicate nor a gap, for every reader of the directory, not only Spark's. Batch
+ids count within one checkpoint only: a lake filled with another one is refused.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from aerobee.spark.options import OptionError
 from aerobee.spark.pipelines.files import Files
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.spark.lake")
 
 SMALL_FILE = 32 << 20
+OWNER = "_query.json"
 
 
 def lake(
@@ -59,7 +63,10 @@ def lake(
     for name, value in {"maxOffsetsPerTrigger": "1000000", **(options or {})}.items():
         reader = reader.option(name, value)
 
+    place = checkpoint or f"{out.rstrip('/')}/_checkpoint"
+
     def one_batch(frame: DataFrame, batch_id: int) -> None:
+        table.claim(place)
         if table.holds(batch_id):
             log.info("batch=%d is in the lake already", batch_id)
             return
@@ -67,9 +74,7 @@ def lake(
         table.add(columns, batch_id)
 
     writer = reader.load().writeStream.foreachBatch(one_batch)
-    writer = writer.option("checkpointLocation", checkpoint or f"{out.rstrip('/')}/_checkpoint").queryName(
-        "lake"
-    )
+    writer = writer.option("checkpointLocation", place).queryName("lake")
     trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": every}
     return writer.trigger(**trigger).start()
 
@@ -104,6 +109,22 @@ class Table:
         self._spark = spark
         self.root = root.rstrip("/")
         self._files = Files(spark, self.root)
+        self._claimed = False
+
+    def claim(self, checkpoint: str) -> None:
+        """Make sure that the lake's batches are this checkpoint's. OptionError when they are another's."""
+        if self._claimed:
+            return
+        query = str(Files(self._spark, checkpoint).read_json("metadata")["id"])
+        owner = str(self._files.read_json(OWNER)["id"]) if self._files.exists(OWNER) else None
+        if owner is None:
+            self._files.write_json(OWNER, {"id": query})
+        elif owner != query:
+            raise OptionError(
+                f"the lake {self.root} was filled with another checkpoint (query {owner}); {checkpoint} is {query} "
+                "and would bring everything again. Go on with the old checkpoint, or choose another directory"
+            )
+        self._claimed = True
 
     def holds(self, batch_id: int) -> bool:
         return self._files.exists(_commit_name(batch_id))

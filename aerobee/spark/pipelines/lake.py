@@ -124,6 +124,7 @@ class Table:
                 f"the lake {self.root} was filled with another checkpoint (query {owner}); {checkpoint} is {query} "
                 "and would bring everything again. Go on with the old checkpoint, or choose another directory"
             )
+        self._remove_compacted()
         self._claimed = True
 
     def holds(self, batch_id: int) -> bool:
@@ -180,6 +181,7 @@ class Table:
 
     def compact(self, small: int = SMALL_FILE) -> int:
         """Join the small files of each partition; the number of files that went away."""
+        self._remove_compacted()
         folders: dict[str, list[str]] = {}
         for name in self.files():
             if self._files.size(name) < small:
@@ -190,6 +192,13 @@ class Table:
                 self._compact_folder(folder, names)
                 gone += len(names) - 1
         return gone
+
+    def _remove_compacted(self) -> None:
+        """What a compaction joined and, killed after its commit, did not come to delete: others would read it twice."""
+        for commit in self._files.glob("_commits/z-*.json"):
+            for name in self._files.read_json(commit).get("remove", ()):
+                if self._files.exists(name):
+                    self._files.delete(name)
 
     def _compact_folder(self, folder: str, names: list[str]) -> None:
         last = names[-1].rpartition("/")[2].removesuffix(".parquet")

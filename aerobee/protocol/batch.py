@@ -14,7 +14,7 @@ import msgspec
 from aerobee.errors import ProtocolError
 from aerobee.protocol import properties as props
 from aerobee.protocol.codes import SysFlag
-from aerobee.protocol.message import MAX_PROPERTIES, Record
+from aerobee.protocol.message import LENGTHS, MAX_PROPERTIES, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _HEAD = struct.Struct(">iiiii")
 _FIELDS = struct.Struct(">i8xii")  # total size, flag, body size
 _SHORT = struct.Struct(">h")
-_SIZES = [n.to_bytes(2, "big") for n in range(MAX_PROPERTIES + 1)]
 _OVERHEAD = _HEAD.size + _SHORT.size
 _UNWRAP = SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
 
@@ -91,7 +90,7 @@ def columns(data: bytes) -> Columns:
             if body_size < 0 or stop > end or text_at > stop:
                 raise ProtocolError(f"batch: message of {size} bytes, body {body_size}, {end - at} left")
             text = data[text_at - 2 : stop]
-            if text[:2] != _SIZES[len(text) - 2]:
+            if text[:2] != LENGTHS[len(text) - 2]:
                 raise ProtocolError(f"batch: properties do not end at {stop}, where their message does")
             flags.append(flag)
             bodies.append(data[at + 20 : text_at - 2])

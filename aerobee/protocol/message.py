@@ -30,6 +30,7 @@ MAGIC_V2 = -626843477
 MAGIC_BLANK = -875286124
 MAX_BODY = 4 * 1024 * 1024
 MAX_PROPERTIES = 32767
+LENGTHS = [n.to_bytes(2, "big") for n in range(MAX_PROPERTIES + 1)]  # of a properties text, as written
 RECORD_CHECK_SIZE = 20
 MIN_RECORD = 91
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import logging
 import os
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from aerobee.store.index_file import IndexFile
@@ -104,6 +105,18 @@ class KeyIndex:
         if self.left > 0:
             self.left -= 1
             self.waiting.append((topic, key, offset, store_time))
+
+    def put_all(self, topic: str, words: list[list[str]], offsets: list[int], store_time: int) -> None:
+        """The keys of each message of a batch. The caller has prepared."""
+        if set(map(len, words)) == {1} and len(words) <= self.left:  # the unique key only: the usual batch
+            self.left -= len(words)
+            self.waiting.extend(zip(repeat(topic), [key for (key,) in words], offsets, repeat(store_time)))
+            return
+        for keys, offset in zip(words, offsets, strict=True):
+            if self.left < len(keys):
+                self.room(len(keys), store_time)
+            for key in keys:
+                self.put(topic, key, offset, store_time)
 
     def settle(self) -> None:
         """Enter the keys that wait."""

@@ -109,11 +109,11 @@ class Table:
         self._spark = spark
         self.root = root.rstrip("/")
         self._files = Files(spark, self.root)
-        self._claimed = False
+        self._query = ""  # whose batches these are, once claimed
 
     def claim(self, checkpoint: str) -> None:
         """Make sure that the lake's batches are this checkpoint's. OptionError when they are another's."""
-        if self._claimed:
+        if self._query:
             return
         query = str(Files(self._spark, checkpoint).read_json("metadata")["id"])
         owner = str(self._files.read_json(OWNER)["id"]) if self._files.exists(OWNER) else None
@@ -125,7 +125,7 @@ class Table:
                 "and would bring everything again. Go on with the old checkpoint, or choose another directory"
             )
         self._remove_compacted()
-        self._claimed = True
+        self._query = query
 
     def holds(self, batch_id: int) -> bool:
         return self._files.exists(_commit_name(batch_id))

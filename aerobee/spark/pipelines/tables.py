@@ -50,7 +50,7 @@ class _OpenTable(Table):
     kind = ""
 
     def add(self, frame: DataFrame, batch_id: int) -> None:
-        name = f"b{batch_id:011d}-{self._query()[:8]}"
+        name = f"b{batch_id:011d}-{self._query[:8]}"
         for left in (self.folder / "data").glob(f"{name}-*.parquet"):
             left.unlink()
         staging = f"_staging/{name}-{uuid.uuid4().hex[:12]}"
@@ -79,10 +79,6 @@ class _OpenTable(Table):
     def _commit(self, frame: DataFrame, added: list[_File], batch_id: int) -> None:
         raise NotImplementedError
 
-    def _query(self) -> str:
-        """The running query: batch ids mean something only within one."""
-        return self._spark.sparkContext.getLocalProperty("sql.streaming.queryId") or "none"
-
     def read(self) -> DataFrame:
         names = self.files()
         if not names:
@@ -104,7 +100,7 @@ class Delta(_OpenTable):
 
     def holds(self, batch_id: int) -> bool:
         table = self._table()
-        last = table.transaction_version(self._query()) if table is not None else None
+        last = table.transaction_version(self._query) if table is not None else None
         return last is not None and last >= batch_id
 
     def _commit(self, frame: DataFrame, added: list[_File], batch_id: int) -> None:
@@ -124,7 +120,7 @@ class Delta(_OpenTable):
             actions,
             "append",
             schema,
-            commit_properties=CommitProperties(app_transactions=[Transaction(self._query(), batch_id)]),
+            commit_properties=CommitProperties(app_transactions=[Transaction(self._query, batch_id)]),
         )
 
     def files(self) -> list[str]:
@@ -165,7 +161,7 @@ class Iceberg(_OpenTable):
 
     def holds(self, batch_id: int) -> bool:
         table = self._table()
-        return table is not None and int(table.properties.get(PROPERTY + self._query(), -1)) >= batch_id
+        return table is not None and int(table.properties.get(PROPERTY + self._query, -1)) >= batch_id
 
     def _commit(self, frame: DataFrame, added: list[_File], batch_id: int) -> None:
         table = self._table()
@@ -176,7 +172,7 @@ class Iceberg(_OpenTable):
                 IDENTIFIER, _arrow(frame), location=self.folder.as_uri()
             )
         with table.transaction() as change:
-            change.set_properties({PROPERTY + self._query(): str(batch_id)})
+            change.set_properties({PROPERTY + self._query: str(batch_id)})
             change.add_files([file.path.as_uri() for file in added])
 
     def files(self) -> list[str]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlparse
@@ -37,7 +38,7 @@ class _File(NamedTuple):
     rows: int
 
 
-class _OpenTable(Table):
+class _OpenTable(Table, ABC):
     """What Delta and Iceberg share: how files are written, and that they live where this process can reach them."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
@@ -76,8 +77,9 @@ class _OpenTable(Table):
             found.append(_File(target, topic, date, pq.read_metadata(target).num_rows))
         return found
 
+    @abstractmethod
     def _commit(self, frame: DataFrame, added: list[_File], batch_id: int) -> None:
-        raise NotImplementedError
+        """Add the files and record the batch, both or neither."""
 
     def read(self) -> DataFrame:
         names = self.files()

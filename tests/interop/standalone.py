@@ -64,8 +64,18 @@ class Cluster:
         return found
 
     def python_workers(self) -> list[psutil.Process]:
-        """The Python processes that run the tasks' Python."""
-        return [p for worker in self.workers for p in children(worker.pid) if "pyspark.daemon" in line(p)]
+        """The Python processes that run the tasks' Python.
+
+        Found by their directory, not by their parent: when a daemon is killed, the workers it forked go on as orphans,
+        and their executor goes on using them.
+        """
+        return [p for p in psutil.process_iter() if "pyspark.daemon" in line(p) and self._is_ours(p)]
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        try:
+            return Path(process.cwd()).is_relative_to(self._folder)
+        except psutil.Error:
+            return False
 
     def restart_worker(self, index: int) -> None:
         """Kill a worker with its executors, as a machine that went away, and start it anew."""

@@ -16,7 +16,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     import psutil
 
+T = TypeVar("T")
 TOPIC = "kills"
 RATE = 400  # messages a second
 KILLS = {
@@ -103,19 +105,25 @@ class Job:
                 env={**os.environ, "SPARK_LOCAL_IP": standalone.HOST},
             )  # fmt: skip
 
-    def until(self, done: Callable[[], bool], what: str) -> None:
+    def until(self, done: Callable[[], T], what: str) -> T:
         """Wait, starting the driver again where a kill took it along."""
 
-        def check() -> bool:
+        def check() -> T:
             if self._process is None or self._process.poll() is not None:
                 self.end()  # its JVM, if it lives
                 self._run()
             return done()
 
-        wait_until(check, 300, f"{what}\n{self.log()}", pause=0.1)
+        try:
+            return wait_until(check, 300, what, pause=0.1)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log()}\n{self._cluster.logs()}") from None
 
     def batches(self) -> int:
         return len(list(self.out.glob("_commits/*.json")))
+
+    def has_grown(self, before: int) -> bool:
+        return self.batches() > before
 
     def committed(self) -> list[str]:
         """The files that the lake's commits name."""
@@ -136,8 +144,8 @@ class Job:
                 "executor": self._cluster.executors,
                 "python": self._cluster.python_workers,
             }[kind]
-            wait_until(victims, 60, f"a process of kind {kind}")
-            standalone.kill(dice.choice(victims()))
+            # What the last kill brought down may still be coming up: a lost planner takes the whole driver along.
+            standalone.kill(dice.choice(self.until(victims, f"a process of kind {kind}")))
 
     def _planners(self) -> list[psutil.Process]:
         """The driver's Python processes that plan its batches."""
@@ -177,9 +185,9 @@ def test_the_lake_holds_every_message_once_whatever_is_killed(tmp_path: Path) ->
         try:
             with Sender(server.namesrv) as sender:
                 for kind in rounds:
-                    grown = job.batches() + 1
                     job.until(
-                        lambda grown=grown: job.batches() >= grown, f"a batch before the kill of a {kind}"
+                        partial(job.has_grown, job.batches()),
+                        f"a batch before the kill of a {kind}: {rounds}",
                     )
                     time.sleep(dice.random())  # any moment of a batch
                     job.kill(kind, dice)

@@ -4,9 +4,8 @@
 Theory of operation. A buffer (a pull response, or a mapped commit-log file) and the positions of the records in it
 come in; one Arrow record batch of the asked columns goes out. Fixed fields: numpy gathers the first 88 bytes of every
 record through an overlapping view (stride 1) and reads them as one big-endian struct array. Variable-length fields:
-an Arrow array whose offsets name the wanted ranges *and* the gaps between them; `take` of the even entries copies
-exactly the wanted bytes in C++. Properties: the positions of 0x01 and 0x02 in the gathered text split all pairs of all
-rows at once; `tags`, `keys`, `msgId` and the map are look-ups in that split.
+copied range by range in C++ or numpy (`spans`). Properties: the positions of 0x02 in the gathered text split all pairs
+of all rows at once; `tags`, `keys`, `msgId` and the map are look-ups in that split (`pairs`).
 
 Records that are not as simple as that take a slower road and join again in order: IPv6 hosts (fields shift),
 compressed bodies (inflated one by one), inner batches (unwrapped by the plain decoder). Bytes that are no record are
@@ -25,8 +24,9 @@ import pyarrow.compute as pc
 from aerobee.errors import ProtocolError
 from aerobee.protocol import message
 from aerobee.protocol.compression import decompress
-from aerobee.spark.pairs import Pairs, valid_text
+from aerobee.spark.pairs import Pairs
 from aerobee.spark.schema import COLUMNS, MAX_MILLIS, arrow_schema
+from aerobee.spark.spans import gather, valid_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,19 +92,18 @@ class _Rows:
         self.buffer = buffer
         self.bytes = np.frombuffer(buffer, np.uint8)
         self.bad: list[BadRecord] = []
-        kept = self._complete(positions)
-        self.head = self._heads(kept)
-        self.position = kept
-        self._drop(~np.isin(self.head["magic"], (message.MAGIC_V1, message.MAGIC_V2)), "no record magic")
+        self.position = self._complete(positions)
+        self.head = self._heads(self.position)
+        magic = self.head["magic"]
+        self._drop((magic != message.MAGIC_V1) & (magic != message.MAGIC_V2), "no record magic")
         sizes = self.head["size"].astype(np.int64)
         self._drop(
             (sizes < message.MIN_RECORD) | (self.position + sizes > len(self.bytes)),
             "size passes the end of the data",
         )
-        self.needs_plain_road = bool(
-            ((self.head["sys_flag"] & _V6) != 0).any()
-            or ((self.head["sys_flag"] & _INNER_BATCH) == _INNER_BATCH).any()
-        )
+        flags = self.flags
+        self.special = ((flags & _V6) != 0) | ((flags & _INNER_BATCH) == _INNER_BATCH)
+        self.needs_plain_road = bool(self.special.any())
         if not self.needs_plain_road:
             self._find_ranges()
         self._pairs: Pairs | None = None
@@ -112,8 +111,14 @@ class _Rows:
     def __len__(self) -> int:
         return len(self.position)
 
+    @property
+    def flags(self) -> npt.NDArray[np.int32]:
+        return self.head["sys_flag"].astype(np.int32)
+
     def _complete(self, positions: Ints) -> Ints:
-        fits = (positions >= 0) & (positions + message.MIN_RECORD <= len(self.bytes))
+        fits = (positions >= 0) & (positions <= len(self.bytes) - message.MIN_RECORD)
+        if fits.all():
+            return positions
         self.bad += [BadRecord(int(p), "cut off") for p in positions[~fits]]
         return positions[fits]
 
@@ -133,54 +138,41 @@ class _Rows:
     def _find_ranges(self) -> None:
         end = self.position + self.head["size"]
         body = self.position + _HEAD_SIZE
-        topic = body + self.head["body_size"]
-        wrong = (self.head["body_size"] < 0) | (topic + 3 > end)
+        body_size = self.head["body_size"].astype(np.int64)
+        topic = body + body_size
+        wrong = (body_size < 0) | (topic + 3 > end)
         if wrong.any():
             self._drop(wrong, "body passes the end of the record")
             return self._find_ranges()
-        wide = self.head["magic"] == message.MAGIC_V2
         topic_size = self.bytes[topic].astype(np.int64)
-        topic_size = np.where(wide, topic_size << 8 | self.bytes[topic + 1], topic_size)
-        topic = topic + np.where(wide, 2, 1)
+        wide = self.head["magic"] == message.MAGIC_V2
+        if wide.any():  # two bytes for the topic's length
+            topic_size = np.where(wide, topic_size << 8 | self.bytes[topic + 1], topic_size)
+            topic = topic + wide
+        topic = topic + 1
         text = topic + topic_size
         wrong = text + 2 > end
-        text = np.where(wrong, topic, text)  # keep the next look inside the record; the row is dropped below
+        if wrong.any():
+            text = np.where(
+                wrong, topic, text
+            )  # keep the next look inside the record; the row is dropped below
         text_size = self.bytes[text].astype(np.int64) << 8 | self.bytes[text + 1]
         wrong |= text + 2 + text_size > end
         if wrong.any():
             self._drop(wrong, "topic or properties pass the end of the record")
             return self._find_ranges()
-        self.body = (body, self.head["body_size"].astype(np.int64))
+        self.body = (body, body_size)
         self.topic = (topic, topic_size)
         self.text = (text + 2, text_size)
         return None
 
-    def gather(self, start: Ints, size: Ints, kind: pa.DataType) -> pa.Array:
-        """The bytes [start, start + size) of every row as one array."""
-        n = len(start)
-        if n == 0:
-            return pa.array([], kind)
-        base = int(start[0])
-        offsets = np.empty(2 * n, np.int64)
-        offsets[0::2] = start - base
-        offsets[1::2] = start - base + size
-        if offsets[-1] >= 2**31:  # beyond int32 offsets: gather through 64-bit ones, then narrow
-            wide = pa.Array.from_buffers(
-                pa.large_binary(), 2 * n - 1, [None, pa.py_buffer(offsets), self.buffer.slice(base)]
-            )
-            return wide.take(pa.array(np.arange(0, 2 * n - 1, 2))).cast(pa.binary()).cast(kind)
-        narrow = pa.Array.from_buffers(
-            kind, 2 * n - 1, [None, pa.py_buffer(offsets.astype(np.int32)), self.buffer.slice(base)]
-        )
-        return narrow.take(pa.array(np.arange(0, 2 * n - 1, 2, dtype=np.int32)))
-
-    def text_of(self, start: Ints, size: Ints) -> pa.Array:
-        return valid_text(self.gather(start, size, pa.binary()))
+    def gather(self, start: Ints, size: Ints) -> pa.Array:
+        return gather(self.buffer, start, size)
 
     @property
     def pairs(self) -> Pairs:
         if self._pairs is None:
-            self._pairs = Pairs(self.gather(*self.text, pa.binary()))
+            self._pairs = Pairs(self.gather(*self.text))
         return self._pairs
 
 
@@ -215,11 +207,11 @@ def _host(field: str) -> Callable[[_Rows, str], pa.Array]:
 
 
 def _topic(rows: _Rows, _: str) -> pa.Array:
-    return rows.text_of(*rows.topic)
+    return valid_text(rows.gather(*rows.topic))
 
 
 def _broker(rows: _Rows, broker_name: str) -> pa.Array:
-    return pa.array([broker_name], pa.string()).take(pa.array(np.zeros(len(rows), np.int32)))
+    return pa.repeat(broker_name, len(rows))
 
 
 def _property(name: str) -> Callable[[_Rows, str], pa.Array]:
@@ -244,13 +236,11 @@ def _message_id(rows: _Rows, _: str) -> pa.Array:
 
 
 def _body(rows: _Rows, _: str) -> pa.Array:
-    bodies = rows.gather(*rows.body, pa.binary())
-    packed = (rows.head["sys_flag"] & _COMPRESSED) != 0
+    bodies = rows.gather(*rows.body)
+    packed = (rows.flags & _COMPRESSED) != 0
     if not packed.any():
         return bodies
-    inflated = [
-        _inflated(bodies[int(i)].as_py(), int(rows.head["sys_flag"][i])) for i in np.flatnonzero(packed)
-    ]
+    inflated = [_inflated(bodies[int(i)].as_py(), int(rows.flags[i])) for i in np.flatnonzero(packed)]
     return pc.replace_with_mask(bodies, pa.array(packed), pa.array(inflated, pa.binary()))
 
 
@@ -303,8 +293,7 @@ def _decode_mixed(rows: _Rows, columns: tuple[str, ...], broker_name: str) -> De
     """Split into runs of simple and of special records, decode each its way, join in order."""
     from aerobee.spark.plain import decode_plain
 
-    flags = rows.head["sys_flag"]
-    special = ((flags & _V6) != 0) | ((flags & _INNER_BATCH) == _INNER_BATCH)
+    special = rows.special
     edges = np.flatnonzero(np.diff(special.astype(np.int8))) + 1
     parts, bad = [], list(rows.bad)
     for run, is_special in zip(

@@ -1,157 +1,174 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The properties of many messages split at once: `name 0x01 value 0x02`, over and over, row after row."""
+"""The properties of many messages split at once: `name 0x01 value 0x02`, over and over, row after row.
+
+A single property is looked up by place first: messages of one producer have their properties in one order, so a look
+at the first eight bytes of every pair tells where it stands in all rows. Only rows that differ are split name by name.
+"""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from aerobee.spark.spans import gather, valid_text
 
+if TYPE_CHECKING:
     import numpy.typing as npt
 
-    Ints = npt.NDArray[np.int64]
+    from aerobee.spark.spans import Ints
+
+    Words = npt.NDArray[np.uint64]
 
 _RECORD_CRC = b"__CRC32#"
+_WORD = 8
 
 
-def valid_text(raw: pa.Array) -> pa.Array:
-    """UTF-8 checked: Spark must never be handed anything else; what is broken gets U+FFFD."""
-    try:
-        return raw.cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array(
-            [None if v is None else v.decode("utf-8", "replace") for v in raw.to_pylist()], pa.string()
-        )
+class _Split(NamedTuple):
+    """Every pair of every row: where its name starts, its 0x01, and where its value ends."""
+
+    start: Ints
+    mark: Ints
+    end: Ints
+    row: Ints
 
 
 class Pairs:
-    """All properties of all rows, split at once: row, name range and value range of every pair."""
+    """All properties of all rows."""
 
     def __init__(self, text: pa.Array) -> None:
-        offsets = np.frombuffer(text.buffers()[1], np.int32, len(text) + 1, text.offset * 4).astype(np.int64)
+        self._offsets = np.frombuffer(text.buffers()[1], np.int32, len(text) + 1, text.offset * 4).astype(
+            np.int64
+        )
         values = text.buffers()[2]
-        self.buffer = values if values is not None else pa.py_buffer(b"")
-        data = np.frombuffer(self.buffer, np.uint8) if len(self.buffer) else np.empty(0, np.uint8)
-        self.data = data[: offsets[-1]] if len(offsets) else data
-        self.rows = len(text)
-        marks, stops = np.flatnonzero(self.data == 1), np.flatnonzero(self.data == 2)
-        starts, mark, ends = self._regular(offsets, marks, stops) or _irregular(offsets, marks, stops)
-        self.name_start, self.name_end, self.value_end = starts, mark, ends
-        self.name_size = mark - starts
-        self._offsets = offsets
-
-    @cached_property
-    def row(self) -> Ints:
-        """Which row each pair belongs to."""
-        return np.repeat(np.arange(self.rows), np.diff(np.searchsorted(self.name_start, self._offsets)))
-
-    @cached_property
-    def per_row(self) -> int:
-        """How many pairs every row has, if all have as many; else 0."""
-        count = len(self.name_start) // self.rows if self.rows else 0
-        same = count > 0 and count * self.rows == len(self.name_start)
-        return count if same and np.array_equal(self.name_start[::count], self._offsets[:-1]) else 0
-
-    def _regular(self, offsets: Ints, marks: Ints, stops: Ints) -> tuple[Ints, Ints, Ints] | None:
-        """As all clients write them: `name 0x01 value 0x02`, over and over, nothing else."""
-        filled = offsets[1:][np.diff(offsets) > 0]
-        if len(marks) != len(stops) or not (self.data[filled - 1] == 2).all():
-            return None
-        starts = np.concatenate((offsets[:1], stops[:-1] + 1)) if len(stops) else stops
-        if not ((starts < marks) & (marks < stops - 1)).all():  # an empty name or value is no pair
-            return None
-        return starts, marks, stops
-
-    def named(self, name: bytes) -> npt.NDArray[np.bool_]:
-        """Which pairs have this name."""
-        hit = self.name_size == len(name)
-        index = np.flatnonzero(hit)
-        hit[index[~self._spells(self.name_start[index], name)]] = False
-        return np.asarray(hit, np.bool_)
-
-    def _spells(self, at: Ints, name: bytes) -> npt.NDArray[np.bool_]:
-        same = np.ones(len(at), np.bool_)
-        for i, (size, wanted) in _words(name):
-            # A view of a number at every byte: one gather compares four bytes of the name.
-            view = np.ndarray(
-                (max(0, len(self.data) - size + 1),), f"<u{size}", buffer=self.data, strides=(1,)
-            )
-            same &= view[at + i] == wanted
-        return same
-
-    def _place_of(self, name: bytes) -> int | None:
-        """Where in every row the property stands, when one producer wrote them all alike; else None."""
-        found = None
-        for i in range(self.per_row):
-            sized = self.name_size[i :: self.per_row] == len(name)
-            if not sized.any():
-                continue
-            spelled = self._spells(self.name_start[i :: self.per_row], name) if sized.all() else sized
-            if spelled.any() and (found is not None or not spelled.all() or not sized.all()):
-                return None
-            found = i if spelled.any() else found
-        return found
+        self._buffer = values if values is not None else pa.py_buffer(b"")
+        data = np.frombuffer(self._buffer, np.uint8) if len(self._buffer) else np.empty(0, np.uint8)
+        self._data = data[: self._offsets[-1]]
+        self._rows = len(text)
+        self._seen: dict[int, Words] = {}
 
     def lookup(self, name: bytes) -> pa.Array:
         """The value of one property for every row, null where absent; the last of a repeated one wins."""
-        place = self._place_of(name)
-        if place is not None:
-            start = self.name_end[place :: self.per_row] + 1
-            return self._take(start, self.value_end[place :: self.per_row] - start)
-        hit = np.flatnonzero(self.named(name))
-        start = self.name_end[hit] + 1
-        last = np.full(self.rows, -1, np.int64)
-        last[self.row[hit]] = np.arange(len(hit))
-        return self._take(start, self.value_end[hit] - start).take(pa.array(last, mask=last < 0))
+        return self._by_place(name) if self._grid is not None else self._by_name(name)
 
     def as_map(self) -> pa.Array:
-        keep = ~self.named(_RECORD_CRC)
-        names = self._take(self.name_start[keep], self.name_size[keep])
-        values = self._take(self.name_end[keep] + 1, (self.value_end - self.name_end - 1)[keep])
-        counts = np.bincount(self.row[keep], minlength=self.rows)
+        split = self._split
+        keep = ~self._named(split, _RECORD_CRC)
+        names = self._texts(split.start[keep], split.mark[keep])
+        values = self._texts(split.mark[keep] + 1, split.end[keep])
+        counts = np.bincount(split.row[keep], minlength=self._rows)
         offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
         return pa.MapArray.from_arrays(pa.array(offsets), names, values)
 
-    def _take(self, start: Ints, size: Ints) -> pa.Array:
-        n = len(start)
-        if n == 0:
-            return pa.array([], pa.string())
-        order = None
-        if n > 1 and (np.diff(start) < 0).any():
-            order = np.argsort(start, kind="stable")
-            start, size = start[order], size[order]
-        offsets = np.empty(2 * n, np.int32)
-        offsets[0::2] = start
-        offsets[1::2] = start + size
-        spread = pa.Array.from_buffers(pa.binary(), 2 * n - 1, [None, pa.py_buffer(offsets), self.buffer])
-        found = valid_text(spread.take(pa.array(np.arange(0, 2 * n - 1, 2, dtype=np.int32))))
-        if order is None:
-            return found
-        back = np.empty(n, np.int64)
-        back[order] = np.arange(n)
-        return found.take(pa.array(back))
+    def _texts(self, start: Ints, end: Ints) -> pa.Array:
+        return valid_text(gather(self._buffer, start, end - start))
+
+    # -- by place: all rows alike -------------------------------------------------------------------
+
+    @cached_property
+    def _grid(self) -> tuple[Ints, Ints] | None:
+        """Starts and ends of the pairs, one line for each row, when all rows have as many; else None."""
+        stops = np.flatnonzero(self._data == 2)
+        count = len(stops) // self._rows if self._rows else 0
+        if count == 0 or count * self._rows != len(stops):
+            return None
+        ends = stops.reshape(self._rows, count)
+        if not np.array_equal(ends[:, -1] + 1, self._offsets[1:]):
+            return None
+        starts = np.empty_like(ends)
+        starts[:, 0] = self._offsets[:-1]
+        np.add(ends[:, :-1], 1, out=starts[:, 1:])
+        return starts, ends
+
+    def _by_place(self, name: bytes) -> pa.Array:
+        assert self._grid is not None
+        starts, ends = self._grid
+        wanted = name + b"\x01"
+        found = None
+        for place in range(starts.shape[1]):
+            held = self._spelled(place, wanted)
+            if held.all() and found is None:
+                found = place
+            elif held.any():
+                return self._by_name(name)  # here in some rows only, or twice
+        if found is None:
+            return pa.nulls(self._rows, pa.string())
+        start, end = starts[:, found] + len(wanted), ends[:, found]
+        # A property with an empty value is none.
+        return self._texts(start, end) if (start < end).all() else self._by_name(name)
+
+    def _spelled(self, place: int, wanted: bytes) -> npt.NDArray[np.bool_]:
+        """In which rows the pair at `place` begins with `wanted`."""
+        assert self._grid is not None
+        at = self._grid[0][:, place]
+        if place not in self._seen:
+            self._seen[place] = self._words(at)
+        same = _begin_with(self._seen[place], wanted[:_WORD])
+        if len(wanted) > _WORD and same.any():
+            same &= self._spells(at + _WORD, wanted[_WORD:])
+        return same
+
+    def _words(self, at: Ints) -> Words:
+        """Eight bytes from every position, zeros behind the last: a number at every byte, of which numpy takes some."""
+        inside = int(np.searchsorted(at, len(self._data) - _WORD, side="right"))
+        view = np.ndarray((max(0, len(self._data) - _WORD + 1),), "<u8", buffer=self._data, strides=(1,))
+        tail = [int.from_bytes(self._data[a : a + _WORD].tobytes(), "little") for a in at[inside:].tolist()]
+        return np.concatenate((view[at[:inside]], np.array(tail, np.uint64)))
+
+    # -- by name: any rows ---------------------------------------------------------------------------
+
+    @cached_property
+    def _split(self) -> _Split:
+        marks, ends = np.flatnonzero(self._data == 1), np.flatnonzero(self._data == 2)
+        start, mark, end = self._regular(marks, ends) or self._irregular(marks, ends)
+        row = np.repeat(np.arange(self._rows), np.diff(np.searchsorted(start, self._offsets)))
+        return _Split(start, mark, end, row)
+
+    def _regular(self, marks: Ints, ends: Ints) -> tuple[Ints, Ints, Ints] | None:
+        """As all clients write them: `name 0x01 value 0x02`, over and over, nothing else."""
+        filled = self._offsets[1:][np.diff(self._offsets) > 0]
+        if len(marks) != len(ends) or not (self._data[filled - 1] == 2).all():
+            return None
+        starts = np.concatenate((self._offsets[:1], ends[:-1] + 1)) if len(ends) else ends
+        if not ((starts < marks) & (marks < ends - 1)).all():  # an empty name or value is no pair
+            return None
+        return starts, marks, ends
+
+    def _irregular(self, marks: Ints, stops: Ints) -> tuple[Ints, Ints, Ints]:
+        """A pair ends at 0x02 or at its row's end; each piece between ends that has a 0x01 inside is a pair."""
+        ends = np.union1d(stops, self._offsets[1:])
+        starts = np.concatenate((self._offsets[:1], ends[:-1]))
+        starts = starts + np.isin(starts, stops)
+        first = np.searchsorted(marks, starts)
+        mark = np.append(marks, -1)[np.minimum(first, len(marks))]  # -1: no mark, which makes no pair
+        good = (mark > starts) & (mark + 1 < ends)  # neither name nor value may be empty
+        return starts[good], mark[good], ends[good]
+
+    def _named(self, split: _Split, name: bytes) -> npt.NDArray[np.bool_]:
+        """Which pairs have this name."""
+        hit = split.mark - split.start == len(name)
+        index = np.flatnonzero(hit)
+        hit[index[~self._spells(split.start[index], name)]] = False
+        return np.asarray(hit, np.bool_)
+
+    def _by_name(self, name: bytes) -> pa.Array:
+        split = self._split
+        hit = np.flatnonzero(self._named(split, name))
+        last = np.full(self._rows, -1, np.int64)
+        last[split.row[hit]] = np.arange(len(hit))
+        values = self._texts(split.mark[hit] + 1, split.end[hit])
+        return values.take(pa.array(last, mask=last < 0))
+
+    def _spells(self, at: Ints, wanted: bytes) -> npt.NDArray[np.bool_]:
+        """Where the bytes from every position on are `wanted`."""
+        same = np.ones(len(at), np.bool_)
+        for i in range(0, len(wanted), _WORD):
+            same &= _begin_with(self._words(at + i), wanted[i : i + _WORD])
+        return same
 
 
-def _irregular(offsets: Ints, marks: Ints, stops: Ints) -> tuple[Ints, Ints, Ints]:
-    """A pair ends at 0x02 or at its row's end; each piece between ends that has a 0x01 inside is a pair."""
-    ends = np.union1d(stops, offsets[1:])
-    starts = np.concatenate((offsets[:1], ends[:-1]))
-    starts = starts + np.isin(starts, stops)
-    first = np.searchsorted(marks, starts)
-    mark = np.append(marks, -1)[np.minimum(first, len(marks))]  # -1: no mark, which makes no pair
-    good = (mark > starts) & (mark + 1 < ends)  # neither name nor value may be empty
-    return starts[good], mark[good], ends[good]
-
-
-def _words(name: bytes) -> Iterator[tuple[int, tuple[int, int]]]:
-    """(at, (size, number)) for every four bytes of the name, then for each byte left."""
-    at = 0
-    while at < len(name):
-        size = 4 if len(name) - at >= 4 else 1
-        yield at, (size, int.from_bytes(name[at : at + size], "little"))
-        at += size
+def _begin_with(words: Words, wanted: bytes) -> npt.NDArray[np.bool_]:
+    bits = np.uint64((1 << 8 * len(wanted)) - 1)
+    return np.asarray((words & bits) == np.uint64(int.from_bytes(wanted, "little")), np.bool_)

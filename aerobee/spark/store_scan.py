@@ -13,7 +13,7 @@ import itertools
 import mmap
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from aerobee.spark.columns import Ints
     from aerobee.spark.options import Read
 
 UNIT = np.dtype([("position", ">i8"), ("size", ">i4"), ("tag", ">i8")])
 _FILLER = 0x7FFFFFFF
 UNITS_AHEAD = 200_000  # queue units of a task in memory at a time
+UNITS_AT_ONCE = 4_096  # looked at together when searching for the first
 SAMPLES = 200_000  # units looked at to cut the log into tasks
 BROKER = "store"  # the broker name of rows read from files, unless the store says another
 
@@ -49,10 +51,7 @@ class Queue:
     def _bounds(self) -> tuple[int, int]:
         if not self._files:
             return 0, 0
-        first = np.memmap(self._files[0], UNIT, "r") if self._sizes[0] >= 20 else np.empty(0, UNIT)
-        start = int(self._files[0].name) // 20
-        real = np.flatnonzero((first["size"] > 0) & (first["size"] != _FILLER))
-        low = start + (int(real[0]) if len(real) else 0)
+        low = int(self._files[0].name) // 20 + self._first_real(self._files[0], self._sizes[0])
         for path, size in reversed(list(zip(self._files, self._sizes, strict=True))):
             if size < 20:
                 continue
@@ -60,6 +59,16 @@ class Queue:
             if used:
                 return low, int(path.name) // 20 + used
         return low, low
+
+    @staticmethod
+    def _first_real(path: Path, size: int) -> int:
+        """The first unit of a file that stands for a message: the first of all, but for what fills a gap."""
+        units = np.memmap(path, UNIT, "r") if size >= 20 else np.empty(0, UNIT)
+        for at in range(0, len(units), UNITS_AT_ONCE):
+            real = np.flatnonzero(_is_real(units["size"][at : at + UNITS_AT_ONCE]))
+            if len(real):
+                return at + int(real[0])
+        return 0
 
     def units(self, start: int, end: int) -> npt.NDArray[Any]:
         parts = []
@@ -94,7 +103,12 @@ class Queue:
 
 def real_units(units: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Without what was never written and what fills a gap."""
-    return np.asarray(units[(units["size"] > 0) & (units["size"] != _FILLER)])
+    real = _is_real(units["size"])
+    return units if real.all() else np.asarray(units[real])
+
+
+def _is_real(sizes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    return np.asarray((sizes > 0) & (sizes != _FILLER), np.bool_)
 
 
 def _used(units: npt.NDArray[Any]) -> int:
@@ -194,57 +208,78 @@ def stretches(root: Path, parts: list[Range], options: Read) -> Iterator[tuple[p
     """Pieces of the log and where in them the records of the ranges are, one batch's worth each."""
     codes = compile_filter("TAG", options.tags).codes if options.tags != "*" else None
     log = Log(root)
-    for units in _in_log_order(root, parts):
-        units = real_units(units)
-        if codes is not None:
-            units = units[np.isin(units["tag"].astype(np.int64), np.array(sorted(codes), np.int64))]
-        position, size = units["position"].astype(np.int64), units["size"].astype(np.int64)
-        file_of = np.searchsorted(log.starts, position, side="right") - 1
-        gone = int(np.count_nonzero(file_of < 0))  # older than the oldest file: retention took them
+    for units in _in_log_order(root, parts, codes):
+        edges = np.searchsorted(units.position, log.starts).tolist()
+        gone = edges[0] if edges else len(units.position)  # older than the oldest file: retention took them
         if gone and options.fail_on_data_loss:
             raise _lost(gone, parts, log)
-        edges = [gone, *(np.flatnonzero(np.diff(file_of[gone:])) + gone + 1).tolist(), len(units)]
-        for first, last in itertools.pairwise(edges):
-            for a, b in _cuts(size[first:last], options.batch_rows, options.batch_bytes):
-                index, a, b = int(file_of[first]), first + a, first + b
-                local = position[a:b] - log.starts[index]
-                buffer, base = log.bytes(index, int(local[0]), int(local[-1] + size[b - 1]))
-                yield buffer, local - base
+        for index, (first, last) in enumerate(itertools.pairwise([*edges, len(units.position)])):
+            for a, b in _cuts(units.size[first:last], options.batch_rows, options.batch_bytes):
+                local = units.position[first + a : first + b] - log.starts[index]
+                end = int(local[-1] + units.size[first + b - 1])
+                buffer, base = log.bytes(index, int(local[0]), end)
+                yield buffer, local - base if base else local
 
 
 def _lost(count: int, parts: list[Range], log: Log) -> DataLoss:
     named = ", ".join(f"{part.topic}/{part.queue} {part.start}..{part.end}" for part in parts[:3])
+    oldest = int(log.starts[0]) if len(log.starts) else "none is left"
     return DataLoss(
-        f"{count} messages of {named} lie before the oldest commit-log file ({int(log.starts[0])})."
+        f"{count} messages of {named} lie before the oldest commit-log file ({oldest})."
         " Set failOnDataLoss=false to go on with what is there"
     )
 
 
-def _in_log_order(root: Path, parts: list[Range]) -> Iterator[npt.NDArray[Any]]:
-    """The units of all ranges merged by position, some at a time: memory does not grow with the ranges."""
+class Places(NamedTuple):
+    """Records in the log, by ascending position."""
+
+    position: Ints
+    size: Ints
+
+    def upto(self, cut: int) -> Places:
+        return Places(self.position[:cut], self.size[:cut])
+
+    def after(self, cut: int) -> Places:
+        return Places(self.position[cut:], self.size[cut:])
+
+
+_NOWHERE = Places(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def _in_log_order(root: Path, parts: list[Range], codes: frozenset[int] | None) -> Iterator[Places]:
+    """The records of all ranges merged by position, some at a time: memory does not grow with the ranges."""
     queues = [Queue(root / "consumequeue" / part.topic / str(part.queue)) for part in parts]
-    places = [part.start for part in parts]
-    held = [np.empty(0, UNIT) for _ in parts]
+    reached = [part.start for part in parts]
+    held = [_NOWHERE for _ in parts]
     ahead = max(1000, UNITS_AHEAD // max(1, len(parts)))
     while True:
+        frontier = 1 << 62  # whatever a queue shows next lies behind its last unit so far
         for i, part in enumerate(parts):
-            if not len(held[i]) and places[i] < part.end:
-                stop = min(part.end, places[i] + ahead)
-                held[i], places[i] = queues[i].units(places[i], stop), stop
-        # Whatever a queue shows next lies behind its last unit here.
-        open_ends = [
-            int(held[i][-1]["position"])
-            for i, part in enumerate(parts)
-            if places[i] < part.end and len(held[i])
-        ]
-        frontier = min(open_ends, default=1 << 62)
-        cuts = [int(np.searchsorted(units["position"], frontier, side="right")) for units in held]
-        ready = np.concatenate([units[:cut] for units, cut in zip(held, cuts, strict=True)])
-        held = [units[cut:] for units, cut in zip(held, cuts, strict=True)]
-        if len(ready):
-            yield ready[np.argsort(ready["position"], kind="stable")]
-        elif all(place >= part.end for place, part in zip(places, parts, strict=True)):
+            while not len(held[i].position) and reached[i] < part.end:
+                stop = min(part.end, reached[i] + ahead)
+                held[i], reached[i] = _places(queues[i].units(reached[i], stop), codes), stop
+            if reached[i] < part.end:
+                frontier = min(frontier, int(held[i].position[-1]))
+        cuts = [int(np.searchsorted(places.position, frontier, side="right")) for places in held]
+        ready = _merged([places.upto(cut) for places, cut in zip(held, cuts, strict=True)])
+        held = [places.after(cut) for places, cut in zip(held, cuts, strict=True)]
+        if not len(ready.position):
             return
+        yield ready
+
+
+def _places(units: npt.NDArray[Any], codes: frozenset[int] | None) -> Places:
+    units = real_units(units)
+    if codes is not None:
+        units = units[np.isin(units["tag"].astype(np.int64), np.array(sorted(codes), np.int64))]
+    return Places(units["position"].astype(np.int64), units["size"].astype(np.int64))
+
+
+def _merged(parts: list[Places]) -> Places:
+    position = np.concatenate([part.position for part in parts])
+    size = np.concatenate([part.size for part in parts])
+    order = np.argsort(position, kind="stable")  # which merges runs that are in order already
+    return Places(position[order], size[order])
 
 
 def _cuts(sizes: npt.NDArray[np.int64], rows: int, size: int) -> Iterator[tuple[int, int]]:

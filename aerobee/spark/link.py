@@ -75,17 +75,16 @@ class Link:
             raise error_for(command.code, command.remark)
         return command
 
-    def _frame(self) -> bytes:
+    def _frame(self) -> memoryview:
         (size,) = _LENGTH.unpack(self._read(4))
         if size > DEFAULT_MAX_FRAME:
             self.close()
             raise NetworkError(f"{self.address} announced a frame of {size} bytes")
         return self._read(size)
 
-    def _read(self, size: int) -> bytes:
+    def _read(self, size: int) -> memoryview:
         sock = self._connected()
-        data = bytearray(size)
-        view, got = memoryview(data), 0
+        view, got = memoryview(bytearray(size)), 0
         try:
             while got < size:
                 count = sock.recv_into(view[got:])
@@ -98,7 +97,7 @@ class Link:
         except OSError as error:
             self.close()
             raise NetworkError(f"{self.address}: {error}") from None
-        return bytes(data)
+        return view
 
     def _connected(self) -> socket.socket:
         if self._socket is None:

@@ -99,7 +99,9 @@ class BrokerSizes:
             credentials = Credentials(self._options.access_key, self._options.secret_key, self._options.tls)
             link = self._links.setdefault(address, Link(address, self._options.timeout_ms, credentials))
             asked = tasks.request(part, at, self._options)
-            asked = msgspec.structs.replace(asked, max_msg_nums=SAMPLED, max_msg_bytes=SAMPLE_BYTES)
+            asked = msgspec.structs.replace(
+                asked, max_msg_nums=SAMPLED, max_msg_bytes=SAMPLE_BYTES, as_stored=None
+            )
             body = link.call(asked).body
         except (AerobeeError, KeyError):
             return []

@@ -55,17 +55,29 @@ def read(task: Task) -> Iterator[pa.RecordBatch]:
     for decoded in source:
         for bad in decoded.bad[:5]:
             log.warning("left out bad record position=%d: %s", bad.position, bad.reason)
-        batch = _matching(task.options, decoded.batch)
+        batch = _matching(task.options, _undamaged(task.options, decoded.batch))
         if batch.num_rows:
             yield batch.select(list(task.columns))
 
 
 def _with_filter_columns(task: Task) -> tuple[str, ...]:
-    """A filter looks at tags or properties even when the user did not ask for that column."""
+    """A filter looks at its column even when the user did not ask for that one."""
     needed = {"tags"} if task.options.tags != "*" else set()
     if task.options.sql and task.options.store_path:
         needed.add("properties")
+    if task.options.check_bodies:
+        needed.add("bodyCrcOk")
     return (*task.columns, *sorted(needed - set(task.columns)))
+
+
+def _undamaged(options: Read, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Without the rows whose body is not what was stored, if asked so."""
+    if not options.check_bodies:
+        return batch
+    whole = batch.filter(batch.column("bodyCrcOk"))
+    if whole.num_rows < batch.num_rows:
+        log.warning("left out %d records whose body does not match its CRC", batch.num_rows - whole.num_rows)
+    return whole
 
 
 def _matching(options: Read, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -149,7 +161,7 @@ def _bodies(link: Link, part: Range, options: Read) -> Iterator[tuple[bytes, Int
             opaque = link.send(request(part, at, options))
             continue
         if body:
-            yield body, _within(body, part)
+            yield body, _within(body, _positions(body, result.record_count), part)
         if at >= part.end:
             return
 
@@ -162,13 +174,20 @@ def _deleted(part: Range, at: int, options: Read) -> None:
     log.warning("%s", said)
 
 
-def _within(body: bytes, part: Range) -> Ints:
+def _positions(body: bytes, count: int | None) -> Ints:
+    """Where the records are: Aerobee puts their sizes first, in other brokers' answers each leads to the next."""
+    if count is None:
+        return columns.positions_of(body)
+    sizes = np.frombuffer(body, ">i4", count).astype(np.int64)
+    return 4 * count + np.cumsum(sizes) - sizes
+
+
+def _within(body: bytes, positions: Ints, part: Range) -> Ints:
     """The records up to the range's end: an answer may run past it, and the surplus belongs to another task."""
-    positions = columns.positions_of(body)
-    whole = positions[positions + 28 <= len(body)]
-    view = np.frombuffer(body, np.uint8)
-    offsets = view[whole[:, None] + np.arange(20, 28)].copy().view(">i8").reshape(-1)
-    return positions[: int(np.searchsorted(offsets, part.end))] if len(whole) == len(positions) else positions
+    if not len(positions) or positions[-1] + 28 > len(body):
+        return positions
+    offsets = np.ndarray((len(body) - 7,), ">i8", buffer=body, strides=(1,))[positions + 20]
+    return positions[: int(np.searchsorted(offsets, part.end))]
 
 
 def request(part: Range, at: int, options: Read) -> PullMessage:
@@ -187,6 +206,7 @@ def request(part: Range, at: int, options: Read) -> PullMessage:
         expression_type="SQL92" if sql else "TAG",
         max_msg_bytes=BULK_BYTES,
         broker_name=part.broker,
+        as_stored=True,
     )
 
 

@@ -186,7 +186,14 @@ class MessageStore:
     # -- reading ---------------------------------------------------------------------------------------
 
     def read(
-        self, topic: str, queue_id: int, offset: int, limit: ReadLimit, accept: Accept | None = None
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        limit: ReadLimit,
+        accept: Accept | None = None,
+        *,
+        checked: bool = True,
     ) -> Found:
         if not self.readable:
             raise StoreError(f"store {self._root} is not readable now")
@@ -203,7 +210,7 @@ class MessageStore:
             return Found(ReadStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
         if offset > high:
             return Found(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
-        return self._reader.read(queue, offset, limit, accept)
+        return self._reader.read(queue, offset, limit, accept, checked=checked)
 
     def raw_at(self, physical_offset: int) -> bytes | None:
         return self._reader.raw_at(physical_offset)

@@ -3,7 +3,7 @@
 
 A record is served only when it is the one its unit means (size, magic, queue offset, physical offset) and its
 check holds: RocketMQ's record check over all its bytes where it has one, else the CRC of its body. One that
-fails is reported once, counted and stepped over.
+fails is reported once, counted and stepped over. Bulk readers (Spark) check for themselves: they get records as stored.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 import struct
 import zlib
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from aerobee.protocol import properties as props
@@ -47,7 +49,15 @@ class Reader:
         self._reported: set[int] = set()
         self.corrupt = 0
 
-    def read(self, queue: ConsumeQueue, offset: int, limit: ReadLimit, accept: Accept | None) -> Found:
+    def read(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        limit: ReadLimit,
+        accept: Accept | None,
+        *,
+        checked: bool = True,
+    ) -> Found:
         """From `offset`, which the queue has, on."""
         found = Found(
             ReadStatus.FOUND, offset, queue.min_offset(self._log.min_offset), queue.max_offset, [], []
@@ -59,6 +69,8 @@ class Reader:
         if not units:
             found.status = ReadStatus.OFFSET_FOUND_NULL
             found.next_offset = queue.next_file(offset)
+            return found
+        if not checked and holds is None and self._collect_as_stored(found, units, limit, codes):
             return found
         self._collect(found, units, limit, codes, holds)
         if not found.messages and wanted < limit.max_scan:
@@ -115,6 +127,37 @@ class Reader:
             last = physical + size
         found.behind_bytes = self._log.end - last if messages else 0
         found.status, found.next_offset, found.size_bytes = status, offset, total
+
+    def _collect_as_stored(
+        self, found: Found, units: bytes, limit: ReadLimit, codes: frozenset[int] | None
+    ) -> bool:
+        """All units of one log file at once, 0.3 us each. False where it takes a closer look: gaps, lost files, a record
+        beyond the limits."""
+        max_messages, max_bytes = self._limits(units, limit)
+        # Not many more than will fit, going by the first.
+        likely = max_bytes * 5 // 4 // max(1, UNIT.unpack_from(units)[1]) + 16
+        likely = min(likely, len(units) // UNIT.size)
+        numbers = struct.unpack_from(">" + "qiq" * likely, units)
+        positions, sizes, tags = numbers[0::3], numbers[1::3], numbers[2::3]
+        segment = self._log.segment_at(positions[0])
+        fitting = bisect_right(list(accumulate(sizes)), max_bytes)
+        if segment is None or not fitting or FILLER_SIZE in sizes:
+            return False
+        base, data = segment.base, segment.map
+        count = min(max_messages, fitting, bisect_left(positions, base + segment.size))
+        starts = [position - base for position in positions[:count]]
+        if codes is None:
+            found.messages = [data[at : at + size] for at, size in zip(starts, sizes, strict=False)]
+            found.offsets = list(range(found.next_offset, found.next_offset + count))
+        else:
+            picked = [i for i in range(count) if signed32(tags[i]) in codes]
+            found.messages = [data[starts[i] : starts[i] + sizes[i]] for i in picked]
+            found.offsets = [found.next_offset + i for i in picked]
+        found.next_offset += count
+        found.size_bytes = sum(map(len, found.messages))
+        found.behind_bytes = self._log.end - positions[count - 1] - sizes[count - 1] if found.messages else 0
+        found.status = ReadStatus.FOUND if found.messages else ReadStatus.NO_MATCHED_MESSAGE
+        return True
 
     def _limits(self, units: bytes, limit: ReadLimit) -> tuple[int, int]:
         (physical,) = struct.unpack_from(">q", units)

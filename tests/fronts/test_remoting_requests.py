@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import struct
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -187,6 +188,23 @@ async def test_binary_pull_is_answered_in_binary(peer: Any) -> None:
     )
     answer = await peer.call(header, serialize=1)
     assert (answer.serialize, answer.code, ext(answer)["nextBeginOffset"]) == (1, 0, "1")
+
+
+@pytest.mark.parametrize("serialize", [0, 1])
+async def test_a_bulk_reader_gets_the_sizes_before_the_records(peer: Any, serialize: int) -> None:
+    for number in range(3):
+        await peer.send(body=b"x" * number * 1000 + b"end")
+    header = consume.PullMessage(
+        consumer_group="billing", topic="orders", queue_id=0, queue_offset=0, sys_flag=4, subscription="*",
+        as_stored=True,
+    )  # fmt: skip
+    answer = await peer.call(header, serialize=serialize)
+    assert (answer.code, ext(answer)["recordCount"], ext(answer)["nextBeginOffset"]) == (0, "3", "3")
+    sizes = struct.unpack(">3i", answer.body[:12])
+    assert len(answer.body) == 12 + sum(sizes)
+    assert [len(record.body) for record in message.decode_all(answer.body[12:])] == [3, 1003, 2003]
+    empty = await peer.call(msgspec.structs.replace(header, queue_offset=3), serialize=serialize)
+    assert (empty.code, ext(empty)["recordCount"], empty.body) == (19, "0", b"")
 
 
 async def test_lite_pull_is_the_same(peer: Any) -> None:

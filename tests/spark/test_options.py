@@ -54,6 +54,7 @@ def test_keys_are_case_insensitive() -> None:
         ({"columns": "bodyy"}, "'columns'.*did you mean 'body'"),
         ({"columns": " , "}, "names no column"),
         ({"includeRetries": "true"}, "needs the option 'group'"),
+        ({"checkBodies": "sure"}, "'checkBodies' is 'sure'"),
         ({"group": "no spaces"}, "'group'"),
         ({"batchRows": "0"}, "'batchRows' is 0"),
         ({"requestTimeoutMs": "0"}, "'requestTimeoutMs' is 0"),

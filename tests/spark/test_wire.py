@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aerobee.spark.pipelines.lake import lake
 from aerobee.testing.server import TestServer
 
 if TYPE_CHECKING:
@@ -63,6 +64,35 @@ def test_every_message_comes_over_the_wire_once(spark: SparkSession, server: Tes
     assert frame.rdd.getNumPartitions() >= 5
     assert bodies(frame) == text(3000)
     assert {row.brokerName for row in frame.select("brokerName").distinct().collect()} == {"broker-a"}
+
+
+@pytest.mark.parametrize(
+    ("field", "at", "left_out"), [("body", 90, False), ("size", 0, True), ("magic", 4, True)]
+)
+def test_a_damaged_record_is_told_by_its_crc_or_left_out_and_hides_no_other(
+    spark: SparkSession, server: TestServer, tmp_path: Path, field: str, at: int, *, left_out: bool
+) -> None:
+    topic = f"wire-damaged-{field}"
+    server.create_topic(topic, queues=1)
+    send(server, topic, numbered(20))
+    store = server.server.broker.store
+    unit = store.unit(topic, 0, 7)
+    assert unit is not None
+
+    async def damage() -> None:
+        segment = store._log.segment_at(unit.physical_offset)
+        assert segment is not None
+        start = unit.physical_offset - segment.base + at
+        segment.map[start : start + 1] = b"\x7f"
+
+    server.run(damage())
+    rows = read(spark, server, topic, columns="queueOffset,bodyCrcOk").collect()
+    assert sorted(row.queueOffset for row in rows if row.bodyCrcOk) == [i for i in range(20) if i != 7]
+    assert [row.queueOffset for row in rows if not row.bodyCrcOk] == ([] if left_out else [7])
+    checked = read(spark, server, topic, columns="queueOffset", checkBodies="true")
+    assert sorted(row.queueOffset for row in checked.collect()) == [i for i in range(20) if i != 7]
+    lake(spark, topic, str(tmp_path), once=True, options={"namesrv": server.namesrv}).awaitTermination()
+    assert bodies(spark.read.parquet(str(tmp_path))) == [body for body in text(20) if body != "000007"]
 
 
 def test_an_unknown_topic_is_a_clear_error(spark: SparkSession, server: TestServer) -> None:

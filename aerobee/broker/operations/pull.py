@@ -38,6 +38,7 @@ class Pull(msgspec.Struct, frozen=True):
     expression: str | None = None  # the reader's own filter; None = what its group subscribed
     expression_type: str | None = None
     sub_version: int = 0
+    as_stored: bool = False  # a bulk reader that checks records itself
 
 
 def pull(request: Pull, broker: Broker) -> Found | Coroutine[Any, Any, Found]:
@@ -136,7 +137,12 @@ def _pending_reset(request: Pull, broker: Broker) -> Found | None:
 
 def _read(request: Pull, accept: Accept | None, broker: Broker) -> Found:
     found = broker.store.read(
-        request.topic, request.queue_id, request.offset, _limit(request, broker), accept
+        request.topic,
+        request.queue_id,
+        request.offset,
+        _limit(request, broker),
+        accept,
+        checked=not request.as_stored,
     )
     broker.offsets.pulled(request.group, request.topic, request.queue_id, found.next_offset)
     if found.messages:

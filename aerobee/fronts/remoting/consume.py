@@ -42,6 +42,7 @@ def pull_message(connection: Connection, command: Command, broker: Broker) -> An
         (header.subscription or "*") if flags & _SUBSCRIPTION else None,
         header.expression_type,
         header.sub_version,
+        bool(header.as_stored),
     )
     found = pull(request, broker)
     if type(found) is Found:
@@ -55,22 +56,29 @@ async def _held(command: Command, request: Pull, later: Coroutine[Any, Any, Foun
 
 def _answer(command: Command, request: Pull, found: Found) -> Answer:
     code = code_of(found.status, request.offset)
+    sizes, counted = b"", ""
+    if request.as_stored:
+        # A bulk reader finds the records by these, whatever a damaged one says of itself.
+        sizes = struct.pack(f">{len(found.messages)}i", *map(len, found.messages))
+        counted = f'"recordCount":"{len(found.messages)}",'
     if command.serialize == 0:
         # Written straight, see produce.py.
         head = (
             f'{{"code":{code.value},"extFields":{{"maxOffset":"{found.max_offset}","minOffset":"{found.min_offset}",'
-            f'"nextBeginOffset":"{found.next_offset}","suggestWhichBrokerId":"0"}},"flag":1,"language":"PYTHON",'
-            f'"opaque":{command.opaque},"remark":"{found.status.value}","serializeTypeCurrentRPC":"JSON",'
-            f'"version":{VERSION}}}'
+            f'"nextBeginOffset":"{found.next_offset}",{counted}"suggestWhichBrokerId":"0"}},"flag":1,'
+            f'"language":"PYTHON","opaque":{command.opaque},"remark":"{found.status.value}",'
+            f'"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
         ).encode()
-        return b"".join((_LENGTHS(len(head) + 4 + found.size_bytes, len(head)), head, *found.messages))
+        length = len(head) + 4 + len(sizes) + found.size_bytes
+        return b"".join((_LENGTHS(length, len(head)), head, sizes, *found.messages))
     result = PullResult(
         suggest_which_broker_id=0,
         next_begin_offset=found.next_offset,
         min_offset=found.min_offset,
         max_offset=found.max_offset,
+        record_count=len(found.messages) if request.as_stored else None,
     )
-    return Reply(code, result, b"".join(found.messages), found.status.value)
+    return Reply(code, result, b"".join((sizes, *found.messages)), found.status.value)
 
 
 ROUTES: dict[int, Adapter] = {

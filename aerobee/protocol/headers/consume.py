@@ -28,6 +28,9 @@ class PullMessage(Header):
     request_source: int | None = None
     proxy_froward_client_id: str | None = None  # spelled so on the wire
     broker_name: str | None = field(default=None, name="bname")
+    as_stored: bool | None = (
+        None  # Aerobee's own: records unchecked, their sizes (int32) first; others ignore it
+    )
 
 
 class LitePullMessage(PullMessage):
@@ -43,6 +46,9 @@ class PullResult(Header, kw_only=True):
     topic_sys_flag: int | None = None
     group_sys_flag: int | None = None
     forbidden_type: int | None = None
+    record_count: int | None = (
+        None  # how many sizes stand before the records: a broker that knows `as_stored`
+    )
 
 
 class ConsumeDirectly(Header):

@@ -80,6 +80,7 @@ def consume(
         reader.option("group", group).option("includeRetries", "true").option("columns", ",".join(COLUMNS))
     )
     reader = reader.option("startingOffsets", "group").option("minPartitions", str(width))
+    reader = reader.option("checkBodies", "true")
     for name, value in (options or {}).items():
         reader = reader.option(name, value)
     writer = reader.load().writeStream.foreachBatch(one_batch).option("checkpointLocation", checkpoint)

@@ -60,6 +60,7 @@ def lake(
     table = table_of(spark, out, format)
     reader = spark.readStream.format("rocketmq").option("startingOffsets", "earliest")
     reader = reader.option(*_selection(topics)).option("includeProperties", "true")
+    reader = reader.option("checkBodies", "true")
     for name, value in {"maxOffsetsPerTrigger": "1000000", **(options or {})}.items():
         reader = reader.option(name, value)
 

@@ -356,7 +356,7 @@ def _replay_rows(spark: SparkSession, topic: str, source: dict[str, str]) -> Dat
 
         return found_table(spark, topic).read()
     reader = spark.read.format("rocketmq").option("subscribe", topic).option("includeProperties", "true")
-    return reader.option("namesrv", source["namesrv"]).load()
+    return reader.option("checkBodies", "true").option("namesrv", source["namesrv"]).load()
 
 
 def _function(handler: str) -> Callable[[Any], Any]:

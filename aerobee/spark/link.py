@@ -67,13 +67,21 @@ class Link:
 
     def receive(self, opaque: int) -> Command:
         """The answer to `opaque`; answers come in the order asked on one Link, others are dropped."""
+        command, body = self.receive_view(opaque)
+        command.body = bytes(body)
+        return command
+
+    def receive_view(self, opaque: int) -> tuple[Command, memoryview]:
+        """The answer without its body, and the body, which lies in a buffer that the next answer will take."""
         while True:
-            command = wire.decode(self._frame())
+            frame = self._frame()
+            end = 4 + int.from_bytes(frame[1:4], "big")
+            command = wire.decode(frame[:end])
             if command.is_response and command.opaque == opaque:
                 break
         if command.code not in _ACCEPTED:
             raise error_for(command.code, command.remark)
-        return command
+        return command, frame[end:]
 
     def _frame(self) -> memoryview:
         (size,) = _LENGTH.unpack(self._read(4))
@@ -84,7 +92,9 @@ class Link:
 
     def _read(self, size: int) -> memoryview:
         sock = self._connected()
-        view, got = memoryview(bytearray(size)), 0
+        if len(self._buffer) < size:
+            self._buffer = bytearray(size)
+        view, got = memoryview(self._buffer)[:size], 0
         try:
             while got < size:
                 count = sock.recv_into(view[got:])
@@ -118,7 +128,8 @@ class Link:
             self._socket = None
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_socket": None}  # Spark pickles readers: a socket stays behind
+        # Spark pickles readers: a socket stays behind, and what it last said.
+        return {**self.__dict__, "_socket": None, "_buffer": bytearray()}
 
 
 def _tls(sock: socket.socket) -> socket.socket:

@@ -26,6 +26,7 @@ from aerobee.spark import columns
 from aerobee.spark.link import Credentials, Link
 from aerobee.spark.options import DEFAULT_GROUP, Read
 from aerobee.spark.plan import DataLoss, Range
+from aerobee.spark.store_scan import UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,16 +137,16 @@ def _joined(parts: list[columns.Decoded]) -> columns.Decoded:
     )
 
 
-def _bodies(link: Link, part: Range, options: Read) -> Iterator[tuple[bytes, Ints]]:
-    """Answer bodies and the positions of their records inside the range; one request is always ahead of the decoding."""
+def _bodies(link: Link, part: Range, options: Read) -> Iterator[tuple[memoryview, Ints]]:
+    """Answer bodies and the positions of their records inside the range; one request is always ahead of the decoding.
+    A body is good until the next is asked for."""
     at, failures = part.start, 0
     opaque = link.send(request(part, at, options))
     while True:
         try:
-            answer = link.receive(opaque)
+            answer, body = link.receive_view(opaque)
             result = answer.fields(PullResult)
             following = _next_offset(answer.code, result, part, at, options)
-            body = answer.body if answer.code == ResponseCode.SUCCESS else b""
             at, failures = following, 0
             if at < part.end:
                 opaque = link.send(request(part, at, options))
@@ -160,7 +161,7 @@ def _bodies(link: Link, part: Range, options: Read) -> Iterator[tuple[bytes, Int
             time.sleep(options.retry_ms / 1000)
             opaque = link.send(request(part, at, options))
             continue
-        if body:
+        if answer.code == ResponseCode.SUCCESS and len(body):
             yield body, _within(body, _positions(body, result.record_count), part)
         if at >= part.end:
             return
@@ -174,15 +175,15 @@ def _deleted(part: Range, at: int, options: Read) -> None:
     log.warning("%s", said)
 
 
-def _positions(body: bytes, count: int | None) -> Ints:
-    """Where the records are: Aerobee puts their sizes first, in other brokers' answers each leads to the next."""
+def _positions(body: memoryview, count: int | None) -> Ints:
+    """Where the records are: Aerobee puts their queue units first, in other brokers' answers each leads to the next."""
     if count is None:
         return columns.positions_of(body)
-    sizes = np.frombuffer(body, ">i4", count).astype(np.int64)
-    return 4 * count + np.cumsum(sizes) - sizes
+    sizes = np.frombuffer(body, UNIT, count)["size"].astype(np.int64)
+    return UNIT.itemsize * count + np.cumsum(sizes) - sizes
 
 
-def _within(body: bytes, positions: Ints, part: Range) -> Ints:
+def _within(body: memoryview, positions: Ints, part: Range) -> Ints:
     """The records up to the range's end: an answer may run past it, and the surplus belongs to another task."""
     if not len(positions) or positions[-1] + 28 > len(body):
         return positions

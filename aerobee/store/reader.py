@@ -11,15 +11,15 @@ from __future__ import annotations
 import logging
 import struct
 import zlib
-from bisect import bisect_left, bisect_right
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from aerobee.protocol import properties as props
 from aerobee.protocol.message import MAGIC_V1, MAGIC_V2, MIN_RECORD
+from aerobee.store import as_stored
+from aerobee.store.as_stored import signed32
 from aerobee.store.consume_queue import FILLER_SIZE, UNIT
 from aerobee.store.record_parts import is_whole, text_parts
-from aerobee.store.results import Found, ReadStatus
+from aerobee.store.results import Found, ReadStatus, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,8 +70,10 @@ class Reader:
             found.status = ReadStatus.OFFSET_FOUND_NULL
             found.next_offset = queue.next_file(offset)
             return found
-        if not checked and holds is None and self._collect_as_stored(found, units, limit, codes):
-            return found
+        if not checked and holds is None:
+            found.stored = self._as_stored(found, units, limit, codes)
+            if found.stored is not None:
+                return found
         self._collect(found, units, limit, codes, holds)
         if not found.messages and wanted < limit.max_scan:
             # Lost or damaged, all of them: look on as far as a filter may.
@@ -80,6 +82,10 @@ class Reader:
                 self._collect(found, units, limit, codes, holds)
         if found.messages:
             found.status = ReadStatus.FOUND
+        if not checked:
+            units = b"".join([UNIT.pack(_place(raw)[3], len(raw), 0) for raw in found.messages])
+            found.stored = Stored(units, b"".join(found.messages), len(found.messages))
+            found.messages, found.offsets = [], []
         return found
 
     def _collect(
@@ -128,36 +134,18 @@ class Reader:
         found.behind_bytes = self._log.end - last if messages else 0
         found.status, found.next_offset, found.size_bytes = status, offset, total
 
-    def _collect_as_stored(
+    def _as_stored(
         self, found: Found, units: bytes, limit: ReadLimit, codes: frozenset[int] | None
-    ) -> bool:
-        """All units of one log file at once, 0.3 us each. False where it takes a closer look: gaps, lost files, a record
-        beyond the limits."""
-        max_messages, max_bytes = self._limits(units, limit)
-        # Not many more than will fit, going by the first.
-        likely = max_bytes * 5 // 4 // max(1, UNIT.unpack_from(units)[1]) + 16
-        likely = min(likely, len(units) // UNIT.size)
-        numbers = struct.unpack_from(">" + "qiq" * likely, units)
-        positions, sizes, tags = numbers[0::3], numbers[1::3], numbers[2::3]
-        segment = self._log.segment_at(positions[0])
-        fitting = bisect_right(list(accumulate(sizes)), max_bytes)
-        if segment is None or not fitting or FILLER_SIZE in sizes:
-            return False
-        base, data = segment.base, segment.map
-        count = min(max_messages, fitting, bisect_left(positions, base + segment.size))
-        starts = [position - base for position in positions[:count]]
-        if codes is None:
-            found.messages = [data[at : at + size] for at, size in zip(starts, sizes, strict=False)]
-            found.offsets = list(range(found.next_offset, found.next_offset + count))
-        else:
-            picked = [i for i in range(count) if signed32(tags[i]) in codes]
-            found.messages = [data[starts[i] : starts[i] + sizes[i]] for i in picked]
-            found.offsets = [found.next_offset + i for i in picked]
-        found.next_offset += count
-        found.size_bytes = sum(map(len, found.messages))
-        found.behind_bytes = self._log.end - positions[count - 1] - sizes[count - 1] if found.messages else 0
-        found.status = ReadStatus.FOUND if found.messages else ReadStatus.NO_MATCHED_MESSAGE
-        return True
+    ) -> Stored | None:
+        (position,) = struct.unpack_from(">q", units)
+        segment = self._log.segment_at(position)
+        taken = as_stored.stored(units, segment, *self._limits(units, limit), codes) if segment else None
+        if taken is not None:
+            found.status = ReadStatus.FOUND if taken.records else ReadStatus.NO_MATCHED_MESSAGE
+            found.next_offset += taken.seen
+            found.size_bytes = len(taken.records)
+            found.behind_bytes = self._log.end - taken.end if taken.records else 0
+        return taken
 
     def _limits(self, units: bytes, limit: ReadLimit) -> tuple[int, int]:
         (physical,) = struct.unpack_from(">q", units)
@@ -200,8 +188,3 @@ class Reader:
             self.report(physical, "asked for by position")
             return None
         return raw
-
-
-def signed32(code: int) -> int:
-    """Java compares (int) tagsCode; the time of a delayed message has more bits."""
-    return code if -0x8000_0000 <= code <= 0x7FFF_FFFF else ((code + 0x8000_0000) & 0xFFFF_FFFF) - 0x8000_0000

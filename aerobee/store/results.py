@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import struct
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
+
+_LAST_UNIT = struct.Struct(">qi")
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +57,20 @@ class Accept(Protocol):
     def properties(self) -> Callable[[dict[str, str]], bool] | None: ...
 
 
+class Stored(msgspec.Struct):
+    """Records as they lie in the log, one behind the other, and their queue units."""
+
+    units: bytes
+    records: bytes
+    seen: int  # units looked at, those of other tags included
+
+    @property
+    def end(self) -> int:
+        """Where in the log the last of them ends."""
+        position, size = _LAST_UNIT.unpack_from(self.units, len(self.units) - 20)
+        return int(position + size)
+
+
 class Found(msgspec.Struct):
     status: ReadStatus
     next_offset: int
@@ -63,6 +80,11 @@ class Found(msgspec.Struct):
     offsets: list[int] = []
     size_bytes: int = 0
     behind_bytes: int = 0  # log bytes between the last message found and the log's end
+    stored: Stored | None = None  # of an unchecked read, which puts nothing into messages and offsets
+
+    @property
+    def count(self) -> int:
+        return len(self.messages) if self.stored is None else len(self.stored.units) // 20
 
 
 class Unit(NamedTuple):

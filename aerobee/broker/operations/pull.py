@@ -145,8 +145,8 @@ def _read(request: Pull, accept: Accept | None, broker: Broker) -> Found:
         checked=not request.as_stored,
     )
     broker.offsets.pulled(request.group, request.topic, request.queue_id, found.next_offset)
-    if found.messages:
-        broker.stats.got(request.group, request.topic, len(found.messages), found.size_bytes)
+    if found.count:
+        broker.stats.got(request.group, request.topic, found.count, found.size_bytes)
     else:
         broker.stats.missed()
     return found

@@ -56,11 +56,10 @@ async def _held(command: Command, request: Pull, later: Coroutine[Any, Any, Foun
 
 def _answer(command: Command, request: Pull, found: Found) -> Answer:
     code = code_of(found.status, request.offset)
-    sizes, counted = b"", ""
-    if request.as_stored:
-        # A bulk reader finds the records by these, whatever a damaged one says of itself.
-        sizes = struct.pack(f">{len(found.messages)}i", *map(len, found.messages))
-        counted = f'"recordCount":"{len(found.messages)}",'
+    parts, counted = found.messages, ""
+    if found.stored is not None:
+        # A bulk reader finds the records by their units, whatever a damaged one says of itself.
+        parts, counted = [found.stored.units, found.stored.records], f'"recordCount":"{found.count}",'
     if command.serialize == 0:
         # Written straight, see produce.py.
         head = (
@@ -69,16 +68,16 @@ def _answer(command: Command, request: Pull, found: Found) -> Answer:
             f'"language":"PYTHON","opaque":{command.opaque},"remark":"{found.status.value}",'
             f'"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
         ).encode()
-        length = len(head) + 4 + len(sizes) + found.size_bytes
-        return b"".join((_LENGTHS(length, len(head)), head, sizes, *found.messages))
+        length = len(head) + 4 + sum(map(len, parts))
+        return b"".join((_LENGTHS(length, len(head)), head, *parts))
     result = PullResult(
         suggest_which_broker_id=0,
         next_begin_offset=found.next_offset,
         min_offset=found.min_offset,
         max_offset=found.max_offset,
-        record_count=len(found.messages) if request.as_stored else None,
+        record_count=found.count if found.stored is not None else None,
     )
-    return Reply(code, result, b"".join((sizes, *found.messages)), found.status.value)
+    return Reply(code, result, b"".join(parts), found.status.value)
 
 
 ROUTES: dict[int, Adapter] = {

@@ -29,7 +29,7 @@ class PullMessage(Header):
     proxy_froward_client_id: str | None = None  # spelled so on the wire
     broker_name: str | None = field(default=None, name="bname")
     as_stored: bool | None = (
-        None  # Aerobee's own: records unchecked, their sizes (int32) first; others ignore it
+        None  # Aerobee's own: records unchecked, their queue units first; others ignore it
     )
 
 
@@ -47,7 +47,7 @@ class PullResult(Header, kw_only=True):
     group_sys_flag: int | None = None
     forbidden_type: int | None = None
     record_count: int | None = (
-        None  # how many sizes stand before the records: a broker that knows `as_stored`
+        None  # how many queue units stand before the records: of a broker that knows `as_stored`
     )
 
 

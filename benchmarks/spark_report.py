@@ -106,12 +106,13 @@ def _rates(results: dict[str, Any]) -> list[str]:
 def _stream(results: dict[str, Any]) -> list[str]:
     if "stream" not in results:
         return []
-    said = results["stream"]
-    verdict = "met" if said["p50"] <= 120 else "**missed**"
+    said, ahead = results["stream"]["plain"], results["stream"]["async"]
+    met = "met" if said["p50"] <= 120 else "**missed**"
     return [
-        f"Stream, 200 messages a second, one task, noop sink: stored to committed p50 {said['p50']:.0f} ms (goal 120: "
-        f"{verdict}), p99 {said['p99']:.0f} ms, {said['messages']:,} messages; a micro-batch takes "
-        f"{said['trigger']:.0f} ms.",
+        "Stream, 200 messages a second, one task, noop sink, after a warm-up run: stored to committed p50 "
+        f"{said['p50']:.0f} ms (goal 120: {met}), p99 {said['p99']:.0f} ms, {said['messages']:,} messages; a micro-batch takes "
+        f"{said['trigger']:.0f} ms. With Spark's `asyncProgressTrackingEnabled`: p50 {ahead['p50']:.0f} ms, p99 "
+        f"{ahead['p99']:.0f} ms, a micro-batch {ahead['trigger']:.0f} ms.",
         "",
     ]
 

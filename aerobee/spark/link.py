@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plain blocking socket that speaks remoting, for Spark's driver and workers.
 
-Spark forks its Python workers and calls the source from ordinary threads, so no event loop is wanted here. One request
+Spark forks its Python workers and calls the source from ordinary threads, so no event loop is wanted here. Requests
 may run ahead of the answer being decoded (`send` now, `receive` later), which is all the concurrency bulk reading needs.
 """
 
@@ -44,6 +44,8 @@ class Link:
         self._socket: socket.socket | None = None
         self._opaque = 0
         self._buffer = bytearray()
+        self._asked: set[int] = set()  # on this connection, not answered yet
+        self._early: dict[int, tuple[Command, bytes]] = {}  # answered before another that was asked earlier
 
     def call(self, header: Header, body: bytes = b"") -> Command:
         """Send a request and wait for its answer; refusals raise by response code."""
@@ -63,25 +65,39 @@ class Link:
         except OSError as error:
             self.close()
             raise NetworkError(f"{self.address}: {error}") from None
+        self._asked.add(command.opaque)
         return command.opaque
 
     def receive(self, opaque: int) -> Command:
-        """The answer to `opaque`; answers come in the order asked on one Link, others are dropped."""
+        """The answer to `opaque`."""
         command, body = self.receive_view(opaque)
         command.body = bytes(body)
         return command
 
     def receive_view(self, opaque: int) -> tuple[Command, memoryview]:
         """The answer without its body, and the body, which lies in a buffer that the next answer will take."""
-        while True:
-            frame = self._frame()
-            end = 4 + int.from_bytes(frame[1:4], "big")
-            command = wire.decode(frame[:end])
-            if command.is_response and command.opaque == opaque:
-                break
+        if opaque in self._early:
+            command, kept = self._early.pop(opaque)
+            body = memoryview(kept)
+        else:
+            command, body = self._awaited(opaque)
         if command.code not in _ACCEPTED:
             raise error_for(command.code, command.remark)
-        return command, frame[end:]
+        return command, body
+
+    def _awaited(self, opaque: int) -> tuple[Command, memoryview]:
+        while True:
+            if opaque not in self._asked:
+                raise NetworkError(f"{self.address}: the connection was lost before the answer came")
+            frame = self._frame()
+            end = 4 + int.from_bytes(frame[1:4], "big")
+            command = wire.decode(bytes(frame[:end]))  # a copy: its fields are decoded later, from here
+            if not command.is_response or command.opaque not in self._asked:
+                continue
+            self._asked.discard(command.opaque)
+            if command.opaque == opaque:
+                return command, frame[end:]
+            self._early[command.opaque] = command, bytes(frame[end:])
 
     def _frame(self) -> memoryview:
         (size,) = _LENGTH.unpack(self._read(4))
@@ -99,6 +115,7 @@ class Link:
             while got < size:
                 count = sock.recv_into(view[got:])
                 if count == 0:
+                    self.close()
                     raise NetworkError(f"{self.address} closed the connection")
                 got += count
         except TimeoutError:
@@ -126,10 +143,12 @@ class Link:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+        self._asked.clear()
+        self._early.clear()
 
     def __getstate__(self) -> dict[str, object]:
         # Spark pickles readers: a socket stays behind, and what it last said.
-        return {**self.__dict__, "_socket": None, "_buffer": bytearray()}
+        return {**self.__dict__, "_socket": None, "_buffer": bytearray(), "_asked": set(), "_early": {}}
 
 
 def _tls(sock: socket.socket) -> socket.socket:

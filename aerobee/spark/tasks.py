@@ -37,6 +37,8 @@ log = logging.getLogger("aerobee.spark")
 
 BULK_MESSAGES = 16_384
 BULK_BYTES = 4 * 1024 * 1024
+PARTS_AHEAD = 16
+SMALL_PART = 1_000  # messages
 _FLAGS = int(PullFlag.SUBSCRIPTION)
 
 
@@ -106,50 +108,75 @@ def _pulled(task: Task, asked: tuple[str, ...]) -> Iterator[columns.Decoded]:
     options = task.options
     credentials = Credentials(options.access_key, options.secret_key, options.tls)
     links = {name: Link(address, options.timeout_ms, credentials) for name, address in task.addresses.items()}
-    pending: list[columns.Decoded] = []
-    held = 0
+    held = _Held(asked, options)
     try:
-        for part in task.parts:
-            for body, positions in _bodies(links[part.broker], part, options):
-                decoded = columns.decode(body, positions, asked, part.broker)
-                if not decoded.batch.num_rows and not decoded.bad:
-                    continue
-                pending.append(decoded)
-                held += decoded.batch.num_rows
-                # Small answers (32 messages from an Apache broker) are joined: Spark's cost is per batch.
-                if held >= options.batch_rows or decoded.batch.nbytes >= options.batch_bytes // 8:
-                    yield _joined(pending)
-                    pending, held = [], 0
-        if pending:
-            yield _joined(pending)
+        for part, first in _opened(task, links):
+            for body, positions in _bodies(links[part.broker], part, options, first):
+                yield from held.taken(part.broker, body, positions)
+        yield from held.decoded()
     finally:
         for link in links.values():
             link.close()
 
 
-def _joined(parts: list[columns.Decoded]) -> columns.Decoded:
-    if len(parts) == 1:
-        return parts[0]
-    table = pa.Table.from_batches([part.batch for part in parts]).combine_chunks()
-    batches = table.to_batches()
-    return columns.Decoded(
-        batches[0] if batches else parts[0].batch, [bad for part in parts for bad in part.bad]
-    )
+def _opened(task: Task, links: dict[str, Link]) -> Iterator[tuple[Range, int | None]]:
+    """The parts, and the first request of each. Small ones, as of a stream's batch, are asked for some at a time:
+    one wait instead of one for each."""
+    asked: dict[int, int | None] = {}
+    for i, part in enumerate(task.parts):
+        for j in range(i, min(i + PARTS_AHEAD, len(task.parts))):
+            following = task.parts[j]
+            if j not in asked and (j == i or len(following) <= SMALL_PART):
+                asked[j] = _sent(links[following.broker], following, following.start, task.options)
+        yield part, asked.pop(i)
 
 
-def _bodies(link: Link, part: Range, options: Read) -> Iterator[tuple[memoryview, Ints]]:
-    """Answer bodies and the positions of their records inside the range; one request is always ahead of the decoding.
-    A body is good until the next is asked for."""
+class _Held:
+    """Answers that wait to be decoded together: what decoding costs, and Spark, is by the batch (32 messages come at a
+    time from an Apache broker)."""
+
+    def __init__(self, asked: tuple[str, ...], options: Read) -> None:
+        self._asked = asked
+        self._options = options
+        self._broker = ""
+        self._bodies: list[bytes | memoryview] = []
+        self._positions: list[Ints] = []
+        self._rows = self._size = 0
+
+    def taken(self, broker: str, body: memoryview, positions: Ints) -> Iterator[columns.Decoded]:
+        """What is decoded by now; `body` is not needed any more when this is through."""
+        if broker != self._broker:
+            yield from self.decoded()
+            self._broker = broker
+        self._positions.append(positions + self._size)
+        self._rows += len(positions)
+        self._size += len(body)
+        if self._rows >= self._options.batch_rows or self._size >= self._options.batch_bytes // 8:
+            self._bodies.append(body)
+            yield from self.decoded()
+        else:
+            self._bodies.append(bytes(body))
+
+    def decoded(self) -> Iterator[columns.Decoded]:
+        if not self._bodies:
+            return
+        data = self._bodies[0] if len(self._bodies) == 1 else b"".join(self._bodies)
+        positions = np.concatenate(self._positions)
+        self._bodies, self._positions, self._rows, self._size = [], [], 0, 0
+        yield columns.decode(data, positions, self._asked, self._broker)
+
+
+def _bodies(link: Link, part: Range, options: Read, opaque: int | None) -> Iterator[tuple[memoryview, Ints]]:
+    """Answer bodies and the positions of their records inside the range; one request is always ahead of the decoding,
+    `opaque` is the first. A body is good until the next is asked for."""
     at, failures = part.start, 0
-    opaque = link.send(request(part, at, options))
-    while True:
+    while at < part.end:
         try:
+            if opaque is None:
+                opaque = link.send(request(part, at, options))
             answer, body = link.receive_view(opaque)
             result = answer.fields(PullResult)
-            following = _next_offset(answer.code, result, part, at, options)
-            at, failures = following, 0
-            if at < part.end:
-                opaque = link.send(request(part, at, options))
+            at = _next_offset(answer.code, result, part, at, options)
         except (NetworkError, BrokerError) as error:
             failures += 1
             if failures > options.retries or not error.retryable:
@@ -157,14 +184,21 @@ def _bodies(link: Link, part: Range, options: Read) -> Iterator[tuple[memoryview
                     _deleted(part, at, options)
                     return
                 raise
-            link.close()
             time.sleep(options.retry_ms / 1000)
-            opaque = link.send(request(part, at, options))
+            opaque = None
             continue
+        failures = 0
+        opaque = _sent(link, part, at, options) if at < part.end else None
         if answer.code == ResponseCode.SUCCESS and len(body):
             yield body, _within(body, _positions(body, result.record_count), part)
-        if at >= part.end:
-            return
+
+
+def _sent(link: Link, part: Range, at: int, options: Read) -> int | None:
+    """Ask ahead. Should that fail, what has been received is still good; the question is then asked again."""
+    try:
+        return link.send(request(part, at, options))
+    except NetworkError:
+        return None
 
 
 def _deleted(part: Range, at: int, options: Read) -> None:

@@ -110,9 +110,9 @@ def _stream(results: dict[str, Any]) -> list[str]:
     met = "met" if said["p50"] <= 120 else "**missed**"
     return [
         "Stream, 200 messages a second, one task, noop sink, after a warm-up run: stored to committed p50 "
-        f"{said['p50']:.0f} ms (goal 120: {met}), p99 {said['p99']:.0f} ms, {said['messages']:,} messages; a micro-batch takes "
-        f"{said['trigger']:.0f} ms. With Spark's `asyncProgressTrackingEnabled`: p50 {ahead['p50']:.0f} ms, p99 "
-        f"{ahead['p99']:.0f} ms, a micro-batch {ahead['trigger']:.0f} ms.",
+        f"{said['p50']:.0f} ms (goal 120: {met}), p99 {said['p99']:.0f} ms, {said['messages']:,} messages; a "
+        f"micro-batch takes {said['trigger']:.0f} ms. With Spark's `asyncProgressTrackingEnabled`: p50 "
+        f"{ahead['p50']:.0f} ms, p99 {ahead['p99']:.0f} ms, a micro-batch {ahead['trigger']:.0f} ms.",
         "",
     ]
 

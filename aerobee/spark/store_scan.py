@@ -10,8 +10,10 @@ A live broker's newest messages are visible once their queue units reached the d
 from __future__ import annotations
 
 import itertools
+import logging
 import mmap
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from aerobee.spark.columns import Ints
     from aerobee.spark.options import Read
 
+logger = logging.getLogger("aerobee.spark")
+
 UNIT = np.dtype([("position", ">i8"), ("size", ">i4"), ("tag", ">i8")])
 _FILLER = 0x7FFFFFFF
 UNITS_AHEAD = 200_000  # queue units of a task in memory at a time
@@ -44,9 +48,13 @@ class Queue:
     """One consume queue as files: `units(start, end)` by queue offset."""
 
     def __init__(self, folder: Path) -> None:
-        self._files = sorted(p for p in folder.iterdir() if p.name.isdigit())
-        self._sizes = [p.stat().st_size for p in self._files]
-        self.low, self.high = self._bounds()
+        self._files: list[Path] = []
+        self._sizes: list[int] = []
+        self.low = self.high = 0
+        with suppress(FileNotFoundError):  # its topic is being deleted under us: a queue of nothing
+            files = sorted(p for p in folder.iterdir() if p.name.isdigit())
+            self._files, self._sizes = files, [p.stat().st_size for p in files]
+            self.low, self.high = self._bounds()
 
     def _bounds(self) -> tuple[int, int]:
         if not self._files:
@@ -76,7 +84,8 @@ class Queue:
             base = int(path.name) // 20
             a, b = max(start - base, 0), min(end - base, size // 20)
             if a < b:
-                parts.append(np.fromfile(path, UNIT, b - a, offset=a * 20))
+                with suppress(FileNotFoundError):  # the caller counts what is missing
+                    parts.append(np.fromfile(path, UNIT, b - a, offset=a * 20))
         return np.concatenate(parts) if parts else np.empty(0, UNIT)
 
     def positions(self, start: int, end: int, step: int) -> npt.NDArray[np.int64]:
@@ -86,7 +95,8 @@ class Queue:
             base = int(path.name) // 20
             a, b = max(start - base, 0), min(end - base, size // 20)
             if a < b:
-                parts.append(np.memmap(path, UNIT, "r")[a:b:step]["position"].astype(np.int64))
+                with suppress(FileNotFoundError):
+                    parts.append(np.memmap(path, UNIT, "r")[a:b:step]["position"].astype(np.int64))
         return np.concatenate(parts)
 
     def first_at(self, position: int, low: int, high: int) -> int:
@@ -208,26 +218,33 @@ def stretches(root: Path, parts: list[Range], options: Read) -> Iterator[tuple[p
     """Pieces of the log and where in them the records of the ranges are, one batch's worth each."""
     codes = compile_filter("TAG", options.tags).codes if options.tags != "*" else None
     log = Log(root)
-    for units in _in_log_order(root, parts, codes):
+    for units in _in_log_order(root, parts, codes, options):
         edges = np.searchsorted(units.position, log.starts).tolist()
         gone = edges[0] if edges else len(units.position)  # older than the oldest file: retention took them
-        if gone and options.fail_on_data_loss:
-            raise _lost(gone, parts, log)
+        _report_lost(gone, parts, "lie before the oldest commit-log file", options)
         for index, (first, last) in enumerate(itertools.pairwise([*edges, len(units.position)])):
             for a, b in _cuts(units.size[first:last], options.batch_rows, options.batch_bytes):
                 local = units.position[first + a : first + b] - log.starts[index]
                 end = int(local[-1] + units.size[first + b - 1])
-                buffer, base = log.bytes(index, int(local[0]), end)
+                try:
+                    buffer, base = log.bytes(index, int(local[0]), end)
+                except FileNotFoundError as error:
+                    _report_lost(
+                        b - a, parts, f"lay in {error.filename}, which was deleted meanwhile", options
+                    )
+                    continue
                 yield buffer, local - base if base else local
 
 
-def _lost(count: int, parts: list[Range], log: Log) -> DataLoss:
+def _report_lost(count: int, parts: list[Range], how: str, options: Read) -> None:
+    if not count:
+        return
     named = ", ".join(f"{part.topic}/{part.queue} {part.start}..{part.end}" for part in parts[:3])
-    oldest = int(log.starts[0]) if len(log.starts) else "none is left"
-    return DataLoss(
-        f"{count} messages of {named} lie before the oldest commit-log file ({oldest})."
-        " Set failOnDataLoss=false to go on with what is there"
-    )
+    if options.fail_on_data_loss:
+        raise DataLoss(
+            f"{count} messages of {named} {how}. Set failOnDataLoss=false to go on with what is there"
+        )
+    logger.warning("%d messages of %s %s", count, named, how)
 
 
 class Places(NamedTuple):
@@ -246,7 +263,9 @@ class Places(NamedTuple):
 _NOWHERE = Places(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def _in_log_order(root: Path, parts: list[Range], codes: frozenset[int] | None) -> Iterator[Places]:
+def _in_log_order(
+    root: Path, parts: list[Range], codes: frozenset[int] | None, options: Read
+) -> Iterator[Places]:
     """The records of all ranges merged by position, some at a time: memory does not grow with the ranges."""
     queues = [Queue(root / "consumequeue" / part.topic / str(part.queue)) for part in parts]
     reached = [part.start for part in parts]
@@ -257,7 +276,10 @@ def _in_log_order(root: Path, parts: list[Range], codes: frozenset[int] | None) 
         for i, part in enumerate(parts):
             while not len(held[i].position) and reached[i] < part.end:
                 stop = min(part.end, reached[i] + ahead)
-                held[i], reached[i] = _places(queues[i].units(reached[i], stop), codes), stop
+                units = queues[i].units(reached[i], stop)
+                missing = stop - reached[i] - len(units)
+                _report_lost(missing, [part], "were in queue files that are gone", options)
+                held[i], reached[i] = _places(units, codes), stop
             if reached[i] < part.end:
                 frontier = min(frontier, int(held[i].position[-1]))
         cuts = [int(np.searchsorted(places.position, frontier, side="right")) for places in held]

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aerobee.clock import SystemClock
+from aerobee.config import StoreConfig
+from aerobee.protocol.message import Record
 from aerobee.spark.pipelines.lake import lake
+from aerobee.store.message_store import MessageStore
 from aerobee.testing.server import TestServer
 
 if TYPE_CHECKING:
@@ -64,6 +68,27 @@ def test_every_message_comes_over_the_wire_once(spark: SparkSession, server: Tes
     assert frame.rdd.getNumPartitions() >= 5
     assert bodies(frame) == text(3000)
     assert {row.brokerName for row in frame.select("brokerName").distinct().collect()} == {"broker-a"}
+
+
+def test_an_empty_body_passes_over_the_wire_and_by_scan(
+    spark: SparkSession, server: TestServer, tmp_path: Path
+) -> None:
+    # No client can send one, brokers refuse it; but a store may hold it.
+    server.create_topic("wire-empty", queues=1)
+    send(server, "wire-empty", [b"before"])
+
+    async def store_it() -> None:
+        server.server.broker.store.append(Record("wire-empty", b"", "TAGS\x01t\x02", 0))
+
+    server.run(store_it())
+    assert bodies(read(spark, server, "wire-empty")) == ["", "before"]
+    store = MessageStore.open(tmp_path / "store", StoreConfig(), SystemClock())
+    store.append(Record("scan-empty", b"", "", 0))
+    store.close()
+    scanned = (
+        spark.read.format("rocketmq").option("storePath", str(tmp_path)).option("subscribe", "scan-empty")
+    )
+    assert bodies(scanned.load()) == [""]
 
 
 @pytest.mark.parametrize(

@@ -154,10 +154,8 @@ class _Rows:
         topic = topic + 1
         text = topic + topic_size
         wrong = text + 2 > end
-        if wrong.any():
-            text = np.where(
-                wrong, topic, text
-            )  # keep the next look inside the record; the row is dropped below
+        if wrong.any():  # keep the next look inside the record; the row is dropped below
+            text = np.where(wrong, topic, text)
         text_size = self.bytes[text].astype(np.int64) << 8 | self.bytes[text + 1]
         wrong |= text + 2 + text_size > end
         if wrong.any():

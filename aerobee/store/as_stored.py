@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading in bulk, for those who check records themselves (Spark): one step for all units instead of one for each.
 
-0.6 us a message of 330 bytes, of which most is waiting for memory: the records of a queue lie scattered in the log.
-A checked read takes 2.1 us.
+0.7 us a message of 330 bytes with the copy into the answer, of which most is waiting for memory: the records of a queue
+lie scattered in the log. A checked read takes 2.1 us.
 """
 
 from __future__ import annotations
@@ -39,14 +39,9 @@ def stored(
     if codes is not None:
         picked = [i for i in picked if signed32(numbers[3 * i + 2]) in codes]
         kept = b"".join([units[i * UNIT_SIZE : (i + 1) * UNIT_SIZE] for i in picked])
-    base = segment.base
-    with memoryview(segment.map) as log:
-        # Views first, one copy of all at the end: half the time of a copy for each.
-        views = [log[positions[i] - base : positions[i] - base + sizes[i]] for i in picked]
-        records = b"".join(views)
-        for view in views:
-            view.release()
-    if len(records) != sum([sizes[i] for i in picked]):
+    base, log = segment.base, memoryview(segment.map)
+    records = [log[positions[i] - base : positions[i] - base + sizes[i]] for i in picked]
+    if sum(map(len, records)) != sum([sizes[i] for i in picked]):
         return None
     return Stored(kept, records, seen)
 

@@ -84,7 +84,7 @@ class Reader:
             found.status = ReadStatus.FOUND
         if not checked:
             units = b"".join([UNIT.pack(_place(raw)[3], len(raw), 0) for raw in found.messages])
-            found.stored = Stored(units, b"".join(found.messages), len(found.messages))
+            found.stored = Stored(units, [memoryview(raw) for raw in found.messages], len(found.messages))
             found.messages, found.offsets = [], []
         return found
 
@@ -143,7 +143,7 @@ class Reader:
         if taken is not None:
             found.status = ReadStatus.FOUND if taken.records else ReadStatus.NO_MATCHED_MESSAGE
             found.next_offset += taken.seen
-            found.size_bytes = len(taken.records)
+            found.size_bytes = sum(map(len, taken.records))
             found.behind_bytes = self._log.end - taken.end if taken.records else 0
         return taken
 

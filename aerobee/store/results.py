@@ -58,11 +58,15 @@ class Accept(Protocol):
 
 
 class Stored(msgspec.Struct):
-    """Records as they lie in the log, one behind the other, and their queue units."""
+    """Records as they lie in the log, and their queue units. Not to be kept: the records are views of the mapped log,
+    copied once, by `joined`."""
 
     units: bytes
-    records: bytes
+    records: list[memoryview]
     seen: int  # units looked at, those of other tags included
+
+    def joined(self, before: bytes = b"") -> bytes:
+        return b"".join((before, self.units, *self.records))
 
     @property
     def end(self) -> int:

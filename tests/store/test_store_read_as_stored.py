@@ -21,11 +21,13 @@ def records(found):
     if found.stored is None:
         return list(found.messages)
     assert (found.messages, found.offsets) == ([], [])
-    cut, at = [], 0
-    for _, size, _ in UNIT.iter_unpack(found.stored.units):
-        cut.append(found.stored.records[at : at + size])
+    units, data = found.stored.units, found.stored.joined(b"before")
+    assert data.startswith(b"before" + units)
+    cut, at = [], 6 + len(units)
+    for _, size, _ in UNIT.iter_unpack(units):
+        cut.append(data[at : at + size])
         at += size
-    assert at == len(found.stored.records)
+    assert at == len(data)
     return cut
 
 

@@ -56,10 +56,10 @@ async def _held(command: Command, request: Pull, later: Coroutine[Any, Any, Foun
 
 def _answer(command: Command, request: Pull, found: Found) -> Answer:
     code = code_of(found.status, request.offset)
-    parts, counted = found.messages, ""
-    if found.stored is not None:
-        # A bulk reader finds the records by their units, whatever a damaged one says of itself.
-        parts, counted = [found.stored.units, found.stored.records], f'"recordCount":"{found.count}",'
+    # A bulk reader finds the records by their units, whatever a damaged one says of itself.
+    stored, counted, size = found.stored, "", found.size_bytes
+    if stored is not None:
+        counted, size = f'"recordCount":"{found.count}",', size + len(stored.units)
     if command.serialize == 0:
         # Written straight, see produce.py.
         head = (
@@ -68,16 +68,17 @@ def _answer(command: Command, request: Pull, found: Found) -> Answer:
             f'"language":"PYTHON","opaque":{command.opaque},"remark":"{found.status.value}",'
             f'"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
         ).encode()
-        length = len(head) + 4 + sum(map(len, parts))
-        return b"".join((_LENGTHS(length, len(head)), head, *parts))
+        lengths = _LENGTHS(len(head) + 4 + size, len(head))
+        return b"".join((lengths, head, *found.messages)) if stored is None else stored.joined(lengths + head)
     result = PullResult(
         suggest_which_broker_id=0,
         next_begin_offset=found.next_offset,
         min_offset=found.min_offset,
         max_offset=found.max_offset,
-        record_count=found.count if found.stored is not None else None,
+        record_count=found.count if stored is not None else None,
     )
-    return Reply(code, result, b"".join(parts), found.status.value)
+    body = b"".join(found.messages) if stored is None else stored.joined()
+    return Reply(code, result, body, found.status.value)
 
 
 ROUTES: dict[int, Adapter] = {

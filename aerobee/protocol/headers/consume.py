@@ -28,9 +28,8 @@ class PullMessage(Header):
     request_source: int | None = None
     proxy_froward_client_id: str | None = None  # spelled so on the wire
     broker_name: str | None = field(default=None, name="bname")
-    as_stored: bool | None = (
-        None  # Aerobee's own: records unchecked, their queue units first; others ignore it
-    )
+    # Aerobee's own, other brokers ignore it: records unchecked, their queue units before them.
+    as_stored: bool | None = None
 
 
 class LitePullMessage(PullMessage):
@@ -46,9 +45,7 @@ class PullResult(Header, kw_only=True):
     topic_sys_flag: int | None = None
     group_sys_flag: int | None = None
     forbidden_type: int | None = None
-    record_count: int | None = (
-        None  # how many queue units stand before the records: of a broker that knows `as_stored`
-    )
+    record_count: int | None = None  # of queue units before the records, where `as_stored` is known
 
 
 class ConsumeDirectly(Header):

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `session()` sets beyond Spark's defaults, seen from outside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+
+def checksums(folder: Path) -> list[Path]:
+    return list(folder.rglob(".*.crc"))
+
+
+def local_files(spark: SparkSession) -> Any:
+    context: Any = spark.sparkContext
+    return context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(context._jsc.hadoopConfiguration())
+
+
+def test_no_crc_files_beside_local_files(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(10).write.parquet(str(tmp_path / "batch"))
+    rows = spark.readStream.format("rate").option("rowsPerSecond", "100").load()
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    query.processAllAvailable()
+    query.stop()
+    assert list(tmp_path.glob("checkpoint/offsets/*"))
+    assert list(tmp_path.glob("batch/*.parquet"))
+    assert checksums(tmp_path) == []
+
+
+def test_files_that_have_one_are_checked_by_it_and_may_be_replaced(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = tmp_path / "older"
+    local_files(spark).setWriteChecksum(True)
+    try:
+        spark.range(100).coalesce(1).write.csv(str(place))
+    finally:
+        local_files(spark).setWriteChecksum(False)
+    assert checksums(place)
+    assert spark.read.csv(str(place)).count() == 100
+    (file,) = place.glob("*.csv")
+    file.write_bytes(file.read_bytes().replace(b"7", b"9"))
+    with pytest.raises(Exception, match=r"(?i)checksum"):
+        spark.read.csv(str(place)).collect()
+    spark.range(5).coalesce(1).write.mode("overwrite").csv(str(place))
+    assert checksums(place) == []
+    assert spark.read.csv(str(place)).count() == 5

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    Ints = npt.NDArray[np.int64]
+    from aerobee.spark.spans import Ints
 
 _HEAD = np.dtype(
     [

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from aerobee.spark.columns import Ints
     from aerobee.spark.options import Read
+    from aerobee.spark.spans import Ints
 
 logger = logging.getLogger("aerobee.spark")
 
@@ -214,7 +214,7 @@ def scan(root: Path, parts: list[Range], names: tuple[str, ...], options: Read) 
         yield columns.decode(buffer, positions, names, BROKER)
 
 
-def stretches(root: Path, parts: list[Range], options: Read) -> Iterator[tuple[pa.Buffer, columns.Ints]]:
+def stretches(root: Path, parts: list[Range], options: Read) -> Iterator[tuple[pa.Buffer, Ints]]:
     """Pieces of the log and where in them the records of the ranges are, one batch's worth each."""
     codes = compile_filter("TAG", options.tags).codes if options.tags != "*" else None
     log = Log(root)

@@ -26,12 +26,12 @@ from aerobee.spark import columns
 from aerobee.spark.link import Credentials, Link
 from aerobee.spark.options import DEFAULT_GROUP, Read
 from aerobee.spark.plan import DataLoss, Range
-from aerobee.spark.store_scan import UNIT
+from aerobee.spark.store_scan import UNIT, scan, store_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aerobee.spark.columns import Ints
+    from aerobee.spark.spans import Ints
 
 log = logging.getLogger("aerobee.spark")
 
@@ -97,8 +97,6 @@ def _matching(options: Read, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _scanned(task: Task, asked: tuple[str, ...]) -> Iterator[columns.Decoded]:
-    from aerobee.spark.store_scan import scan, store_root
-
     root = store_root(task.options.store_path)
     for group in [[part] for part in task.parts] if task.options.ordered else [task.parts]:
         yield from scan(root, group, asked, task.options)

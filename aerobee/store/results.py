@@ -88,7 +88,7 @@ class Found(msgspec.Struct):
 
     @property
     def count(self) -> int:
-        return len(self.messages) if self.stored is None else len(self.stored.units) // 20
+        return len(self.messages) if self.stored is None else len(self.stored.records)
 
 
 class Unit(NamedTuple):

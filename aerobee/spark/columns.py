@@ -27,7 +27,7 @@ from aerobee.protocol import message
 from aerobee.protocol.compression import decompress
 from aerobee.spark.pairs import Pairs
 from aerobee.spark.schema import COLUMNS, MAX_MILLIS, arrow_schema
-from aerobee.spark.spans import gather, valid_text
+from aerobee.spark.spans import constant, gather, valid_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,8 +190,11 @@ def _fixed(field: str, kind: pa.DataType) -> Callable[[_Rows, str], pa.Array]:
 
 def _time(field: str) -> Callable[[_Rows, str], pa.Array]:
     def build(rows: _Rows, _: str) -> pa.Array:
-        millis = np.clip(rows.head[field].astype(np.int64), -MAX_MILLIS, MAX_MILLIS)
-        return pa.array(millis * 1000).cast(COLUMNS["storeTimestamp"].arrow)
+        millis = rows.head[field].astype(np.int64)
+        if len(millis) and (millis.max() > MAX_MILLIS or millis.min() < -MAX_MILLIS):
+            millis = np.clip(millis, -MAX_MILLIS, MAX_MILLIS)
+        micros = pa.py_buffer(millis * 1000)
+        return pa.Array.from_buffers(COLUMNS["storeTimestamp"].arrow, len(millis), [None, micros])
 
     return build
 
@@ -211,7 +214,7 @@ def _topic(rows: _Rows, _: str) -> pa.Array:
 
 
 def _broker(rows: _Rows, broker_name: str) -> pa.Array:
-    return pa.repeat(broker_name, len(rows))
+    return constant(broker_name, len(rows))
 
 
 def _property(name: str) -> Callable[[_Rows, str], pa.Array]:

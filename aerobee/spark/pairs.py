@@ -47,11 +47,10 @@ class Pairs:
         data = np.frombuffer(self._buffer, np.uint8) if len(self._buffer) else np.empty(0, np.uint8)
         self._data = data[: self._offsets[-1]]
         self._rows = len(text)
-        self._seen: dict[int, Words] = {}
 
     def lookup(self, name: bytes) -> pa.Array:
         """The value of one property for every row, null where absent; the last of a repeated one wins."""
-        return self._by_place(name) if self._grid is not None else self._by_name(name)
+        return self._by_place(name) if self._ends is not None else self._by_name(name)
 
     def as_map(self) -> pa.Array:
         split = self._split
@@ -68,52 +67,51 @@ class Pairs:
     # -- by place: all rows alike -------------------------------------------------------------------
 
     @cached_property
-    def _grid(self) -> tuple[Ints, Ints] | None:
-        """Starts and ends of the pairs, one line for each row, when all rows have as many; else None."""
+    def _ends(self) -> Ints | None:
+        """Where the pairs end, a line for each place in the row, when all rows have as many pairs; else None."""
         stops = np.flatnonzero(self._data == 2)
         count = len(stops) // self._rows if self._rows else 0
         if count == 0 or count * self._rows != len(stops):
             return None
-        ends = stops.reshape(self._rows, count)
-        if not np.array_equal(ends[:, -1] + 1, self._offsets[1:]):
-            return None
-        starts = np.empty_like(ends)
-        starts[:, 0] = self._offsets[:-1]
-        np.add(ends[:, :-1], 1, out=starts[:, 1:])
-        return starts, ends
+        ends = np.ascontiguousarray(stops.reshape(self._rows, count).T)
+        return ends if np.array_equal(ends[-1] + 1, self._offsets[1:]) else None
+
+    def _starts(self, place: int) -> Ints:
+        assert self._ends is not None
+        return self._ends[place - 1] + 1 if place else self._offsets[:-1]
+
+    @cached_property
+    def _names(self) -> list[bytes | None]:
+        """What stands at each place in all rows, with its 0x01; None where rows differ."""
+        assert self._ends is not None
+        found: list[bytes | None] = []
+        for place, ends in enumerate(self._ends):
+            at = self._starts(place)
+            name, mark, _ = self._data[at[0] : ends[0]].tobytes().partition(b"\x01")
+            found.append(name + mark if mark and self._spells(at, name + mark).all() else None)
+        return found
 
     def _by_place(self, name: bytes) -> pa.Array:
-        assert self._grid is not None
-        starts, ends = self._grid
+        assert self._ends is not None
         wanted = name + b"\x01"
-        found = None
-        for place in range(starts.shape[1]):
-            held = self._spelled(place, wanted)
-            if held.all() and found is None:
-                found = place
-            elif held.any():
-                return self._by_name(name)  # here in some rows only, or twice
-        if found is None:
+        places = [place for place, held in enumerate(self._names) if self._may_hold(place, held, wanted)]
+        if not places:
             return pa.nulls(self._rows, pa.string())
-        start, end = starts[:, found] + len(wanted), ends[:, found]
+        if len(places) > 1 or self._names[places[0]] is None:
+            return self._by_name(name)  # twice, or in some rows only
+        start, end = self._starts(places[0]) + len(wanted), self._ends[places[0]]
         # A property with an empty value is none.
         return self._texts(start, end) if (start < end).all() else self._by_name(name)
 
-    def _spelled(self, place: int, wanted: bytes) -> npt.NDArray[np.bool_]:
-        """In which rows the pair at `place` begins with `wanted`."""
-        assert self._grid is not None
-        at = self._grid[0][:, place]
-        if place not in self._seen:
-            self._seen[place] = self._words(at)
-        same = _begin_with(self._seen[place], wanted[:_WORD])
-        if len(wanted) > _WORD and same.any():
-            same &= self._spells(at + _WORD, wanted[_WORD:])
-        return same
+    def _may_hold(self, place: int, held: bytes | None, wanted: bytes) -> bool:
+        return held == wanted if held else bool(self._spells(self._starts(place), wanted).any())
 
     def _words(self, at: Ints) -> Words:
         """Eight bytes from every position, zeros behind the last: a number at every byte, of which numpy takes some."""
-        inside = int(np.searchsorted(at, len(self._data) - _WORD, side="right"))
         view = np.ndarray((max(0, len(self._data) - _WORD + 1),), "<u8", buffer=self._data, strides=(1,))
+        inside = int(np.searchsorted(at, len(view)))
+        if inside == len(at):
+            return view[at]
         tail = [int.from_bytes(self._data[a : a + _WORD].tobytes(), "little") for a in at[inside:].tolist()]
         return np.concatenate((view[at[:inside]], np.array(tail, np.uint64)))
 

@@ -56,9 +56,26 @@ def _every_second(count: int) -> pa.Array:
 
 def valid_text(raw: pa.Array) -> pa.Array:
     """UTF-8 checked: Spark must never be handed anything else; what is broken gets U+FFFD."""
+    if _is_ascii(raw.buffers()[2]):
+        return raw.view(pa.string())
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
         return pa.array(
             [None if v is None else v.decode("utf-8", "replace") for v in raw.to_pylist()], pa.string()
         )
+
+
+def _is_ascii(data: pa.Buffer | None) -> bool:
+    """Ids, tags and most keys are: a look at all bytes at once costs nothing, a check value by value does."""
+    return not data or int(np.frombuffer(data, np.uint8).max()) < 0x80
+
+
+@lru_cache(maxsize=8)
+def _repeated(text: str, count: int) -> pa.Array:
+    return pa.repeat(text, count)
+
+
+def constant(text: str, count: int) -> pa.Array:
+    """The same text in every row; made once for batches of about this length."""
+    return _repeated(text, 1 << count.bit_length())[:count]

@@ -198,12 +198,8 @@ class Log:
 
     def bytes(self, index: int, low: int, high: int) -> tuple[pa.Buffer, int]:
         """(buffer, offset of its first byte within the file) covering [low, high) of file `index`."""
-        path = self._files[index]
-        if index == len(self._files) - 1:
-            with path.open("rb") as file:
-                return pa.py_buffer(os.pread(file.fileno(), high - low, low)), low
         if self._last is None or self._last[0] != index:
-            with path.open("rb") as file:
+            with self._files[index].open("rb") as file:
                 self._last = index, pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         return self._last[1], 0
 

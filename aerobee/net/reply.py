@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 
 import msgspec
 
@@ -13,6 +14,8 @@ from aerobee.protocol.codes import VERSION
 from aerobee.protocol.command import Command, Header, header_fields
 
 log = logging.getLogger("aerobee.net")
+
+_LENGTH = struct.Struct(">I")
 
 
 class Reply(msgspec.Struct, gc=False):
@@ -43,6 +46,11 @@ def reply_frame(request: Command, reply: Reply) -> bytes:
             request.serialize,
         )
     )
+
+
+def with_body(frame: bytes, body: memoryview | bytes) -> bytes:
+    """A response frame that has no body yet, with one; a large view is copied just once, here."""
+    return b"".join((_LENGTH.pack(len(frame) - 4 + len(body)), memoryview(frame)[4:], body))
 
 
 def refusal(command: Command, error: BaseException) -> Reply:

@@ -114,8 +114,10 @@ class RequestCode(IntEnum):
     NOTIFICATION = 200054
     POLLING_INFO = 200055
     BATCH_ACK_MESSAGE = 200151
-    # Aerobee's own: exact group figures (design 6.3). RocketMQ answers these with code 3.
+    # Aerobee's own: exact group figures (design 6.3), and a store read in bulk. RocketMQ answers these with code 3.
     AEROBEE_GROUP_FIGURES = 20_001
+    AEROBEE_READ_UNITS = 20_002
+    AEROBEE_READ_LOG = 20_003
 
 
 class ResponseCode(IntEnum):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from aerobee.spark import plan, pushdown, resolve, tasks
+from aerobee.spark import plan, pushdown, resolve, tasks, wire_scan
 from aerobee.spark.heads import bounds_of, chosen_topics, heads_for
 
 if TYPE_CHECKING:
@@ -63,7 +63,11 @@ class BatchReader(DataSourceReader):
         elif not options.store_path:
             addresses = {part.broker: heads.address(part.broker) for part in parts}
         options = msgspec.structs.replace(options, tags=self._narrow.tags or options.tags)
-        return [tasks.Task(options, group, addresses, self._columns) for group in groups]
+        stretches = wire_scan.cut(heads, parts, len(groups), options) if addresses else None
+        return [
+            tasks.Task(options, group, addresses, self._columns, stretches is not None)
+            for group in stretches or groups
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Spark replaces an empty plan by one partition without a task.

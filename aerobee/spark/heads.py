@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from aerobee.errors import AerobeeError, NetworkError, NoRoute, QueryNotFound, TopicNotFound
 from aerobee.protocol import bodies
+from aerobee.protocol.headers.consume import ReadUnits
 from aerobee.protocol.headers.offsets import (
     OffsetResult,
     QueryConsumerOffset,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aerobee.spark.options import Read
+    from aerobee.spark.plan import Range
 
 log = logging.getLogger("aerobee.spark")
 
@@ -132,6 +134,13 @@ class BrokerHeads:
     def offset_at(self, topic: str, broker: str, queue: int, timestamp: int) -> int:
         header = SearchOffset(topic=topic, queue_id=queue, timestamp=timestamp)
         return self._ask(self.address(broker), lambda link: link.call(header).fields(OffsetResult).offset)
+
+    def units(self, part: Range, step: int) -> bytes:
+        """Every `step`th queue unit of a range; only Aerobee's brokers know this question."""
+        header = ReadUnits(
+            topic=part.topic, queue_id=part.queue, offset=part.start, count=len(part), step=step
+        )
+        return self._ask(self.address(part.broker), lambda link: link.call(header).body)
 
     def group_offset(self, topic: str, broker: str, queue: int) -> int | None:
         header = QueryConsumerOffset(

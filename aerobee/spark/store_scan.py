@@ -2,8 +2,8 @@
 """Reading a store directory without a broker: Aerobee's or the Java broker's, live, stopped, or a backup.
 
 Consume-queue files are read as arrays of 20-byte units; records are then taken from the commit-log files in log order,
-which touches every page once however many queues the topic has. Sealed log files are mapped; the last one, which a live
-broker may still be writing, is read with `pread`, so that a truncation under us is an error and not a SIGBUS.
+which touches every page once however many queues the topic has. Log files are mapped, the one being written too: no
+broker makes them shorter while it runs, and what a restart cuts off is the torn last record, which no unit points at.
 A live broker's newest messages are visible once their queue units reached the disk (Aerobee: within a second).
 """
 
@@ -15,7 +15,7 @@ import mmap
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -27,7 +27,7 @@ from aerobee.spark import columns
 from aerobee.spark.plan import DataLoss, Range
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -196,12 +196,12 @@ class Log:
         at = 68 if sys_flag & 0x10 else 56
         return int.from_bytes(head[at : at + 8], "big") if len(head) >= at + 8 else None
 
-    def bytes(self, index: int, low: int, high: int) -> tuple[pa.Buffer, int]:
-        """(buffer, offset of its first byte within the file) covering [low, high) of file `index`."""
+    def bytes(self, index: int) -> pa.Buffer:
+        """File `index`, mapped."""
         if self._last is None or self._last[0] != index:
             with self._files[index].open("rb") as file:
                 self._last = index, pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        return self._last[1], 0
+        return self._last[1]
 
 
 def scan(root: Path, parts: list[Range], names: tuple[str, ...], options: Read) -> Iterator[columns.Decoded]:
@@ -214,25 +214,24 @@ def stretches(root: Path, parts: list[Range], options: Read) -> Iterator[tuple[p
     """Pieces of the log and where in them the records of the ranges are, one batch's worth each."""
     codes = compile_filter("TAG", options.tags).codes if options.tags != "*" else None
     log = Log(root)
-    for units in _in_log_order(root, parts, codes, options):
+    queues = [Queue(root / "consumequeue" / part.topic / str(part.queue)) for part in parts]
+    for units in in_log_order(queues, parts, codes, options):
         edges = np.searchsorted(units.position, log.starts).tolist()
         gone = edges[0] if edges else len(units.position)  # older than the oldest file: retention took them
-        _report_lost(gone, parts, "lie before the oldest commit-log file", options)
+        report_lost(gone, parts, "lie before the oldest commit-log file", options)
         for index, (first, last) in enumerate(itertools.pairwise([*edges, len(units.position)])):
             for a, b in _cuts(units.size[first:last], options.batch_rows, options.batch_bytes):
-                local = units.position[first + a : first + b] - log.starts[index]
-                end = int(local[-1] + units.size[first + b - 1])
                 try:
-                    buffer, base = log.bytes(index, int(local[0]), end)
+                    buffer = log.bytes(index)
                 except FileNotFoundError as error:
-                    _report_lost(
+                    report_lost(
                         b - a, parts, f"lay in {error.filename}, which was deleted meanwhile", options
                     )
                     continue
-                yield buffer, local - base if base else local
+                yield buffer, units.position[first + a : first + b] - log.starts[index]
 
 
-def _report_lost(count: int, parts: list[Range], how: str, options: Read) -> None:
+def report_lost(count: int, parts: list[Range], how: str, options: Read) -> None:
     if not count:
         return
     named = ", ".join(f"{part.topic}/{part.queue} {part.start}..{part.end}" for part in parts[:3])
@@ -259,11 +258,16 @@ class Places(NamedTuple):
 _NOWHERE = Places(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def _in_log_order(
-    root: Path, parts: list[Range], codes: frozenset[int] | None, options: Read
+class Units(Protocol):
+    """A queue's units by offset; fewer than asked for where some are gone."""
+
+    def units(self, start: int, end: int) -> npt.NDArray[Any]: ...
+
+
+def in_log_order(
+    queues: Sequence[Units], parts: list[Range], codes: frozenset[int] | None, options: Read
 ) -> Iterator[Places]:
     """The records of all ranges merged by position, some at a time: memory does not grow with the ranges."""
-    queues = [Queue(root / "consumequeue" / part.topic / str(part.queue)) for part in parts]
     reached = [part.start for part in parts]
     held = [_NOWHERE for _ in parts]
     ahead = max(1000, UNITS_AHEAD // max(1, len(parts)))
@@ -274,7 +278,7 @@ def _in_log_order(
                 stop = min(part.end, reached[i] + ahead)
                 units = queues[i].units(reached[i], stop)
                 missing = stop - reached[i] - len(units)
-                _report_lost(missing, [part], "were in queue files that are gone", options)
+                report_lost(missing, [part], "were in queue files that are gone", options)
                 held[i], reached[i] = _places(units, codes), stop
             if reached[i] < part.end:
                 frontier = min(frontier, int(held[i].position[-1]))

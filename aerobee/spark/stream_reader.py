@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 
 from aerobee.clock import SystemClock
 from aerobee.errors import AerobeeError
-from aerobee.spark import plan, resolve, sizes, tasks
+from aerobee.spark import plan, resolve, sizes, tasks, wire_scan
 from aerobee.spark.batch_reader import Part
 from aerobee.spark.heads import MISSING, BrokerHeads, chosen_topics, heads_for, is_named
 
@@ -111,7 +111,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             target=STREAM_TASK_ROWS,
         )
         addresses = {} if options.store_path else {p.broker: self._ask.address(p.broker) for p in parts}
-        return [Part(tasks.Task(options, group, addresses, options.columns)) for group in groups]
+        stretches = wire_scan.cut(self._ask, parts, len(groups), options) if addresses else None
+        return [
+            Part(tasks.Task(options, group, addresses, options.columns, stretches is not None))
+            for group in stretches or groups
+        ]
 
     def read(self, partition: InputPartition) -> Any:
         return tasks.read(partition.task) if isinstance(partition, Part) else iter(())

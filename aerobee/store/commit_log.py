@@ -173,6 +173,17 @@ class CommitLog:
         data = segment.map[at : at + size]
         return data if len(data) == size else None
 
+    def bytes_from(self, offset: int, size: int) -> memoryview | bytes:
+        """Up to `size` bytes from `offset` to the log's end, over the edge of a file if need be; none outside the log.
+        A view of the mapped log wherever possible: to be copied before anything else is done with the log."""
+        parts: list[memoryview] = []
+        while size > 0 and (segment := self.segment_at(offset)) is not None:
+            at = offset - segment.base
+            count = min(size, segment.size - at, self.end - offset)
+            parts.append(memoryview(segment.map)[at : at + count])
+            offset, size = offset + count, size - count
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
     def header(self, offset: int) -> tuple[int, int]:
         """Size and magic at `offset`; (0, 0) outside the log."""
         segment = self.segment_at(offset)

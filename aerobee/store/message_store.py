@@ -22,6 +22,7 @@ from aerobee.store import checkpoint as checkpoints
 from aerobee.store.appender import Appender
 from aerobee.store.checkpoint import Checkpoint
 from aerobee.store.commit_log import CommitLog
+from aerobee.store.consume_queue import UNIT_SIZE
 from aerobee.store.dispatch import TagCodes, index_keys, tag_unique_keys
 from aerobee.store.flush import Flush
 from aerobee.store.key_index import KeyIndex
@@ -196,7 +197,7 @@ class MessageStore:
         checked: bool = True,
     ) -> Found:
         if not self.readable:
-            raise StoreError(f"store {self._root} is not readable now")
+            raise self._unreadable()
         queue = self._queues.loaded.get((topic, queue_id)) or self._queues.find(topic, queue_id)
         if queue is None:
             return Found(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
@@ -211,6 +212,9 @@ class MessageStore:
         if offset > high:
             return Found(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
         return self._reader.read(queue, offset, limit, accept, checked=checked)
+
+    def _unreadable(self) -> StoreError:
+        return StoreError(f"store {self._root} is not readable now")
 
     def raw_at(self, physical_offset: int) -> bytes | None:
         return self._reader.raw_at(physical_offset)
@@ -235,6 +239,29 @@ class MessageStore:
     def unit(self, topic: str, queue_id: int, offset: int) -> Unit | None:
         queue = self._queues.find(topic, queue_id)
         return queue.unit(offset) if queue else None
+
+    def units(self, topic: str, queue_id: int, offset: int, count: int, step: int = 1) -> bytes:
+        """Of the units [offset, offset + count) those that there are, as stored; or every `step`th of them."""
+        if not self.readable:
+            raise self._unreadable()
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return b""
+        at = max(offset, queue.min_offset(self._log.min_offset))
+        end = min(offset + count, queue.max_offset)
+        if step > 1:
+            return b"".join([queue.read(one, 1) for one in range(at, end, step)])
+        parts = []
+        while at < end and (part := queue.read(at, end - at)):
+            parts.append(part)
+            at += len(part) // UNIT_SIZE
+        return b"".join(parts)
+
+    def log_from(self, position: int, size: int) -> memoryview | bytes:
+        """Bytes of the log as they are. Not to be kept: see `CommitLog.bytes_from`."""
+        if not self.readable:
+            raise self._unreadable()
+        return self._log.bytes_from(position, size)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         queue = self._queues.find(topic, queue_id)

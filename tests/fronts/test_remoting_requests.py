@@ -387,3 +387,20 @@ async def test_refusal_of_a_held_request_is_answered(peer: Any, server: Any, mon
     monkeypatch.setitem(front._routes, 11, lambda connection, command, broker: refuse())
     answer = await peer.start_pull()
     assert (answer.code, answer.remark) == (16, "changed while it waited")
+
+
+@pytest.mark.parametrize("serialize", [0, 1])
+async def test_a_bulk_reader_may_ask_for_units_and_for_the_log(peer: Any, serialize: int) -> None:
+    for number in range(3):
+        await peer.send(body=b"x" * number * 1000 + b"end")
+    header = consume.ReadUnits(topic="orders", queue_id=0, offset=1, count=99)
+    answer = await peer.call(header, serialize=serialize)
+    units = [*struct.iter_unpack(">qiq", answer.body)]
+    assert (len(units), ext(answer)) == (2, {"offset": "1"})
+    position, size = units[0][0], units[0][1] + units[1][1]
+    log = await peer.call(consume.ReadLog(position=position, size=size), serialize=serialize)
+    assert [len(record.body) for record in message.decode_all(log.body)] == [1003, 2003]
+    assert ext(log) == {"minPosition": "0", "maxPosition": str(position + size)}
+    assert log.serialize == serialize
+    gone = await peer.call(consume.ReadUnits(topic="nothing", queue_id=0, offset=0, count=1))
+    assert gone.code == 17

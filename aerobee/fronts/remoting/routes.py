@@ -18,11 +18,12 @@ Adapter = Callable[[Connection, Command, "Broker"], Answer | Later]
 
 def routes() -> dict[int, Adapter]:
     # Imported here: the adapters' modules name this one's types.
-    from aerobee.fronts.remoting import admin, clients, consume, offsets, pop, produce, transactions
+    from aerobee.fronts.remoting import admin, bulk, clients, consume, offsets, pop, produce, transactions
 
     return {
         **produce.ROUTES,
         **consume.ROUTES,
+        **bulk.ROUTES,
         **offsets.ROUTES,
         **clients.ROUTES,
         **pop.ROUTES,

@@ -48,6 +48,38 @@ class PullResult(Header, kw_only=True):
     record_count: int | None = None  # of queue units before the records, where `as_stored` is known
 
 
+class ReadUnits(Header):
+    """Aerobee's own: queue units as stored, those of [offset, offset + count) that there are; or every `step`th."""
+
+    code = RequestCode.AEROBEE_READ_UNITS
+    topic: str
+    queue_id: int
+    offset: int
+    count: int
+    step: int = 1
+
+
+class UnitsRead(Header):
+    """With the units: the offset of the first of them."""
+
+    offset: int
+
+
+class ReadLog(Header):
+    """Aerobee's own: the bytes of the commit log from `position` on, whatever messages they belong to."""
+
+    code = RequestCode.AEROBEE_READ_LOG
+    position: int
+    size: int
+
+
+class LogBounds(Header):
+    """With the bytes: where the log begins and ends by now."""
+
+    min_position: int
+    max_position: int
+
+
 class ConsumeDirectly(Header):
     """Admin to broker (which loads the message) and broker to client (message in the body)."""
 

@@ -11,6 +11,10 @@ import pytest
 from servers import RocketMQ, wait_until
 
 from aerobee import Admin, Message, Producer
+from aerobee.errors import RequestCodeNotSupported
+from aerobee.spark import options, wire_scan
+from aerobee.spark.heads import BrokerHeads
+from aerobee.spark.plan import Range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,6 +88,23 @@ def test_a_batch_read_is_what_was_sent(spark: SparkSession, broker: Server) -> N
     late = numbers(read(spark, namesrv=broker.namesrv, startingTimestamp=str(middle)))
     assert set(range(1750, COUNT)) <= set(late)
     assert late == sorted(set(late))
+
+
+def test_the_java_broker_is_pulled_from_however_much_there_is(
+    broker: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not know Aerobee's questions for bulk, and says so."""
+    monkeypatch.setattr(wire_scan, "LARGE", 1)
+    asked = options.for_batch({"namesrv": broker.namesrv, "subscribe": TOPIC})
+    heads = BrokerHeads(asked)
+    parts = [
+        Range(TOPIC, name, int(queue), low, high)
+        for name, queues in heads.queues(TOPIC).items()
+        for queue, (low, high) in queues.items()
+    ]
+    with pytest.raises(RequestCodeNotSupported):
+        heads.units(parts[0], 1)
+    assert wire_scan.cut(heads, parts, 2, asked) is None
 
 
 def test_a_stream_reads_once_and_tells_the_group_how_far_it_is(

@@ -12,6 +12,8 @@ import pytest
 from aerobee.clock import SystemClock
 from aerobee.config import StoreConfig
 from aerobee.protocol.message import Record
+from aerobee.spark.batch_reader import BatchReader, Part
+from aerobee.spark.options import for_batch
 from aerobee.spark.pipelines.lake import lake
 from aerobee.store.message_store import MessageStore
 from aerobee.testing.server import TestServer
@@ -157,6 +159,28 @@ def test_rows_become_messages_and_messages_rows(spark: SparkSession, server: Tes
     assert row is not None
     assert (row.tags, row.properties["half"]) == ("even", "21")
     assert bodies(read(spark, server, "sink-all", tags="odd")) == text(5000)[1::2]
+
+
+def test_a_large_topic_is_read_as_a_scan_of_the_brokers_log(
+    spark: SparkSession, server: TestServer, tmp_path: Path
+) -> None:
+    from pyspark.sql import functions as f
+
+    count = 130_000
+    server.create_topic("wire-scan", queues=4)
+    frame = spark.range(count).select(f.format_string("%06d", "id").alias("body"))
+    writer = frame.write.format("rocketmq").option("namesrv", server.namesrv).option("topic", "wire-scan")
+    writer.mode("append").save()
+    planned = BatchReader(for_batch({"namesrv": server.namesrv, "subscribe": "wire-scan"}), ("body",))
+    assert {part.task.in_log_order for part in planned.partitions() if isinstance(part, Part)} == {True}
+    numbers = read(spark, server, "wire-scan").select(f.col("body").cast("string").cast("long").alias("n"))
+    assert numbers.agg(f.count("n"), f.count_distinct("n"), f.sum("n")).first() == (
+        count,
+        count,
+        count * (count - 1) // 2,
+    )
+    lake(spark, "wire-scan", str(tmp_path), once=True, options={"namesrv": server.namesrv}).awaitTermination()
+    assert spark.read.parquet(str(tmp_path)).select("body").distinct().count() == count
 
 
 def test_a_sharding_key_keeps_its_rows_in_one_queue_in_order(spark: SparkSession, server: TestServer) -> None:

@@ -4,7 +4,8 @@
     python -m benchmarks.spark [--messages 2000000] [--rounds 3] [--sizes 128,1024] [--only read,sink,stream,memory]
                                [--memory-messages 10000000] [--dir DIR] [--save]
 
-read    rows a second: tuples, plain decoder to Arrow, over the wire, store scan, Parquet of the same rows (the ceiling)
+read    rows a second: tuples, plain decoder to Arrow, over the wire, store scan, Parquet of the same rows (the ceiling);
+        and one batch of the scan handed over again and again: what Spark's own part of any Python source comes to
 sink    rows a second of the Arrow sink and of one that works by row: against a peer that only answers, and for real
 stream  milliseconds from stored at the broker to batch committed, light load, tuned session
 memory  what a Python worker holds (anonymous memory) while it scans ten million messages
@@ -48,6 +49,7 @@ QUEUES = 8
 SLOW_SHARE = 8  # tuples and the plain decoder read this part of the rows
 SINK_ROWS = 500_000
 STREAM_SECONDS = 20
+STREAM_WARM_SECONDS = 80  # Spark's driver compiles for about a minute
 STREAM_RATE = 200
 
 
@@ -167,10 +169,10 @@ def _drained(frame: DataFrame) -> float:
 
 
 def read_rates(spark: SparkSession, data: Path, count: int, rounds: int) -> dict[str, list[Sample]]:
-    from benchmarks.spark_peers import PlainSource, TupleSource
+    from benchmarks.spark_peers import PlainSource, RepeatingSource, TupleSource
 
-    spark.dataSource.register(TupleSource)
-    spark.dataSource.register(PlainSource)
+    for source in (TupleSource, PlainSource, RepeatingSource):
+        spark.dataSource.register(source)
     store = str(data)
     parquet = data / "parquet"
     if not parquet.exists():
@@ -181,6 +183,7 @@ def read_rates(spark: SparkSession, data: Path, count: int, rounds: int) -> dict
         roads: dict[str, tuple[int, Callable[[], DataFrame]]] = {
             "Parquet": (count, lambda: spark.read.parquet(str(parquet))),
             "store scan": (count, lambda: _loaded(spark, "rocketmq", storePath=store)),
+            "no decoding": (count, lambda: _loaded(spark, "rocketmq_repeating", storePath=store)),
             "over the wire": (count, lambda: _loaded(spark, "rocketmq", namesrv=namesrv)),
             "plain decoder to Arrow": (
                 few * QUEUES,
@@ -195,7 +198,7 @@ def read_rates(spark: SparkSession, data: Path, count: int, rounds: int) -> dict
                 ),
             ),
         }
-        for road in ("store scan", "over the wire"):
+        for road in ("store scan", "no decoding", "over the wire"):
             assert roads[road][1]().count() == count, f"{road} lost rows"
         return _in_turn(
             {n: (rows, lambda r=road: _drained(r())) for n, (rows, road) in roads.items()}, rounds
@@ -286,14 +289,20 @@ def sink_rates(spark: SparkSession, folder: Path, rounds: int) -> dict[str, list
 
 
 def stream_latencies(spark: SparkSession, folder: Path) -> dict[str, dict[str, float]]:
-    """After a run that only warms Spark up: with the settings of `session`; and with Spark's own asynchronous tracking
-    of progress, which a query may ask for where its sink can take a batch twice."""
-    stream_latency(spark, folder)
+    """A young stream, and one whose driver has run for a while, with the settings of `session`; and with Spark's own
+    asynchronous tracking of progress, which a query may ask for where its sink can take a batch twice."""
+    stream_latency(spark, folder, 10)
+    found = {"young": stream_latency(spark, folder)}
+    stream_latency(spark, folder, STREAM_WARM_SECONDS)
+    found["plain"] = stream_latency(spark, folder)
     ahead = {"asyncProgressTrackingEnabled": "true", "asyncProgressTrackingCheckpointIntervalMs": "1000"}
-    return {"plain": stream_latency(spark, folder), "async": stream_latency(spark, folder, **ahead)}
+    found["async"] = stream_latency(spark, folder, **ahead)
+    return found
 
 
-def stream_latency(spark: SparkSession, folder: Path, **more: str) -> dict[str, float]:
+def stream_latency(
+    spark: SparkSession, folder: Path, seconds: int = STREAM_SECONDS, **more: str
+) -> dict[str, float]:
     """Every message: from the broker's answer to the end of the batch that holds it, by the query's own progress."""
     data = folder / "stream-data"
     shutil.rmtree(folder / "stream-checkpoint", ignore_errors=True)
@@ -302,7 +311,7 @@ def stream_latency(spark: SparkSession, folder: Path, **more: str) -> dict[str, 
         writer = reader.option("startingOffsets", "earliest").option("maxPartitions", "1").load().writeStream
         writer = writer.format("noop").options(**more)
         query = writer.option("checkpointLocation", str(folder / "stream-checkpoint")).start()
-        sent = asyncio.run(_send_lightly(namesrv))
+        sent = asyncio.run(_send_lightly(namesrv, seconds))
         query.processAllAvailable()
         progress = query.recentProgress
         query.stop()
@@ -314,13 +323,13 @@ def stream_latency(spark: SparkSession, folder: Path, **more: str) -> dict[str, 
     return {"p50": cuts[49], "p99": cuts[98], "trigger": statistics.median(triggers), "messages": len(delays)}
 
 
-async def _send_lightly(namesrv: str) -> list[tuple[tuple[str, int], float]]:
+async def _send_lightly(namesrv: str, seconds: int) -> list[tuple[tuple[str, int], float]]:
     from aerobee import Message, Producer
 
     sent = []
     async with Producer(namesrv, group="bench") as producer:
         began = time.time()
-        for n in range(STREAM_SECONDS * STREAM_RATE):
+        for n in range(seconds * STREAM_RATE):
             await asyncio.sleep(max(0.0, began + n / STREAM_RATE - time.time()))
             result = await producer.send(Message(TOPIC, b"x" * 128))
             sent.append(((str(result.queue.queue_id), result.queue_offset), time.time() * 1000))

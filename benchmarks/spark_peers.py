@@ -60,6 +60,17 @@ class _PlainReader(_Reader):
             yield decode_plain(buffer, positions, partition.task.columns, "store").batch
 
 
+class _RepeatingReader(_Reader):
+    """A batch of the scan decoded once and handed over again and again: what is left is Spark's own part."""
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        left = sum(map(len, partition.task.parts))
+        batch = next(iter(self._reader.read(partition)))
+        while left > 0:
+            yield batch.slice(0, min(left, len(batch)))
+            left -= len(batch)
+
+
 def _records(task: Any) -> Iterator[tuple[pa.Buffer, Any]]:
     """Buffers and positions as the store scan finds them."""
     from aerobee.spark import store_scan
@@ -89,6 +100,15 @@ class PlainSource(TupleSource):
 
     def reader(self, schema: Any) -> DataSourceReader:
         return _PlainReader(self.options, tuple(schema.fieldNames()))
+
+
+class RepeatingSource(TupleSource):
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq_repeating"
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return _RepeatingReader(self.options, tuple(schema.fieldNames()))
 
 
 # -- writing ---------------------------------------------------------------------------------------------------

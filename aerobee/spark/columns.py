@@ -38,13 +38,17 @@ if TYPE_CHECKING:
 
 _HEAD = np.dtype(
     [
-        ("size", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("queue_id", ">i4"), ("flag", ">i4"),
+        ("size", ">i4"), ("magic", "<u4"), ("crc", ">i4"), ("queue_id", ">i4"), ("flag", ">i4"),
         ("queue_offset", ">i8"), ("physical", ">i8"), ("sys_flag", ">i4"), ("born", ">i8"), ("born_host", "V8"),
         ("stored", ">i8"), ("store_host", "V8"), ("reconsume", ">i4"), ("prepared", ">i8"), ("body_size", ">i4"),
     ]
 )  # fmt: skip
 _HEAD_SIZE = _HEAD.itemsize  # 88
 _size_at = struct.Struct(">i").unpack_from
+_MAGIC_V1, _MAGIC_V2 = (  # as they look unswapped
+    np.uint32(int.from_bytes(magic.to_bytes(4, "big", signed=True), "little"))
+    for magic in (message.MAGIC_V1, message.MAGIC_V2)
+)
 _V6 = 0x30
 _INNER_BATCH = 0xC0
 _COMPRESSED = 0x1
@@ -88,7 +92,10 @@ def decode(
 
 
 class _Rows:
-    """The records' fixed fields and the ranges of their variable ones; bad records already left out."""
+    """The records' fixed fields and the ranges of their variable ones; bad records already left out.
+
+    Every check looks first whether anything is wrong at all, which costs one pass; only then at what is.
+    """
 
     def __init__(self, buffer: pa.Buffer, positions: Ints) -> None:
         self.buffer = buffer
@@ -96,15 +103,16 @@ class _Rows:
         self.bad: list[BadRecord] = []
         self.position = self._complete(positions)
         self.head = self._heads(self.position)
-        magic = self.head["magic"]
-        self._drop((magic != message.MAGIC_V1) & (magic != message.MAGIC_V2), "no record magic")
-        sizes = self.head["size"].astype(np.int64)
-        self._drop(
-            (sizes < message.MIN_RECORD) | (self.position + sizes > len(self.bytes)),
-            "size passes the end of the data",
-        )
-        flags = self.flags
-        self.special = ((flags & _V6) != 0) | ((flags & _INNER_BATCH) == _INNER_BATCH)
+        self.flags = self.head["sys_flag"].astype(np.int32)
+        self.end = self.position + self.head["size"]
+        self._wide = False
+        if not (self.head["magic"] == _MAGIC_V1).all():
+            self._check_magic()
+        if len(self) and (int(self.end.max()) > len(self.bytes) or self._too_small().any()):
+            self._drop(
+                self._too_small() | (self.end > len(self.bytes)), "size passes the end of the data"
+            )
+        self.special = ((self.flags & _V6) != 0) | ((self.flags & _INNER_BATCH) == _INNER_BATCH)
         self.needs_plain_road = bool(self.special.any())
         if not self.needs_plain_road:
             self._find_ranges()
@@ -113,14 +121,11 @@ class _Rows:
     def __len__(self) -> int:
         return len(self.position)
 
-    @property
-    def flags(self) -> npt.NDArray[np.int32]:
-        return self.head["sys_flag"].astype(np.int32)
-
     def _complete(self, positions: Ints) -> Ints:
-        fits = (positions >= 0) & (positions <= len(self.bytes) - message.MIN_RECORD)
-        if fits.all():
+        last = len(self.bytes) - message.MIN_RECORD
+        if not len(positions) or (positions[0] >= 0 and positions[-1] <= last):
             return positions
+        fits = (positions >= 0) & (positions <= last)
         self.bad += [BadRecord(int(p), "cut off") for p in positions[~fits]]
         return positions[fits]
 
@@ -132,39 +137,53 @@ class _Rows:
         )
         return view[positions].view(_HEAD)
 
+    def _check_magic(self) -> None:
+        wide = self.head["magic"] == _MAGIC_V2
+        self._drop(~wide & (self.head["magic"] != _MAGIC_V1), "no record magic")
+        self._wide = bool(wide.any())
+
+    def _too_small(self) -> npt.NDArray[np.bool_]:
+        return np.asarray(self.end - self.position < message.MIN_RECORD, np.bool_)
+
     def _drop(self, wrong: npt.NDArray[np.bool_], reason: str) -> None:
         if wrong.any():
             self.bad += [BadRecord(int(p), reason) for p in self.position[wrong]]
-            self.head, self.position = self.head[~wrong], self.position[~wrong]
+            right = ~wrong
+            self.head, self.flags = self.head[right], self.flags[right]
+            self.position, self.end = self.position[right], self.end[right]
 
     def _find_ranges(self) -> None:
-        end = self.position + self.head["size"]
         body = self.position + _HEAD_SIZE
         body_size = self.head["body_size"].astype(np.int64)
         topic = body + body_size
-        wrong = (body_size < 0) | (topic + 3 > end)
+        wrong = (body_size < 0) | (topic + 3 > self.end)
         if wrong.any():
             self._drop(wrong, "body passes the end of the record")
             return self._find_ranges()
         topic_size = self.bytes[topic].astype(np.int64)
-        wide = self.head["magic"] == message.MAGIC_V2
-        if wide.any():  # two bytes for the topic's length
+        if self._wide:  # two bytes for the topic's length
+            wide = self.head["magic"] == _MAGIC_V2
             topic_size = np.where(wide, topic_size << 8 | self.bytes[topic + 1], topic_size)
             topic = topic + wide
-        topic = topic + 1
+        topic += 1
         text = topic + topic_size
-        wrong = text + 2 > end
+        wrong = text + 2 > self.end
         if wrong.any():  # keep the next look inside the record; the row is dropped below
             text = np.where(wrong, topic, text)
-        text_size = self.bytes[text].astype(np.int64) << 8 | self.bytes[text + 1]
-        wrong |= text + 2 + text_size > end
+        text_size = self._shorts(text)
+        text += 2
+        wrong |= text + text_size > self.end
         if wrong.any():
             self._drop(wrong, "topic or properties pass the end of the record")
             return self._find_ranges()
         self.body = (body, body_size)
         self.topic = (topic, topic_size)
-        self.text = (text + 2, text_size)
+        self.text = (text, text_size)
         return None
+
+    def _shorts(self, at: Ints) -> Ints:
+        view = np.ndarray((max(0, len(self.bytes) - 1),), ">u2", buffer=self.bytes, strides=(1,))
+        return view[at].astype(np.int64)
 
     def gather(self, start: Ints, size: Ints) -> pa.Array:
         return gather(self.buffer, start, size)

@@ -8,6 +8,7 @@ The next request leaves before the last answer is decoded.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import logging
 import time
@@ -42,6 +43,8 @@ BULK_BYTES = 4 * 1024 * 1024
 PARTS_AHEAD = 16
 SMALL_PART = 1_000  # messages
 _FLAGS = int(PullFlag.SUBSCRIPTION)
+KEPT_BYTES = 128 * 1024 * 1024
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -68,9 +71,14 @@ def read(task: Task) -> Iterator[pa.RecordBatch]:
 
 @cache
 def _settle() -> None:
-    """Once in a worker: what imports made will stay. Spark collects garbage after every task, which took 30 ms of
-    looking at 80,000 such objects."""
+    """Once in a worker. What imports made will stay: Spark collects garbage after every task, which took 30 ms of
+    looking at 80,000 such objects. And memory that one batch gave back is kept for the next: taking some megabytes from
+    the system and returning them, batch after batch, cost as much as all the decoding."""
     gc.freeze()
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # glibc; the others decide for themselves
+        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, KEPT_BYTES // 4)
 
 
 def _decoded(task: Task, asked: tuple[str, ...]) -> Iterator[columns.Decoded]:

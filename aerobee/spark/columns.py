@@ -109,9 +109,7 @@ class _Rows:
         if not (self.head["magic"] == _MAGIC_V1).all():
             self._check_magic()
         if len(self) and (int(self.end.max()) > len(self.bytes) or self._too_small().any()):
-            self._drop(
-                self._too_small() | (self.end > len(self.bytes)), "size passes the end of the data"
-            )
+            self._drop(self._too_small() | (self.end > len(self.bytes)), "size passes the end of the data")
         self.special = ((self.flags & _V6) != 0) | ((self.flags & _INNER_BATCH) == _INNER_BATCH)
         self.needs_plain_road = bool(self.special.any())
         if not self.needs_plain_road:

@@ -45,6 +45,8 @@ def _parts(record: Record) -> list[Record]:
         return [record]
     record.body, record.sys_flag = _body(record), record.sys_flag & ~1
     parts = unwrap(record)
+    if not parts:  # no producer sends that: a flag was damaged
+        raise ProtocolError("an inner batch without a message")
     for part in parts:
         part.body_crc = zlib.crc32(part.body) & 0x7FFFFFFF
     return parts

@@ -106,6 +106,13 @@ def test_damaged_bytes_are_reported_and_never_raise(messages: list[Record], data
         found.batch.validate(full=True)
 
 
+def test_a_record_that_a_damaged_flag_made_an_empty_batch_is_reported() -> None:
+    raw = bytearray(message.encode(Record("orders", b"")))
+    raw[39] = 0xC0
+    for found in both(bytes(raw), np.array([0])):
+        assert (found.batch.num_rows, [bad.position for bad in found.bad]) == (0, [0])
+
+
 def test_only_asked_columns_are_made() -> None:
     data = message.encode(Record("t", b"x", queue_offset=7))
     found = columns.decode(data, columns.positions_of(data), ("queueOffset", "body"), "b")

@@ -176,13 +176,15 @@ class CommitLog:
     def bytes_from(self, offset: int, size: int) -> memoryview | bytes:
         """Up to `size` bytes from `offset` to the log's end, over the edge of a file if need be; none outside the log.
         A view of the mapped log wherever possible: to be copied before anything else is done with the log."""
-        parts: list[memoryview] = []
-        while size > 0 and (segment := self.segment_at(offset)) is not None:
-            at = offset - segment.base
-            count = min(size, segment.size - at, self.end - offset)
-            parts.append(memoryview(segment.map)[at : at + count])
-            offset, size = offset + count, size - count
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        segment = self.segment_at(offset) if size > 0 else None
+        if segment is None:
+            return b""
+        at = offset - segment.base
+        count = min(size, segment.size - at, self.end - offset)
+        if count == size or offset + count == self.end:
+            return memoryview(segment.map)[at : at + count]
+        # Copied at once: to map the next file this one may have to go.
+        return segment.map[at : at + count] + self.bytes_from(offset + count, size - count)
 
     def header(self, offset: int) -> tuple[int, int]:
         """Size and magic at `offset`; (0, 0) outside the log."""

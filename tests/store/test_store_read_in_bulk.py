@@ -5,6 +5,7 @@ import pytest
 
 from aerobee.errors import StoreError
 from aerobee.protocol.message import decode
+from aerobee.store import commit_log
 from aerobee.store.consume_queue import UNIT, UNIT_SIZE
 
 
@@ -47,6 +48,15 @@ def test_the_log_over_the_edge_of_a_file(kit):
     for n, unit in enumerate(UNIT.iter_unpack(store.units("orders", 0, 0, 40))):
         record = decode(everything[unit[0] - position : unit[0] - position + unit[1]])
         assert record.body.startswith(b"%d\0" % n)
+
+
+def test_files_may_be_unmapped_while_others_are_read(kit, monkeypatch):
+    monkeypatch.setattr(commit_log, "_MAX_MAPPED", 1)
+    store = filled(kit)
+    everything = bytes(store.log_from(0, store.log_max))
+    assert len(everything) == store.log_max
+    for at in range(0, store.log_max, 50_000):
+        assert everything[at : at + 90_000] == bytes(store.log_from(at, 90_000))
 
 
 def test_no_more_of_the_log_than_there_is(kit):

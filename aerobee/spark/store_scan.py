@@ -254,6 +254,9 @@ class Places(NamedTuple):
     def after(self, cut: int) -> Places:
         return Places(self.position[cut:], self.size[cut:])
 
+    def joined(self, more: Places) -> Places:
+        return Places(np.concatenate((self.position, more.position)), np.concatenate((self.size, more.size)))
+
 
 _NOWHERE = Places(np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -274,12 +277,13 @@ def in_log_order(
     while True:
         frontier = 1 << 62  # whatever a queue shows next lies behind its last unit so far
         for i, part in enumerate(parts):
-            while not len(held[i].position) and reached[i] < part.end:
+            # Well before its last: of queues that end near each other each would give the next few rows by itself.
+            while len(held[i].position) <= ahead // 2 and reached[i] < part.end:
                 stop = min(part.end, reached[i] + ahead)
                 units = queues[i].units(reached[i], stop)
                 missing = stop - reached[i] - len(units)
                 report_lost(missing, [part], "were in queue files that are gone", options)
-                held[i], reached[i] = _places(units, codes), stop
+                held[i], reached[i] = held[i].joined(_places(units, codes)), stop
             if reached[i] < part.end:
                 frontier = min(frontier, int(held[i].position[-1]))
         cuts = [int(np.searchsorted(places.position, frontier, side="right")) for places in held]

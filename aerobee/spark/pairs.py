@@ -112,9 +112,10 @@ class Pairs:
         """In which rows the pair at `place` begins with `wanted`."""
         width = int(self._offsets[1])
         first = int(self._starts(place)[0])
-        if (
-            self._columns is None or first + len(wanted) + _WORD > width
-        ):  # the last row ends where the data does
+        ends_early = (
+            first + len(wanted) + _WORD > width
+        )  # the last row's eight bytes must not pass the data's end
+        if self._columns is None or ends_early:
             return self._spells(self._starts(place), wanted)
         same = np.ones(self._rows, np.bool_)
         for i in range(0, len(wanted), _WORD):

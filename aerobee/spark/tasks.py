@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import logging
+import sys
 import time
 from functools import cache
 from typing import TYPE_CHECKING
@@ -75,7 +76,7 @@ def _settle() -> None:
     looking at 80,000 such objects. And memory that one batch gave back is kept for the next: taking some megabytes from
     the system and returning them, batch after batch, cost as much as all the decoding."""
     gc.freeze()
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:  # glibc; the others decide for themselves
         mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
         mallopt(_M_MMAP_THRESHOLD, KEPT_BYTES // 4)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from aerobee.errors import BrokerError, NetworkError, TopicNotFound
+from aerobee.errors import BrokerError, NetworkError, TopicNotFound, UnknownResponse
 from aerobee.protocol.headers.consume import LogBounds, ReadLog, ReadUnits, UnitsRead
 from aerobee.spark import columns
 from aerobee.spark.store_scan import UNIT, Places, in_log_order, real_units, report_lost
@@ -77,10 +77,13 @@ def _sampled(heads: BrokerHeads, part: Range) -> _Sampled | None:
     step = max(1, -(-len(part) // SAMPLES))
     try:
         found = heads.units(part, step)
-    except BrokerError:
+    except (BrokerError, UnknownResponse):
         return None  # Apache's answer; should something else be wrong, a pull will tell
+    wanted = -(-len(part) // step)
+    if len(found) != wanted * UNIT.itemsize:
+        return None
     units = real_units(np.frombuffer(found, UNIT))
-    if len(units) != -(-len(part) // step):
+    if len(units) != wanted:
         return None
     return _Sampled(part, step, units["position"].astype(np.int64), units["size"].astype(np.int64))
 

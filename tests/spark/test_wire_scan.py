@@ -42,6 +42,7 @@ class Peer:
         self.happens: Callable[[int], Any] = lambda _: None
         self.codes: list[int] = []
         self.refused: set[int] = set()
+        self.refusal = (3, b"")
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
         self._thread = threading.Thread(target=self._serve)
@@ -70,7 +71,8 @@ class Peer:
 
     def _answer(self, command: Command) -> bytes:
         if command.code in self.refused:
-            return wire.encode(wire.Command(3, command.opaque, flag=1, remark="not supported"))
+            code, body = self.refusal
+            return wire.encode(wire.Command(code, command.opaque, flag=1, remark="not supported", body=body))
         fields: dict[str, str] = {}
         if command.code == RequestCode.AEROBEE_READ_UNITS:
             asked = command.fields(ReadUnits)
@@ -240,8 +242,12 @@ def test_several_brokers_are_pulled_from(peer: Peer, store: MessageStore) -> Non
     assert planned(peer, [*ranges(store), Range("t", "c", 0, 0, 5)]) is None
 
 
-def test_a_broker_that_knows_no_such_question_is_pulled_from(peer: Peer, store: MessageStore) -> None:
+@pytest.mark.parametrize("refusal", [(3, b""), (16, b""), (9_999, b""), (0, b""), (0, b"anything")], ids=str)
+def test_a_broker_that_knows_no_such_question_is_pulled_from(
+    peer: Peer, store: MessageStore, refusal: tuple[int, bytes]
+) -> None:
     fill(store, 100)
+    peer.refusal = refusal
     peer.refused = {RequestCode.AEROBEE_READ_UNITS, RequestCode.AEROBEE_READ_LOG}
     assert planned(peer, ranges(store)) is None
     assert len(peer.codes) == len(ranges(store))

@@ -219,7 +219,7 @@ def test_several_topics_at_once(peer: Peer, store: MessageStore) -> None:
 )
 def test_what_needs_pulls_is_not_cut(peer: Peer, store: MessageStore, given: dict[str, str]) -> None:
     fill(store, 100)
-    assert planned(peer, ranges(store), **given) is None
+    assert planned(peer, ranges(store), 3, **given) is None
     assert peer.codes == []
 
 

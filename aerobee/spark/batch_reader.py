@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from aerobee.spark import plan, pushdown, resolve, tasks, wire_scan
+from aerobee.spark import plan, pushdown, resolve, tasks
 from aerobee.spark.heads import bounds_of, chosen_topics, heads_for
 
 if TYPE_CHECKING:
@@ -55,19 +55,14 @@ class BatchReader(DataSourceReader):
             max_records=options.max_records,
             target=TASK_ROWS,
         )
-        addresses: dict[str, str] = {}
-        if options.store_path and not options.ordered:
+        options = msgspec.structs.replace(options, tags=self._narrow.tags or options.tags)
+        if not options.store_path:
+            return tasks.over_the_wire(heads, parts, groups, options, self._columns)
+        if not options.ordered:
             from aerobee.spark.store_scan import physical_split, store_root
 
             groups = physical_split(store_root(options.store_path), parts, len(groups))
-        elif not options.store_path:
-            addresses = {part.broker: heads.address(part.broker) for part in parts}
-        options = msgspec.structs.replace(options, tags=self._narrow.tags or options.tags)
-        stretches = wire_scan.cut(heads, parts, len(groups), options) if addresses else None
-        return [
-            tasks.Task(options, group, addresses, self._columns, stretches is not None)
-            for group in stretches or groups
-        ]
+        return [tasks.Task(options, group, {}, self._columns) for group in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Spark replaces an empty plan by one partition without a task.

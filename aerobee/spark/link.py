@@ -55,6 +55,14 @@ class Link:
         command = wire.request(header, body)
         return self.send_command(command)
 
+    def ahead(self, header: Header) -> int | None:
+        """Send before the answer is wanted. Should that fail, what was received is still good, and None says to ask
+        again in time."""
+        try:
+            return self.send(header)
+        except NetworkError:
+            return None
+
     def send_command(self, command: Command) -> int:
         self._opaque += 1
         command.opaque = self._opaque

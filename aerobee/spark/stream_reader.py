@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 
 from aerobee.clock import SystemClock
 from aerobee.errors import AerobeeError
-from aerobee.spark import plan, resolve, sizes, tasks, wire_scan
+from aerobee.spark import plan, resolve, sizes, tasks
 from aerobee.spark.batch_reader import Part
 from aerobee.spark.heads import MISSING, BrokerHeads, chosen_topics, heads_for, is_named
 
@@ -110,11 +110,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             max_records=options.max_records,
             target=STREAM_TASK_ROWS,
         )
-        addresses = {} if options.store_path else {p.broker: self._ask.address(p.broker) for p in parts}
-        stretches = wire_scan.cut(self._ask, parts, len(groups), options) if addresses else None
+        if options.store_path:
+            return [Part(tasks.Task(options, group, {}, options.columns)) for group in groups]
         return [
-            Part(tasks.Task(options, group, addresses, options.columns, stretches is not None))
-            for group in stretches or groups
+            Part(task) for task in tasks.over_the_wire(self._ask, parts, groups, options, options.columns)
         ]
 
     def read(self, partition: InputPartition) -> Any:

@@ -35,6 +35,7 @@ from aerobee.spark.store_scan import UNIT, scan, store_root
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aerobee.spark.heads import BrokerHeads
     from aerobee.spark.spans import Ints
 
 log = logging.getLogger("aerobee.spark")
@@ -58,6 +59,20 @@ class Task(msgspec.Struct, frozen=True):
     in_log_order: bool = False  # over the wire, but as a scan: `wire_scan.cut` made the ranges
 
 
+def over_the_wire(
+    heads: BrokerHeads,
+    parts: list[Range],
+    groups: list[list[Range]],
+    options: Read,
+    names: tuple[str, ...],
+) -> list[Task]:
+    """Tasks for the ranges: as a scan of the broker's log where that serves better, else the `groups` by pulls."""
+    addresses = {part.broker: heads.address(part.broker) for part in parts}
+    stretches = wire_scan.cut(heads, parts, len(groups), options)
+    in_log_order = stretches is not None
+    return [Task(options, group, addresses, names, in_log_order) for group in stretches or groups]
+
+
 def read(task: Task) -> Iterator[pa.RecordBatch]:
     """The task's rows as record batches of exactly `task.columns`."""
     _settle()
@@ -72,7 +87,7 @@ def read(task: Task) -> Iterator[pa.RecordBatch]:
 
 @cache
 def _settle() -> None:
-    """Once in a worker. What imports made will stay: Spark collects garbage after every task, which took 30 ms of
+    """Once in a worker. What imports made will stay: Spark collects garbage after every task, which took 40 ms of
     looking at 80,000 such objects. And memory that one batch gave back is kept for the next: taking some megabytes from
     the system and returning them, batch after batch, cost as much as all the decoding."""
     gc.freeze()
@@ -163,7 +178,7 @@ def _opened(task: Task, links: dict[str, Link]) -> Iterator[tuple[Range, int | N
         for j in range(i, min(i + PARTS_AHEAD, len(task.parts))):
             following = task.parts[j]
             if j not in asked and (j == i or len(following) <= SMALL_PART):
-                asked[j] = _sent(links[following.broker], following, following.start, task.options)
+                asked[j] = links[following.broker].ahead(request(following, following.start, task.options))
         yield part, asked.pop(i)
 
 
@@ -224,17 +239,9 @@ def _bodies(link: Link, part: Range, options: Read, opaque: int | None) -> Itera
             opaque = None
             continue
         failures = 0
-        opaque = _sent(link, part, at, options) if at < part.end else None
+        opaque = link.ahead(request(part, at, options)) if at < part.end else None
         if answer.code == ResponseCode.SUCCESS and len(body):
             yield body, _within(body, _positions(body, result.record_count), part)
-
-
-def _sent(link: Link, part: Range, at: int, options: Read) -> int | None:
-    """Ask ahead. Should that fail, what has been received is still good; the question is then asked again."""
-    try:
-        return link.send(request(part, at, options))
-    except NetworkError:
-        return None
 
 
 def _deleted(part: Range, at: int, options: Read) -> None:

@@ -7,12 +7,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aerobee.broker import checks
-from aerobee.protocol.frames import DEFAULT_MAX_FRAME
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
 
-MOST_BYTES = DEFAULT_MAX_FRAME - 65_536
+MOST_BYTES = 15 * 1024 * 1024  # what is asked for is 8 MiB, or one record
 MOST_UNITS = 50_000
 MOST_SAMPLES = 1_024  # each is looked up by itself
 

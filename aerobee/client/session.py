@@ -19,6 +19,7 @@ from aerobee.errors import AerobeeError, NetworkError, NoRoute, TopicNotFound, e
 from aerobee.net.address import parse_addresses
 from aerobee.net.connection import Answer, Connection, Limits
 from aerobee.net.pool import Pool
+from aerobee.net.shared import Shared
 from aerobee.net.tls import client_tls
 from aerobee.protocol import bodies
 from aerobee.protocol import command as wire
@@ -56,8 +57,9 @@ class Session:
         self.consumers: dict[str, Consumer] = {}
         self.broker_versions: dict[str, int] = {}
         self._used_topics: set[str] = set()
+        self._first_routes = Shared(self.refresh_route, "asking for the route of")
         self._greeted: dict[str, Connection] = {}
-        self._greetings: dict[str, asyncio.Task[None]] = {}
+        self._greetings = Shared(self._introduce, "greeting")
         tls = client_tls(self.options.tls_ca) if self.options.tls == "on" else None
         limits = Limits(max_write_buffer=1 << 30)  # what we send is bounded by the producer's gate
         self._pool = Pool(self._asked, limits, tls)
@@ -77,6 +79,8 @@ class Session:
         if self.users == 0:
             await self.tasks.cancel()
             self.deadlines.close()
+            await self._first_routes.close()
+            await self._greetings.close()
             await self._pool.close()
 
     async def _refresh_routes_forever(self) -> None:
@@ -102,24 +106,20 @@ class Session:
         """The open connection; a broker's new one starts with our heartbeat, for it knows us no longer."""
         connection = await self._pool.get(address)
         if self._greeted.get(address) is not connection:
-            greeting = self._greetings.get(address)
-            if greeting is None:
-                greeting = self._greetings[address] = self.tasks.start(
-                    self._introduce(address, connection), "greeting"
-                )
-            await asyncio.shield(greeting)
+            await self._greetings.get(address)
         return connection
 
-    async def _introduce(self, address: str, connection: Connection) -> None:
+    async def _introduce(self, address: str) -> None:
+        connection = self._pool.peek(address)
+        if connection is None:
+            return  # lost again: the request that follows fails and says so
         is_new_to_broker = self.routes.name_of(address) is not None
         try:
             if is_new_to_broker:
                 await self._greet(address, connection)
         except AerobeeError as error:
             log.warning("heartbeat to broker=%s failed: %s", address, error)
-        finally:
-            self._greeted[address] = connection
-            del self._greetings[address]
+        self._greeted[address] = connection
         if is_new_to_broker:
             for consumer in list(self.consumers.values()):
                 consumer.members_changed()
@@ -180,7 +180,7 @@ class Session:
     async def route(self, topic: str) -> TopicQueues:
         """The topic's queues, asked for once and then kept fresh. NoRoute when no name server knows it."""
         self._used_topics.add(topic)
-        return self.routes.get(topic) or await self.refresh_route(topic)
+        return self.routes.get(topic) or await self._first_routes.get(topic)
 
     async def refresh_route(self, topic: str) -> TopicQueues:
         try:

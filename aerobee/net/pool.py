@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aerobee.errors import NetworkError, RequestCodeNotSupported
 from aerobee.net.address import parse_address
 from aerobee.net.connection import Answer, Connection, Handler, Limits, Observer
+from aerobee.net.shared import Shared
 
 if TYPE_CHECKING:
     import ssl
@@ -40,27 +40,11 @@ class Pool:
         self._tls = tls
         self._observer = observer
         self._open: dict[str, Connection] = {}
-        self._dialling: dict[str, asyncio.Task[Connection]] = {}
-        self._closed = False
+        self._dials = Shared(self._dial, "connecting to")
 
     async def get(self, address: str) -> Connection:
         """The open connection to `address`, dialled when there is none; NetworkError when that fails."""
-        connection = self.peek(address)
-        if connection is not None:
-            return connection
-        if self._closed:
-            raise NetworkError(f"not connecting to {address}: this client is closed")
-        dial = self._dialling.get(address)
-        if dial is None:
-            dial = asyncio.get_running_loop().create_task(self._dial(address, *parse_address(address)))
-            dial.add_done_callback(_retrieved)
-            self._dialling[address] = dial
-        try:
-            return await asyncio.shield(dial)  # one caller's cancellation is not the others'
-        except asyncio.CancelledError:
-            if dial.cancelled():  # by close(), not our caller
-                raise NetworkError(f"not connecting to {address}: this client is closed") from None
-            raise
+        return self.peek(address) or await self._dials.get(address)
 
     def peek(self, address: str) -> Connection | None:
         """The connection to `address` if there is an open one now."""
@@ -71,7 +55,8 @@ class Pool:
     def connections(self) -> dict[str, Connection]:
         return {address: connection for address, connection in self._open.items() if connection.is_open}
 
-    async def _dial(self, address: str, host: str, port: int) -> Connection:
+    async def _dial(self, address: str) -> Connection:
+        host, port = parse_address(address)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(DIAL_MS / 1000):
@@ -82,8 +67,6 @@ class Pool:
             raise NetworkError(f"cannot connect to {address} within {DIAL_MS} ms") from None
         except OSError as error:
             raise NetworkError(f"cannot connect to {address}: {error.strerror or error}") from error
-        finally:
-            del self._dialling[address]
         connection.attributes["address"] = address
         self._open[address] = connection
         return connection
@@ -102,19 +85,7 @@ class Pool:
             self._observer.closed(connection)
 
     async def close(self) -> None:
-        self._closed = True
-        dials = list(self._dialling.values())
-        for dial in dials:
-            dial.cancel()
-        for dial in dials:
-            with suppress(asyncio.CancelledError, NetworkError):
-                await dial
+        await self._dials.close()
         for connection in list(self._open.values()):
             connection.close()
         self._open.clear()
-
-
-def _retrieved(dial: asyncio.Task[Connection]) -> None:
-    """Everyone who waited may have been cancelled: no "never retrieved" warning then."""
-    if not dial.cancelled():
-        dial.exception()

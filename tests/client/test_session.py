@@ -113,6 +113,38 @@ async def test_the_next_name_server_is_asked_when_one_fails(world: Any, unused_t
     await session.stop()
 
 
+@pytest.mark.parametrize("topic", ["T", "created-by-sending"])
+async def test_first_sends_begun_together_ask_for_the_route_once_and_keep_their_order(
+    world: Any, topic: str
+) -> None:
+    world.topics["TBW102"] = world.topics["T"]
+    for _ in range(20):  # a new producer each: routes, connections and greetings are all still to come
+        for server in (world.namesrv, *world.brokers):
+            server.commands.clear()
+        async with Producer(world.namesrv.address, group="p") as producer:
+            await asyncio.gather(*(producer.send(Message(topic, b"%02d" % n)) for n in range(40)))
+        for broker in world.brokers:
+            sent = [bytes(command.body) for command in broker.commands if command.code == 310]
+            assert len(sent) == 20
+            assert sent == sorted(sent)
+        assert world.namesrv.count(105) == (1 if topic == "T" else 2)
+
+
+async def test_who_waits_for_a_first_route_is_told_when_the_client_is_closed(world: Any) -> None:
+    asked = asyncio.Event()
+    world.namesrv.answer = lambda command: asked.set()
+    session = Session(world.namesrv.address)
+    await session.start()
+    waiting = [asyncio.ensure_future(session.route("T")) for _ in range(3)]
+    await asked.wait()
+    await session.stop()
+    for each in waiting:
+        with pytest.raises(NetworkError, match="route of T: this client is closed"):
+            await each
+    with pytest.raises(NetworkError, match="closed"):
+        await session.route("T")
+
+
 async def test_a_new_connection_begins_with_our_heartbeat(world: Any) -> None:
     async with Producer(world.namesrv.address, group="p") as producer:
         await producer.send(Message("T", b"x"), queue=MessageQueue("b0", 0, "T"))

@@ -7,12 +7,38 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aerobee.spark import sessions
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ("", sessions.ARROW),
+        ("-Xss4m", f"-Xss4m {sessions.ARROW}"),
+        (
+            "-Darrow.enable_unsafe_memory_access=false -Xss4m",
+            "-Darrow.enable_unsafe_memory_access=false -Xss4m",
+        ),
+    ],
+)
+@pytest.mark.parametrize("key", ["spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"])
+def test_arrow_looks_once_unless_the_user_says_otherwise(key: str, given: str, made: str) -> None:
+    config = {"spark.ui.port": "1", **({key: given} if given else {})}
+    other = ({"spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"} - {key}).pop()
+    assert sessions._unchecked(config) == {"spark.ui.port": "1", key: made, other: sessions.ARROW}
+
+
+def test_the_jvm_has_been_told(spark: SparkSession) -> None:
+    java: Any = spark.sparkContext
+    asked = java._jvm.java.lang.System.getProperty("arrow.enable_unsafe_memory_access")
+    assert asked == "true"
 
 
 def checksums(folder: Path) -> list[Path]:

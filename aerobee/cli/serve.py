@@ -16,11 +16,13 @@ import typer
 
 from aerobee.cli import settings
 from aerobee.errors import AerobeeError
+from aerobee.memory import keep_freed
 
 if TYPE_CHECKING:
     from aerobee.server import Server
 
 OFF = -1
+KEPT_BYTES = 64 * 1024 * 1024  # of dropped answers: a reader in bulk asks for 8 MiB at a time
 
 Host = Annotated[str | None, typer.Option("--host", help="address to listen on [127.0.0.1]")]
 Advertise = Annotated[
@@ -214,6 +216,7 @@ async def _until_signal(server: Server, data: Path | None) -> None:
         gc.freeze()
         gc.enable()
         gc.set_threshold(20_000, 20, 50)
+        keep_freed(KEPT_BYTES)
         await stopping.wait()
         logging.getLogger("aerobee.server").info("stopping")
 

@@ -8,10 +8,8 @@ The next request leaves before the last answer is decoded.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import logging
-import sys
 import time
 from functools import cache
 from typing import TYPE_CHECKING
@@ -22,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aerobee.errors import BrokerError, NetworkError, TopicNotFound
+from aerobee.memory import keep_freed
 from aerobee.protocol.codes import PullFlag, ResponseCode
 from aerobee.protocol.filters import compile_filter
 from aerobee.protocol.filters.tags import parse_tags
@@ -46,7 +45,6 @@ PARTS_AHEAD = 16
 SMALL_PART = 1_000  # messages
 _FLAGS = int(PullFlag.SUBSCRIPTION)
 KEPT_BYTES = 128 * 1024 * 1024
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -88,13 +86,9 @@ def read(task: Task) -> Iterator[pa.RecordBatch]:
 @cache
 def _settle() -> None:
     """Once in a worker. What imports made will stay: Spark collects garbage after every task, which took 40 ms of
-    looking at 80,000 such objects. And memory that one batch gave back is kept for the next: taking some megabytes from
-    the system and returning them, batch after batch, cost as much as all the decoding."""
+    looking at 80,000 such objects. And memory that one batch gave back is kept for the next."""
     gc.freeze()
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:  # glibc; the others decide for themselves
-        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
-        mallopt(_M_MMAP_THRESHOLD, KEPT_BYTES // 4)
+    keep_freed(KEPT_BYTES)
 
 
 def _decoded(task: Task, asked: tuple[str, ...]) -> Iterator[columns.Decoded]:

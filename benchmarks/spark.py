@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Spark data source beside Parquet and beside working row by row; `local[2]`, rounds in turn.
 
-    python -m benchmarks.spark [--messages 2000000] [--rounds 3] [--sizes 128,1024] [--only read,sink,stream,memory]
-                               [--memory-messages 10000000] [--dir DIR] [--save]
+    python -m benchmarks.spark [--messages 2000000] [--rounds 3] [--jvms 3] [--sizes 128,1024]
+                               [--only read,sink,stream,memory] [--memory-messages 10000000] [--dir DIR] [--save]
 
 read    rows a second: tuples, plain decoder to Arrow, over the wire, store scan, Parquet of the same rows (the ceiling);
-        and one batch of the scan handed over again and again: what Spark's own part of any Python source comes to
+        and one batch of the scan handed over again and again: what Spark's own part of any Python source comes to.
+        In several JVMs one after the other: how well one compiles its Parquet reader differs by half from the next
 sink    rows a second of the Arrow sink and of one that works by row: against a peer that only answers, and for real
 stream  milliseconds from stored at the broker to batch committed, light load, tuned session
 memory  what a Python worker holds (anonymous memory) while it scans ten million messages
@@ -29,7 +30,9 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,6 +169,26 @@ def _drained(frame: DataFrame) -> float:
     began = time.perf_counter()
     frame.write.format("noop").mode("overwrite").save()
     return time.perf_counter() - began
+
+
+def read_rates_of(jvms: int, folder: Path, size: int, count: int, rounds: int) -> dict[str, list[Sample]]:
+    """All rounds of `jvms` new JVMs, each started by a process of its own and ended before the next."""
+    found: dict[str, list[Sample]] = {}
+    with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as processes:
+        for turn in range(jvms):
+            print(f" JVM {turn + 1} of {jvms}", flush=True)
+            rates = processes.submit(_read_rates_of_a_new_jvm, folder, size, count, rounds).result()
+            for road, samples in rates.items():
+                found.setdefault(road, []).extend(samples)
+    return found
+
+
+def _read_rates_of_a_new_jvm(folder: Path, size: int, count: int, rounds: int) -> dict[str, list[Sample]]:
+    spark = tuned_session(folder)
+    try:
+        return read_rates(spark, folder / f"store-{size}", count, rounds)
+    finally:
+        spark.stop()
 
 
 def read_rates(spark: SparkSession, data: Path, count: int, rounds: int) -> dict[str, list[Sample]]:
@@ -437,6 +460,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "load_before": os.getloadavg()[0],
         "messages": options.messages,
         "rounds": options.rounds,
+        "jvms": options.jvms,
         "read": {},
     }
     if "read" in options.only:
@@ -446,12 +470,20 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     if "memory" in options.only:
         print(f"making {options.memory_messages:,} messages of 128 B", flush=True)
         make_large_store(folder / "store-memory", options.memory_messages, 128)
-    spark = tuned_session(folder)
     if "read" in options.only:
         for size in options.sizes:
             print(f"read, {size} B", flush=True)
-            data = folder / f"store-{size}"
-            results["read"][size] = read_rates(spark, data, options.messages, options.rounds)
+            results["read"][size] = read_rates_of(
+                options.jvms, folder, size, options.messages, options.rounds
+            )
+    if {"sink", "stream", "memory"}.intersection(options.only):
+        _measure_the_rest(options, folder, results)
+    results["load_after"] = os.getloadavg()[0]
+    return results
+
+
+def _measure_the_rest(options: argparse.Namespace, folder: Path, results: dict[str, Any]) -> None:
+    spark = tuned_session(folder)
     if "sink" in options.only:
         print("sink", flush=True)
         results["sink"] = sink_rates(spark, folder, options.rounds)
@@ -463,8 +495,6 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         results["memory"] = worker_memory(spark, folder / "store-memory")
         results["memory"]["messages"] = options.memory_messages
     spark.stop()
-    results["load_after"] = os.getloadavg()[0]
-    return results
 
 
 def main() -> None:
@@ -474,6 +504,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=2_000_000)
     parser.add_argument("--memory-messages", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--jvms", type=int, default=3, help="Spark is started so many times for the reads")
     parser.add_argument("--sizes", type=lambda text: [int(n) for n in text.split(",")], default=[128, 1024])
     parser.add_argument(
         "--only", type=lambda text: text.split(","), default=["read", "sink", "stream", "memory"]

@@ -6,7 +6,7 @@
 
 read    rows a second: tuples, plain decoder to Arrow, over the wire, store scan, Parquet of the same rows (the ceiling);
         and one batch of the scan handed over again and again: what Spark's own part of any Python source comes to.
-        In several JVMs one after the other: how well one compiles its Parquet reader differs by half from the next
+        In several JVMs one after the other: one may read Parquet half as fast again as the next, for as long as it lives
 sink    rows a second of the Arrow sink and of one that works by row: against a peer that only answers, and for real
 stream  milliseconds from stored at the broker to batch committed, light load, tuned session
 memory  what a Python worker holds (anonymous memory) while it scans ten million messages

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from aerobee.spark import options, schema
@@ -17,6 +19,13 @@ def test_defaults_are_kafka_like() -> None:
     assert (batch.start.word, batch.end.word, stream.start.word) == ("earliest", "latest", "latest")
     assert batch.fail_on_data_loss
     assert batch.columns == schema.DEFAULT
+
+
+@pytest.mark.parametrize("name", sorted(options.KNOWN))
+def test_every_option_has_its_line_in_the_docs(name: str) -> None:
+    page = Path(__file__).parents[2] / "docs" / "spark.md"
+    table = page.read_text().partition("## Options")[2].partition("\n## ")[0]
+    assert f"`{name}`" in table
 
 
 def test_keys_are_case_insensitive() -> None:

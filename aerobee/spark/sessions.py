@@ -105,7 +105,10 @@ def _without_crc_files(spark: SparkSession) -> None:
 
 
 def _unchecked(config: dict[str, str]) -> dict[str, str]:
-    """`ARROW` for driver and executors; whoever has set one of them decides for both."""
+    """`ARROW` for driver and executors; whoever has set one of them decides for both, and whoever has a folder of
+    Spark's settings for all: what stands there would be replaced, not added to."""
+    if "SPARK_CONF_DIR" in os.environ:
+        return config
     added = dict(config)
     for key in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
         options = config.get(key, "")

@@ -29,10 +29,18 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("i
     ],
 )
 @pytest.mark.parametrize("key", ["spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"])
-def test_arrow_looks_once_unless_the_user_says_otherwise(key: str, given: str, made: str) -> None:
+def test_arrow_looks_once_unless_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, key: str, given: str, made: str
+) -> None:
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     config = {"spark.ui.port": "1", **({key: given} if given else {})}
     other = ({"spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"} - {key}).pop()
     assert sessions._unchecked(config) == {"spark.ui.port": "1", key: made, other: sessions.ARROW}
+
+
+def test_a_folder_of_settings_is_left_its_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", "/etc/spark")
+    assert sessions._unchecked({"spark.ui.port": "1"}) == {"spark.ui.port": "1"}
 
 
 def test_the_jvm_has_been_told(spark: SparkSession) -> None:

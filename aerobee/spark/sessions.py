@@ -32,8 +32,8 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "8",
 }
 
-# For the JVMs that read our batches: Arrow's Java looks at the bounds and for a null again at every value, although
-# Spark has done both. A seventh of what the JVM spends on a row.
+# For the JVMs that read our batches: Arrow's Java looks at the bounds and for a null at every value; Spark stays within
+# a batch's rows and asks for nulls itself. 3 to 13 % of a query that decodes nothing, in three trials.
 ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 
 # Spark's plain local[*] gives up at the first lost worker; a cluster tries a task four times, and so does this.

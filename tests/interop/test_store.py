@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from servers import Server
 
 TOPIC, GROUP = "exchange", "exchange-group"
+DELAYED = {
+    "level",
+    "timed",
+}  # due half a minute after they are sent: on a slow machine before the reader is asked
 
 
 def admin(session: peers.Session, command: str, *arguments: str) -> str:
@@ -59,15 +63,30 @@ def essence(row: dict[str, Any]) -> tuple[Any, ...]:
     return (*place, row.get("body"), row["size"], row["msgId"], tuple(sorted(kept.items())))
 
 
+def without_delayed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if row.get("body") not in DELAYED]
+
+
+def bounds_without_delayed(found: dict[str, Any]) -> dict[str, list[int]]:
+    delayed = [
+        (str(row["queueId"]), row["offset"]) for row in found["messages"] if row.get("body") in DELAYED
+    ]
+    return {
+        name: [low, high - sum(queue == name and offset < high for queue, offset in delayed)]
+        for name, (low, high) in found["bounds"].items()
+    }
+
+
 def look(session: peers.Session, wrote: dict[str, Any]) -> None:
     """Everything the writer served, the reader serves."""
     wait_until(lambda: TOPIC in admin(session, "topicList"), 30, "the topic's route")
     found = session.pull("exchange-look", TOPIC)
-    assert found["bounds"] == wrote["everything"]["bounds"]
-    assert sorted(map(essence, found["messages"])) == sorted(map(essence, wrote["everything"]["messages"]))
+    assert bounds_without_delayed(found) == wrote["everything"]["bounds"]
+    at_once = without_delayed(found["messages"])
+    assert sorted(map(essence, at_once)) == sorted(map(essence, wrote["everything"]["messages"]))
 
     later = session.pull("exchange-look", TOPIC, time=wrote["middle"])["messages"]
-    assert Counter(row.get("body") for row in later) == Counter(
+    assert Counter(row.get("body") for row in without_delayed(later)) == Counter(
         ["batch0", "batch1", "batch2", "batch3", "batch4", None, "props"]
     )
 

@@ -108,10 +108,12 @@ class _Rows:
         self._wide = False
         if not (self.head["magic"] == _MAGIC_V1).all():
             self._check_magic()
-        if len(self) and (int(self.end.max()) > len(self.bytes) or self._too_small().any()):
-            self._drop(self._too_small() | (self.end > len(self.bytes)), "size passes the end of the data")
-        self.special = ((self.flags & _V6) != 0) | ((self.flags & _INNER_BATCH) == _INNER_BATCH)
-        self.needs_plain_road = bool(self.special.any())
+        if len(self) and (
+            int(self.end.max()) > len(self.bytes) or self.head["size"].min() < message.MIN_RECORD
+        ):
+            too_small = self.end - self.position < message.MIN_RECORD
+            self._drop(too_small | (self.end > len(self.bytes)), "size passes the end of the data")
+        self.needs_plain_road = self.any_flag(_V6 | _INNER_BATCH) and bool(self.special.any())
         if not self.needs_plain_road:
             self._find_ranges()
         self._pairs: Pairs | None = None
@@ -140,8 +142,14 @@ class _Rows:
         self._drop(~wide & (self.head["magic"] != _MAGIC_V1), "no record magic")
         self._wide = bool(wide.any())
 
-    def _too_small(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(self.end - self.position < message.MIN_RECORD, np.bool_)
+    def any_flag(self, bits: int) -> bool:
+        return bool(np.bitwise_or.reduce(self.flags) & bits)
+
+    @property
+    def special(self) -> npt.NDArray[np.bool_]:
+        """Which records take the plain road."""
+        inner = (self.flags & _INNER_BATCH) == _INNER_BATCH
+        return np.asarray(inner | ((self.flags & _V6) != 0), np.bool_)
 
     def _drop(self, wrong: npt.NDArray[np.bool_], reason: str) -> None:
         if wrong.any():
@@ -257,9 +265,9 @@ def _message_id(rows: _Rows, _: str) -> pa.Array:
 
 def _body(rows: _Rows, _: str) -> pa.Array:
     bodies = rows.gather(*rows.body)
-    packed = (rows.flags & _COMPRESSED) != 0
-    if not packed.any():
+    if not rows.any_flag(_COMPRESSED):
         return bodies
+    packed = (rows.flags & _COMPRESSED) != 0
     inflated = [_inflated(bodies[int(i)].as_py(), int(rows.flags[i])) for i in np.flatnonzero(packed)]
     return pc.replace_with_mask(bodies, pa.array(packed), pa.array(inflated, pa.binary()))
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The properties of many messages split at once: `name 0x01 value 0x02`, over and over, row after row.
 
-A single property is looked up by place first: messages of one producer have their properties in one order, so a look
-at the first eight bytes of every pair tells where it stands in all rows. Only rows that differ are split name by name.
+A single property is looked up the cheapest way that holds for the rows: as a stripe of a table when they are all laid
+out alike (`alike`); by place when they have the same names in one order, as messages of one producer do: a look at the
+first eight bytes of every pair tells where it stands in all rows. Only rows that differ are split name by name.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from aerobee.spark.alike import alike
 from aerobee.spark.spans import gather, valid_text
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from aerobee.spark.alike import Alike
     from aerobee.spark.spans import Ints
 
     Words = npt.NDArray[np.uint64]
@@ -50,6 +53,8 @@ class Pairs:
 
     def lookup(self, name: bytes) -> pa.Array:
         """The value of one property for every row, null where absent; the last of a repeated one wins."""
+        if self._alike is not None:
+            return self._alike.lookup(name)
         return self._by_place(name) if self._ends is not None else self._by_name(name)
 
     def as_map(self) -> pa.Array:
@@ -64,34 +69,21 @@ class Pairs:
     def _texts(self, start: Ints, end: Ints) -> pa.Array:
         return valid_text(gather(self._buffer, start, end - start))
 
-    # -- by place: all rows alike -------------------------------------------------------------------
+    @cached_property
+    def _alike(self) -> Alike | None:
+        return alike(self._data, self._offsets)
+
+    # -- by place: as many in all rows ---------------------------------------------------------------
 
     @cached_property
     def _ends(self) -> Ints | None:
         """Where the pairs end, a line for each place in the row, when all rows have as many pairs; else None."""
-        if self._columns is not None:
-            return self._columns[:, None] + self._offsets[:-1]
         stops = np.flatnonzero(self._data == 2)
         count = len(stops) // self._rows if self._rows else 0
         if count == 0 or count * self._rows != len(stops):
             return None
         ends = np.ascontiguousarray(stops.reshape(self._rows, count).T)
         return ends if np.array_equal(ends[-1] + 1, self._offsets[1:]) else None
-
-    @cached_property
-    def _columns(self) -> Ints | None:
-        """Where in a row the pairs end, when all rows are of one length and have them in the same columns: then nothing
-        needs to be searched, and a look at a column is no look-up. Else None."""
-        width = len(self._data) // self._rows if self._rows else 0
-        if not width or not (np.diff(self._offsets) == width).all():
-            return None
-        table = self._data.reshape(self._rows, width)
-        columns = np.flatnonzero(table[0] == 2)
-        if not len(columns) or columns[-1] != width - 1:
-            return None
-        if np.count_nonzero(self._data == 2) != len(columns) * self._rows:
-            return None
-        return columns if all((table[:, column] == 2).all() for column in columns.tolist()) else None
 
     def _starts(self, place: int) -> Ints:
         assert self._ends is not None
@@ -105,23 +97,10 @@ class Pairs:
         for place, ends in enumerate(self._ends):
             at = int(self._starts(place)[0])
             name, mark, _ = self._data[at : ends[0]].tobytes().partition(b"\x01")
-            found.append(name + mark if mark and self._stands(place, name + mark).all() else None)
+            found.append(
+                name + mark if mark and self._spells(self._starts(place), name + mark).all() else None
+            )
         return found
-
-    def _stands(self, place: int, wanted: bytes) -> npt.NDArray[np.bool_]:
-        """In which rows the pair at `place` begins with `wanted`."""
-        width = int(self._offsets[1])
-        first = int(self._starts(place)[0])
-        ends_early = (
-            first + len(wanted) + _WORD > width
-        )  # the last row's eight bytes must not pass the data's end
-        if self._columns is None or ends_early:
-            return self._spells(self._starts(place), wanted)
-        same = np.ones(self._rows, np.bool_)
-        for i in range(0, len(wanted), _WORD):
-            words = np.ndarray((self._rows,), "<u8", self._data, offset=first + i, strides=(width,))
-            same &= _begin_with(words, wanted[i : i + _WORD])
-        return same
 
     def _by_place(self, name: bytes) -> pa.Array:
         assert self._ends is not None
@@ -136,7 +115,7 @@ class Pairs:
         return self._texts(start, end) if (start < end).all() else self._by_name(name)
 
     def _may_hold(self, place: int, held: bytes | None, wanted: bytes) -> bool:
-        return held == wanted if held else bool(self._stands(place, wanted).any())
+        return held == wanted if held else bool(self._spells(self._starts(place), wanted).any())
 
     def _words(self, at: Ints) -> Words:
         """Eight bytes from every position, zeros behind the last: a number at every byte, of which numpy takes some."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import difflib
+from functools import lru_cache
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -70,5 +71,6 @@ def ddl(names: tuple[str, ...]) -> str:
     return ", ".join(f"{name} {COLUMNS[name].ddl}" for name in names)
 
 
+@lru_cache(maxsize=64)
 def arrow_schema(names: tuple[str, ...]) -> pa.Schema:
     return pa.schema([(name, COLUMNS[name].arrow) for name in names])

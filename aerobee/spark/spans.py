@@ -41,11 +41,16 @@ def gather(buffer: pa.Buffer, start: Ints, size: Ints) -> pa.Array:
 
 def _of_one_width(buffer: pa.Buffer, start: Ints, width: int) -> pa.Array:
     """Ids, tags, topics, often bodies: a view of `width` bytes at every byte, of which numpy copies the wanted."""
-    count = len(start)
     view = np.ndarray((len(buffer) - width + 1,), f"V{width}", buffer=buffer, strides=(1,))
+    return of_width(view[start])
+
+
+def of_width(values: npt.NDArray[np.void]) -> pa.Array:
+    """Values of one width, one behind the other, as binary."""
+    count, width = len(values), values.itemsize
     offsets = np.arange(0, (count + 1) * width, width, dtype=np.int32)
     return pa.Array.from_buffers(
-        pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(view[start].view(np.uint8))]
+        pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(values.view(np.uint8))]
     )
 
 

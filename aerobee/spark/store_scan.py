@@ -14,6 +14,7 @@ import logging
 import mmap
 import os
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -50,11 +51,17 @@ class Queue:
     def __init__(self, folder: Path) -> None:
         self._files: list[Path] = []
         self._sizes: list[int] = []
-        self.low = self.high = 0
         with suppress(FileNotFoundError):  # its topic is being deleted under us: a queue of nothing
             files = sorted(p for p in folder.iterdir() if p.name.isdigit())
             self._files, self._sizes = files, [p.stat().st_size for p in files]
-            self.low, self.high = self._bounds()
+
+    @cached_property
+    def bounds(self) -> tuple[int, int]:
+        """The first offset there is a message for, and the one behind the last."""
+        try:
+            return self._bounds()
+        except FileNotFoundError:  # deleted meanwhile
+            return 0, 0
 
     def _bounds(self) -> tuple[int, int]:
         if not self._files:
@@ -86,6 +93,8 @@ class Queue:
             if a < b:
                 with suppress(FileNotFoundError):  # the caller counts what is missing
                     parts.append(np.fromfile(path, UNIT, b - a, offset=a * 20))
+        if len(parts) == 1:
+            return parts[0]
         return np.concatenate(parts) if parts else np.empty(0, UNIT)
 
     def positions(self, start: int, end: int, step: int) -> npt.NDArray[np.int64]:
@@ -150,13 +159,13 @@ class StoreHeads:
             )
         found = {p.name: Queue(p) for p in folder.iterdir() if p.name.isdigit()}
         wanted = {str(q) for qs in (self._assign or {}).get(topic, {}).values() for q in qs}
-        return {BROKER: {n: (q.low, q.high) for n, q in found.items() if not wanted or n in wanted}}
+        return {BROKER: {n: q.bounds for n, q in found.items() if not wanted or n in wanted}}
 
     def offset_at(self, topic: str, broker: str, queue: int, timestamp: int) -> int:
         """The first offset stored at or after `timestamp`, by bisection."""
         cq = Queue(self.root / "consumequeue" / topic / str(queue))
         log = Log(self.root)
-        low, high = cq.low, cq.high
+        low, high = cq.bounds
         while low < high:
             middle = (low + high) // 2
             unit = cq.units(middle, middle + 1)

@@ -92,6 +92,37 @@ def test_rows_alike_and_rows_that_only_look_alike_give_their_own_values(
     assert fast.batch.equals(plain.batch)
 
 
+changes = st.lists(
+    st.tuples(st.integers(0, 39), st.integers(0, 99), st.sampled_from(b"\x00\x01\x02ab")),
+    max_size=8,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(pair, min_size=1, max_size=4), st.integers(1, 40), changes)
+def test_rows_of_one_length_that_differ_anywhere_give_their_own_values(
+    row: list[tuple[str, str]], count: int, changes: list[tuple[int, int, int]]
+) -> None:
+    """Names, marks and ends may differ too, in the rows looked at together and in those behind them."""
+    text = "".join(f"{name}\x01{value * 3}\x02" for name, value in row)
+    one = message.encode(Record("t", b"x", text))
+    data = bytearray(one * count)
+    for at_row, column, byte in changes:
+        data[(at_row % count + 1) * len(one) - len(text) + column % len(text)] = byte
+    fast, plain = both(bytes(data), columns.positions_of(data), ("msgId", "tags", "keys"))
+    assert fast.batch.equals(plain.batch)
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+def test_a_value_that_is_no_text_is_made_one(count: int) -> None:
+    data = bytearray(b"".join(message.encode(Record("t", b"x", f"TAGS\x01{i:03}\x02")) for i in range(count)))
+    data[-3] = 0xFF
+    found = columns.decode(bytes(data), columns.positions_of(data), ("tags",), "b")
+    wanted = [f"{i:03}" for i in range(count - 1)] + [f"0\N{REPLACEMENT CHARACTER}{(count - 1) % 10}"]
+    assert found.batch.column("tags").to_pylist() == wanted
+    found.batch.validate(full=True)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.lists(records(), min_size=1, max_size=6), st.data())
 def test_damaged_bytes_are_reported_and_never_raise(messages: list[Record], data: st.DataObject) -> None:

@@ -112,7 +112,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[str, ...] = schema.DEFAULT
     include_retries: bool = False
     check_bodies: bool = False
-    batch_rows: int = 16_000
+    batch_rows: int = 32_000
     batch_bytes: int = 16 << 20
     retries: int = 3
     retry_ms: int = 200
@@ -290,7 +290,7 @@ def _read(given: _Given, start: Position, end: Position, user_columns: tuple[str
         columns=_columns(given, user_columns),
         include_retries=given.flag("includeRetries", False),
         check_bodies=given.flag("checkBodies", False),
-        batch_rows=given.number("batchRows", 16_000, 1),
+        batch_rows=given.number("batchRows", 32_000, 1),
         batch_bytes=given.number("batchBytes", 16 << 20, 1024),
         retries=given.number("numRetries", 3),
         retry_ms=given.number("retryIntervalMs", 200),

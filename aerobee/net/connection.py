@@ -24,12 +24,22 @@ import msgspec
 
 from aerobee.errors import NetworkError, ProtocolError, RequestTimeout
 from aerobee.net.address import format_address
-from aerobee.net.reply import Reply, refusal, reply_frame
+from aerobee.net.reply import Large, Reply, refusal, reply_frame
 from aerobee.protocol import command as wire
 from aerobee.protocol.command import Command
 from aerobee.protocol.frames import DEFAULT_MAX_FRAME, FrameDecoder
 
-__all__ = ["Answer", "Connection", "Handler", "Limits", "Observer", "Reply", "refusal", "reply_frame"]
+__all__ = [
+    "Answer",
+    "Connection",
+    "Handler",
+    "Large",
+    "Limits",
+    "Observer",
+    "Reply",
+    "refusal",
+    "reply_frame",
+]
 
 log = logging.getLogger("aerobee.net")
 
@@ -38,8 +48,8 @@ _PROGRESS_BYTES = 4096
 _FORGET_CALLS_AT = 1024
 
 
-# A whole frame (bytes), a Reply, nothing (never answer), or a coroutine that gives one of these later.
-Answer = bytes | Reply | None
+# A whole frame (bytes), a Reply, a Large one, nothing (never answer), or a coroutine that gives one of these later.
+Answer = bytes | Reply | Large | None
 Handler = Callable[["Connection", Command], Answer | Coroutine[Any, Any, Answer]]
 
 
@@ -176,6 +186,10 @@ class Connection(asyncio.Protocol):
             if not command.flag & wire.ONE_WAY:
                 self.write(answer if type(answer) is bytes else reply_frame(command, answer))  # type: ignore[arg-type]
             return
+        if isinstance(answer, Large):
+            if not command.flag & wire.ONE_WAY:
+                self._write_large(answer)
+            return
         if len(self._tasks) >= self._limits.max_tasks:
             answer.close()
             raise ProtocolError(f"{len(self._tasks)} requests held on one connection")
@@ -189,7 +203,11 @@ class Connection(asyncio.Protocol):
             return
         error = task.exception()
         answer = task.result() if error is None else refusal(command, error)
-        if answer is not None and not command.flag & wire.ONE_WAY:
+        if answer is None or command.flag & wire.ONE_WAY:
+            return
+        if isinstance(answer, Large):
+            self._write_large(answer)
+        else:
             self.write(answer if type(answer) is bytes else reply_frame(command, answer))  # type: ignore[arg-type]
 
     def _postpone(self, command: Command) -> None:
@@ -229,6 +247,16 @@ class Connection(asyncio.Protocol):
             self._flush()
             self._out = []
 
+    def _write_large(self, answer: Large) -> None:
+        collecting = self._out is not None
+        self._flush()
+        if collecting:
+            self._out = []
+        transport = self._transport
+        if transport is not None and not self._closing:
+            transport.writelines(answer.parts())
+            self._cut_off_if_slow(transport)
+
     def _flush(self) -> None:
         out, self._out, self._out_bytes = self._out, None, 0
         if out:
@@ -239,6 +267,9 @@ class Connection(asyncio.Protocol):
         if transport is None or self._closing:
             return
         transport.write(data)
+        self._cut_off_if_slow(transport)
+
+    def _cut_off_if_slow(self, transport: asyncio.Transport) -> None:
         if self._paused and transport.get_write_buffer_size() > self._limits.max_write_buffer:
             unread = transport.get_write_buffer_size()
             log.warning("cutting off peer=%s: unread_bytes=%d, it reads too slowly", self.remote_text, unread)

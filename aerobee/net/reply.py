@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import struct
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,6 +29,16 @@ class Reply(msgspec.Struct, gc=False):
     ext: dict[str, str] | None = None  # fields beyond the header's
 
 
+class Large(NamedTuple):
+    """An answer whose body is sent from where it lies, without a copy: it must stay as it is until the peer has it."""
+
+    frame: bytes  # of the answer without its body
+    body: memoryview | bytes
+
+    def parts(self) -> tuple[bytes, memoryview | bytes]:
+        return _LENGTH.pack(len(self.frame) - 4 + len(self.body)) + self.frame[4:], self.body
+
+
 def reply_frame(request: Command, reply: Reply) -> bytes:
     """The response frame to `request`, in the serialize type the peer used."""
     ext = header_fields(reply.header)
@@ -46,11 +57,6 @@ def reply_frame(request: Command, reply: Reply) -> bytes:
             request.serialize,
         )
     )
-
-
-def with_body(frame: bytes, body: memoryview | bytes) -> bytes:
-    """A response frame that has no body yet, with one; a large view is copied just once, here."""
-    return b"".join((_LENGTH.pack(len(frame) - 4 + len(body)), memoryview(frame)[4:], body))
 
 
 def refusal(command: Command, error: BaseException) -> Reply:

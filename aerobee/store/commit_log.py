@@ -175,7 +175,7 @@ class CommitLog:
 
     def bytes_from(self, offset: int, size: int) -> memoryview | bytes:
         """Up to `size` bytes from `offset` to the log's end, over the edge of a file if need be; none outside the log.
-        A view of the mapped log wherever possible: to be copied before anything else is done with the log."""
+        A view of the mapped log wherever possible, which outlives the file."""
         segment = self.segment_at(offset) if size > 0 else None
         if segment is None:
             return b""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aerobee.errors import DiskFull, StoreError
@@ -106,7 +107,8 @@ class Segment:
 
     def unmap(self) -> None:
         if self._map is not None:
-            self._map.close()
+            with suppress(BufferError):  # a view of it is on its way to a peer: the map goes with the view
+                self._map.close()
             self._map = None
 
     def close(self) -> None:

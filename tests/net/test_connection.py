@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.errors import NetworkError, RequestTimeout, TopicNotFound
-from aerobee.net.connection import Answer, Connection, Limits, Reply
+from aerobee.net.connection import Answer, Connection, Large, Limits, Reply, reply_frame
 from aerobee.net.server import ListenLimits
 from aerobee.protocol import command as wire
 from aerobee.protocol.command import Command, Header
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Until = Callable[[Callable[[], object]], Awaitable[None]]
 
-ECHO, HOLD, BAD, CRASH, FIELDS, LATER_BAD, BIG = 1, 2, 3, 4, 5, 6, 7
+ECHO, HOLD, BAD, CRASH, FIELDS, LATER_BAD, BIG, LARGE, LATER_LARGE = 1, 2, 3, 4, 5, 6, 7, 8, 9
 
 
 class Typed(Header):
@@ -51,7 +51,14 @@ class Desk:
             return Reply(remark=str(command.fields(Typed).queue_id))
         if command.code == BIG:
             return Reply(body=bytes(int(command.body)))
+        if command.code == LARGE:
+            return Large(reply_frame(command, Reply(remark="large")), memoryview(command.body * 1000))
+        if command.code == LATER_LARGE:
+            return self._large(command)
         return Reply(body=command.body)
+
+    async def _large(self, command: Command) -> Answer:
+        return Large(reply_frame(command, Reply()), command.body)
 
     async def _hold(self, body: bytes) -> Answer:
         self.held[body] = asyncio.get_running_loop().create_future()
@@ -200,6 +207,22 @@ async def test_requests_before_a_broken_frame_are_answered(
     answered = await reader.read()
     assert wire.decode(answered[4:]).body == b"first"
     assert "closing peer=127.0.0.1" in caplog.text
+
+
+async def test_an_answer_sent_from_where_it_lies_keeps_its_place(ends: Any, desk: Desk) -> None:
+    reader, writer = await ends.raw(await ends.listen(desk))
+    one_way = Command(LARGE, flag=wire.ONE_WAY, body=b"never answered")
+    asked = [Command(code, opaque=n, body=b"%d" % n) for n, code in enumerate([ECHO, LARGE, LARGE, ECHO])]
+    writer.write(b"".join(map(wire.encode, [one_way, *asked])))
+    found = []
+    for _ in asked:
+        length = struct.unpack(">I", await reader.readexactly(4))[0]
+        answer = wire.decode(await reader.readexactly(length))
+        found.append((answer.opaque, answer.remark, answer.body))
+    assert found == [(0, None, b"0"), (1, "large", b"1" * 1000), (2, "large", b"2" * 1000), (3, None, b"3")]
+    writer.write(wire.encode(Command(LATER_LARGE, opaque=4, body=b"later")))
+    length = struct.unpack(">I", await reader.readexactly(4))[0]
+    assert wire.decode(await reader.readexactly(length)).body == b"later"
 
 
 async def test_a_slow_reader_is_served_no_more_until_it_reads_and_then_loses_nothing(

@@ -90,3 +90,15 @@ def test_refused_while_the_store_is_not_readable(kit):
     for ask in (lambda: store.units("orders", 0, 0, 1), lambda: store.log_from(0, 1)):
         with pytest.raises(StoreError, match="not readable"):
             ask()
+
+
+def test_a_view_on_its_way_outlives_its_file_and_the_store(kit):
+    store = filled(kit)
+    view, whole = store.log_from(0, 20_000), bytes(store.log_from(0, 20_000))
+    assert isinstance(view, memoryview)
+    store._log.segments[0].delete()
+    assert view == whole
+    last = store.log_max - 100
+    rest, tail = store.log_from(last, 100), bytes(store.log_from(last, 100))
+    store.close()
+    assert rest == tail

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A store read in bulk by those who decode records themselves (Spark): queue units and bytes of the log, nothing looked
-at, so that a message costs the broker no more than its copying."""
+at, so that a message costs the broker no more than its sending."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aerobee.broker import checks
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
 
-MOST_BYTES = 15 * 1024 * 1024  # what is asked for is 8 MiB, or one record
+MOST_BYTES = 15 * 1024 * 1024  # within a frame of 16
 MOST_UNITS = 50_000
 MOST_SAMPLES = 1_024  # each is looked up by itself
 
@@ -30,6 +30,7 @@ def units_of(
 
 
 def log_from(position: int, size: int, broker: Broker) -> memoryview | bytes:
-    """Bytes of the log; a view that must be copied in this very turn."""
+    """Bytes of the log, a view of it where possible: what is written once never changes, and a file that is deleted
+    meanwhile stays readable through the view."""
     checks.broker_readable(broker.config)
     return broker.store.log_from(position, min(size, MOST_BYTES))

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aerobee.broker.operations.bulk import log_from, units_of
-from aerobee.net.reply import Reply, reply_frame, with_body
+from aerobee.net.reply import Large, Reply, reply_frame
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.headers.consume import LogBounds, ReadLog, ReadUnits, UnitsRead
 
@@ -27,7 +27,7 @@ def read_log(connection: Connection, command: Command, broker: Broker) -> Answer
     asked = command.fields(ReadLog)
     found = log_from(asked.position, asked.size, broker)
     bounds = LogBounds(min_position=broker.store.log_min, max_position=broker.store.log_max)
-    return with_body(reply_frame(command, Reply(header=bounds)), found)
+    return Large(reply_frame(command, Reply(header=bounds)), found)
 
 
 ROUTES: dict[int, Adapter] = {

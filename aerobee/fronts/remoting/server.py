@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from aerobee.errors import BrokerError, DiskFull, ProtocolError, StoreError
 from aerobee.fronts.remoting.routes import Adapter, Later, routes
-from aerobee.net.connection import Reply
+from aerobee.net.connection import Large, Reply
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import ONE_WAY
 
@@ -38,7 +38,7 @@ class RemotingFront:
             answer = adapter(connection, command, self.broker)
         except Exception as error:
             return _refusal(connection, command, error)
-        if type(answer) is bytes or answer is None or type(answer) is Reply:
+        if type(answer) is bytes or answer is None or type(answer) is Reply or type(answer) is Large:
             return answer
         return _guarded(connection, command, answer)  # type: ignore[arg-type]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aerobee.server import Server
 
 OFF = -1
-KEPT_BYTES = 64 * 1024 * 1024  # of dropped answers: a reader in bulk asks for 8 MiB at a time
+KEPT_BYTES = 64 * 1024 * 1024  # of dropped answers: a reader in bulk asks for megabytes at a time
 
 Host = Annotated[str | None, typer.Option("--host", help="address to listen on [127.0.0.1]")]
 Advertise = Annotated[

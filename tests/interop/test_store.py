@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from servers import Server
 
 TOPIC, GROUP = "exchange", "exchange-group"
-DELAYED = {
-    "level",
-    "timed",
-}  # due half a minute after they are sent: on a slow machine before the reader is asked
+# Due half a minute after they are sent, which on a slow machine is before the reader is asked.
+DELAYED = {"level", "timed"}
 
 
 def admin(session: peers.Session, command: str, *arguments: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.errors import NetworkError
-from aerobee.net.connection import Answer, Connection, Reply
+from aerobee.net.connection import Answer, Connection, Large, Reply, reply_frame
 from aerobee.net.server import Listener, ListenLimits
 from aerobee.net.tls import TlsMode, client_tls, server_tls
 from aerobee.protocol import command as wire
@@ -211,6 +211,22 @@ async def test_tls_and_plain_share_one_port(ends: Any, certificate: tuple[Path, 
         assert (await link.call(Command(1, body=body))).body == body
     assert isinstance(secret._transport.get_extra_info("ssl_object"), (ssl.SSLObject, ssl.SSLSocket))
     assert plain._transport.get_extra_info("ssl_object") is None
+
+
+async def test_a_body_sent_from_where_it_lies_arrives_whole_with_and_without_tls(
+    ends: Any, certificate: tuple[Path, Path]
+) -> None:
+    cert, key = certificate
+    lying = memoryview(bytes(range(256)) * 20_000)
+
+    def large(_: Connection, command: Command) -> Large:
+        return Large(reply_frame(command, Reply()), lying[1:])
+
+    listener = await ends.listen(large, tls=server_tls(str(cert), str(key)))
+    for tls in (None, client_tls()):
+        peer = await ends.dial(listener, tls=tls)
+        assert (await peer.call(Command(1))).body == lying[1:]
+        assert (await peer.call(Command(1))).body == lying[1:]
 
 
 async def test_plain_is_refused_where_tls_is_required(ends: Any, certificate: tuple[Path, Path]) -> None:

@@ -182,13 +182,8 @@ class Connection(asyncio.Protocol):
             answer = refusal(command, error)
         if answer is None:
             return
-        if isinstance(answer, (bytes, Reply)):
-            if not command.flag & wire.ONE_WAY:
-                self.write(answer if type(answer) is bytes else reply_frame(command, answer))  # type: ignore[arg-type]
-            return
-        if isinstance(answer, Large):
-            if not command.flag & wire.ONE_WAY:
-                self._write_large(answer)
+        if isinstance(answer, (bytes, Reply, Large)):
+            self._answer(command, answer)
             return
         if len(self._tasks) >= self._limits.max_tasks:
             answer.close()
@@ -203,12 +198,16 @@ class Connection(asyncio.Protocol):
             return
         error = task.exception()
         answer = task.result() if error is None else refusal(command, error)
-        if answer is None or command.flag & wire.ONE_WAY:
+        if answer is not None:
+            self._answer(command, answer)
+
+    def _answer(self, command: Command, answer: bytes | Reply | Large) -> None:
+        if command.flag & wire.ONE_WAY:
             return
         if isinstance(answer, Large):
             self._write_large(answer)
         else:
-            self.write(answer if type(answer) is bytes else reply_frame(command, answer))  # type: ignore[arg-type]
+            self.write(answer if isinstance(answer, bytes) else reply_frame(command, answer))
 
     def _postpone(self, command: Command) -> None:
         self._backlog.append(command)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from aerobee.errors import AerobeeError, NetworkError, NoRoute, QueryNotFound, TopicNotFound
@@ -97,27 +98,17 @@ class BrokerHeads:
         """Bounds of all queues of the topic; one request per broker, TopicNotFound when there is no such topic."""
         found: Queues = {}
         for broker, (address, readable) in self.route(topic).items():
-            stats = self._ask(address, lambda link: link.call(TopicStatsQuery(topic=topic)).body)
-            table = bodies.decode(stats, bodies.TopicStats).offset_table
-            found[broker] = {
-                str(queue.queue_id): (max(0, entry.min_offset), max(0, entry.max_offset))
-                for queue, entry in table.items()
-                if queue.queue_id < readable
-            }
+            body = self._ask(address, lambda link: link.call(TopicStatsQuery(topic=topic)).body)
+            bounds = _bounds(body)
+            found[broker] = {str(queue): bounds[queue] for queue in bounds if queue < readable}
         wanted = (self._options.assign or {}).get(topic)
         return _only(found, wanted, topic) if wanted else found
 
     def route(self, topic: str) -> dict[str, tuple[str, int]]:
         """broker name -> (master's address, readable queues)."""
         body = self._ask_namesrv(lambda link: link.call(GetRoute(topic=topic)).body)
-        route = bodies.decode(body, bodies.TopicRoute)
-        masters = {data.broker_name: data.broker_addrs.get(0) for data in route.broker_datas}
-        found = {}
-        for data in route.queue_datas:
-            address = masters.get(data.broker_name)
-            if address and data.perm & 4:
-                self._brokers[data.broker_name] = address
-                found[data.broker_name] = (address, data.read_queue_nums)
+        found = _readable(body)
+        self._brokers.update({broker: address for broker, (address, _) in found.items()})
         if not found:
             raise NoRoute(
                 f"topic {topic!r} has no readable broker; the name server is {self._options.namesrv}"
@@ -183,6 +174,30 @@ class BrokerHeads:
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_links": {}}
+
+
+# A stream asks all the time and mostly gets the very bytes it got before. Reading those is most of an idle planner's
+# work, so the same answer is read once.
+
+
+@lru_cache(maxsize=1024)
+def _readable(body: bytes) -> dict[str, tuple[str, int]]:
+    """A route's readable brokers: name -> (master's address, readable queues)."""
+    route = bodies.decode(body, bodies.TopicRoute)
+    masters = {data.broker_name: data.broker_addrs.get(0) for data in route.broker_datas}
+    found = {}
+    for data in route.queue_datas:
+        address = masters.get(data.broker_name)
+        if address and data.perm & 4:
+            found[data.broker_name] = (address, data.read_queue_nums)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _bounds(body: bytes) -> dict[int, tuple[int, int]]:
+    """A topic's statistics: queue -> (min, max)."""
+    table = bodies.decode(body, bodies.TopicStats).offset_table
+    return {q.queue_id: (max(0, entry.min_offset), max(0, entry.max_offset)) for q, entry in table.items()}
 
 
 def _only(found: Queues, wanted: dict[str, list[int]], topic: str) -> Queues:

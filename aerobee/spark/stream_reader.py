@@ -2,7 +2,8 @@
 """Streams: offsets live in Spark's checkpoint, the broker only mirrors them.
 
 Theory of operation. One object lives in Spark's stream runner for the whole query. `latestOffset` is asked about a
-hundred times a second while idle, so heads are cached for a few milliseconds. Offsets are JSON text to Spark:
+hundred times a second while idle, and looks each time: who sends and then calls `processAllAvailable` is promised that
+what was sent is there afterwards. Offsets are JSON text to Spark:
 `{"v":1,"o":{topic:{broker:{queue:next}}}}`, always sorted; nothing new means returning `start` itself.
 
 `initialOffset` is asked again when batch 0 is replayed after a crash, when "latest" means something else than before.
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aerobee.spark")
 
-HEADS_MS = 15  # a look at the heads is good for this long
 STREAM_TASK_ROWS = 20_000
 MIRROR_AGAIN_MS = 1_000
 
@@ -48,7 +48,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._sizes: sizes.Sizes | None = None
         self._clock = SystemClock()
         self._bounds: plan.Bounds = {}
-        self._looked_at = 0
         self._discovered_at = 0
         self._topics: list[str] = []
         self._initial: dict[str, Any] | None = None
@@ -141,9 +140,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if fresh or now - self._discovered_at >= self._options.discovery_ms:
             self._topics = chosen_topics(self._options, self._ask)
             self._discovered_at = now
-        if fresh or now - self._looked_at >= HEADS_MS:
-            self._bounds = self._bounds_of(self._topics)
-            self._looked_at = self._clock.now()
+        self._bounds = self._bounds_of(self._topics)
         return self._bounds
 
     def _bounds_of(

@@ -115,3 +115,12 @@ class TestServer:
             self.server.broker.topics.ensure(topic, queues=queues)
 
         self.run(create())
+
+    def flush(self) -> None:
+        """All that was sent is in the store's files now, for who reads those (`storePath`). It gets there by itself
+        within a second."""
+
+        async def flush() -> None:
+            self.server.broker.store.flush()
+
+        self.run(flush())

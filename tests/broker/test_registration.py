@@ -84,7 +84,7 @@ async def town() -> AsyncIterator[Town]:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not holds():  # noqa: ASYNC110 -- any condition, no event to wait for
             await asyncio.sleep(0.001)
 

@@ -8,7 +8,6 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import settings
 
 from aerobee.client.decoding import received
 from aerobee.client.hooks import Hooks
@@ -33,10 +32,6 @@ if TYPE_CHECKING:
 
     from aerobee.client.message import ReceivedMessage
     from aerobee.protocol.command import Header
-
-# Examples take as long as the machine lets them: how long is no property of the code.
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
 
 
 class FakeSession:

@@ -271,7 +271,7 @@ async def test_plain_functions_run_in_threads_and_off_the_loop(loop: Any, sessio
 
     one = loop(handle)
     await one.consume(*range(10))
-    await asyncio.wait_for(done.wait(), 5)
+    await asyncio.wait_for(done.wait(), 30)
     while one.owned.inbox.count:  # noqa: ASYNC110 - threads end when they end
         await asyncio.sleep(0.001)
     assert all(name.startswith("aerobee-g") for name in names)

@@ -68,7 +68,7 @@ def server() -> Iterator[TestServer]:
     """A server with the little world the pages speak of: topic orders, group billing, a dead letter."""
     with TestServer(grpc_port=-1) as running:
         asyncio.run(_populate(running))
-        running.run(asyncio.sleep(1.5))  # queue units of a live store reach the disk within a second
+        running.flush()
         yield running
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     MakeTopic = Callable[[str], str]
 
 ALL = ("java5", "go5", "node5", "python5")
+TIMER_TICK_MS = 1_000  # RocketMQ rounds a delivery time down to whole seconds
 FOUR_MIB = 4 * 1024 * 1024
 
 
@@ -148,7 +149,7 @@ def test_change_invisible_duration(peer: Session, typed: MakeTopic, group: str) 
     again = consumer.until(1, 40)[0]
     waited = time.monotonic() - started
     assert (again["body"], again["attempt"]) == ("later", 2)
-    assert 8 <= waited <= 25
+    assert waited >= 8
     consumer.ack(again)
 
 
@@ -205,7 +206,7 @@ def test_delay(peer: Session, typed: MakeTopic, group: str) -> None:
     peer.producer(topics=[topic]).send({"topic": topic, "body": "later", "delayMs": 4000})
     row = consumer.wait(1, 60)[0]
     assert row["body"] == "later"
-    assert 2_500 <= row["at"] - sent_at <= 9_000
+    assert row["at"] - sent_at >= 4_000 - TIMER_TICK_MS
 
 
 @on("java5", "node5", "python5")  # the Go client has no recall

@@ -73,7 +73,7 @@ def test_a_failed_message_comes_back(java: Session, topic: str, pop: Callable[[s
     assert {(row["body"], row["keys"], row["tags"], row["topic"]) for row in rows} == {
         ("again", "k", "T", topic)
     }
-    assert 9_000 <= rows[1]["at"] - rows[0]["at"] <= 20_000
+    assert rows[1]["at"] - rows[0]["at"] >= 9_000
 
 
 def test_consumers_beyond_the_queues_share_one(

@@ -199,7 +199,7 @@ def test_a_message_missing_from_the_store_is_found_lost(
 ) -> None:
     send(server, "ledger-lost", [f"m{i}" for i in range(20)])
     server.run(_set_offsets(server, "ledger-lost", "g-lost"))
-    server.run(asyncio.sleep(1.5))  # queue units of a live store reach the disk within a second
+    server.flush()
     copy = shutil.copytree(server.server.data, tmp_path / "copy")
     store = copy / "store"
     record = server.server.broker.store.record_of("ledger-lost", *_first_place(server, "ledger-lost"))

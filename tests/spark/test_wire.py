@@ -211,7 +211,7 @@ def test_topics_by_column_and_delays_by_row(spark: SparkSession, server: TestSer
     for topic in ("sink-a", "sink-b"):
         server.create_topic(topic)
     frame = spark.createDataFrame(
-        [("sink-a", "now", None), ("sink-b", "now", None), ("sink-a", "later", 3)],
+        [("sink-a", "now", None), ("sink-b", "now", None), ("sink-a", "later", 18)],
         "topic STRING, body STRING, delayLevel INT",
     )
     frame.write.format("rocketmq").option("namesrv", server.namesrv).mode("append").save()
@@ -289,7 +289,7 @@ def test_a_stream_reads_a_store_directory_too(
     spark: SparkSession, server: TestServer, tmp_path: Path
 ) -> None:
     send(server, "stream-store", numbered(200))
-    server.run(_flushed(server))
+    server.flush()
     reader = spark.readStream.format("rocketmq").option("storePath", str(server.server.data))
     frame = reader.option("subscribe", "stream-store").option("startingOffsets", "earliest").load()
     writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "out"))
@@ -298,10 +298,6 @@ def test_a_stream_reads_a_store_directory_too(
     )
     query.awaitTermination()
     assert taken(spark, tmp_path) == text(200)
-
-
-async def _flushed(server: TestServer) -> None:
-    await asyncio.sleep(1.5)  # a live store's queue units reach the disk within a second
 
 
 def test_the_offsets_in_the_checkpoint_are_sorted_json(

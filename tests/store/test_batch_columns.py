@@ -38,7 +38,11 @@ def batch_of(rows, **shared):
 
 
 @given(batches, some.booleans(), some.sampled_from([pack_host("10.0.0.9", 7), pack_host("::1", 7)]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=40,
+    deadline=None,
+)
 def test_both_ways_leave_the_same_store(kit, sent, with_check, host):
     run = uuid.uuid4().hex
     by_column = kit.open(kit.root / f"{run}-columns", record_check=with_check)

@@ -61,7 +61,11 @@ def test_a_damaged_record_does_not_mislead_the_search(kit, start):
     assert store.offset_by_time("orders", 0, start + 40) == 4
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None,
+)
 @given(waits=st.lists(st.integers(0, 3), max_size=40), probe=st.integers(-2, 60))
 def test_bisection_gives_what_a_walk_gives(kit, tmp_path_factory, waits, probe):
     store = kit.open(tmp_path_factory.mktemp("times"))

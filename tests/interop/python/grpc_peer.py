@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from typing import Any
 
@@ -65,7 +66,7 @@ def message(spec: link.Request) -> Message:
     if "shardingKey" in spec:
         made.message_group = spec["shardingKey"]
     if "delayMs" in spec:
-        made.delivery_timestamp = int(time.time() + spec["delayMs"] / 1000)
+        made.delivery_timestamp = math.ceil(time.time() + spec["delayMs"] / 1000)
     for key, value in spec.get("properties", {}).items():
         made.add_property(key, str(value))
     return made

@@ -37,8 +37,11 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         heads = heads_for(self._options)
-        topics = [t for t in chosen_topics(self._options, heads) if self._narrow.keeps_topic(t)]
-        bounds: plan.Bounds = bounds_of(self._options, heads, topics)
+        topics = chosen_topics(self._options, heads)
+        bounds: plan.Bounds = bounds_of(
+            self._options, heads, [topic for topic in topics if self._narrow.keeps_topic(topic)]
+        )
+        resolve.check_names(self._options, topics, bounds)
         start = resolve.start(self._options, heads, bounds)
         end = resolve.end(self._options, heads, bounds)
         parts = plan.ranges(start, end, bounds, fail_on_data_loss=self._options.fail_on_data_loss)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
-    from aerobee.spark.options import Offsets
+    from aerobee.spark.option_values import Offsets
 
 
 class Figures(msgspec.Struct, frozen=True):

@@ -7,86 +7,23 @@ Names follow Spark's Kafka source, so habits carry over. Spark hands options ove
 from __future__ import annotations
 
 import difflib
-import json
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from aerobee.protocol.filters import compile_filter
-from aerobee.protocol.names import check_group, check_topic
+from aerobee.spark import option_values as values
 from aerobee.spark import schema
+from aerobee.spark.option_values import EARLIEST, Assignment, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 DEFAULT_GROUP = "CID_RMQ_SYS_SPARK"  # this prefix is creatable on every broker, Apache's too
-
-READ_ONLY = frozenset(
-    [
-        "subscribe",
-        "subscribePattern",
-        "assign",
-        "startingOffsets",
-        "endingOffsets",
-        "startingTimestamp",
-        "endingTimestamp",
-        "startingOffsetsByTimestamp",
-        "endingOffsetsByTimestamp",
-        "startingOffsetsByTimestampStrategy",
-        "maxOffsetsPerTrigger",
-        "minOffsetsPerTrigger",
-        "maxTriggerDelay",
-        "maxBytesPerTrigger",
-        "minPartitions",
-        "maxPartitions",
-        "maxRecordsPerPartition",
-        "failOnDataLoss",
-        "tags",
-        "sqlFilter",
-        "columns",
-        "includeProperties",
-        "includeRetries",
-        "checkBodies",
-        "storePath",
-        "batchRows",
-        "batchBytes",
-        "discoveryIntervalMs",
-        "orderedByQueue",
-    ]
-)
-WRITE_ONLY = frozenset(["window", "maxBatchBytes"])
-BOTH = frozenset(
-    [
-        "namesrv",
-        "topic",
-        "group",
-        "numRetries",
-        "retryIntervalMs",
-        "requestTimeoutMs",
-        "accessKey",
-        "secretKey",
-        "tls",
-        "path",
-    ]
-)
-KNOWN = READ_ONLY | WRITE_ONLY | BOTH
-
-Offsets = dict[str, dict[str, dict[str, int]]]  # topic -> broker -> queue -> offset
-EARLIEST, LATEST = -2, -1
+BATCH, STREAM, WRITE = "batch reads", "streams", "writes"
 
 
 class OptionError(ValueError):
     """An option is unknown, wrong or contradicts another; the text names it."""
-
-
-class Position(msgspec.Struct, frozen=True):
-    """Where reading starts or ends: a word, offsets per queue, a time for all, or times per topic."""
-
-    word: str = ""
-    offsets: Offsets | None = None
-    timestamp: int | None = None
-    timestamps: dict[str, int] | None = None
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +31,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     store_path: str = ""
     topics: tuple[str, ...] = ()
     pattern: str = ""
-    assign: dict[str, dict[str, list[int]]] | None = None
+    assign: Assignment | None = None
     group: str = ""
     start: Position
     end: Position
@@ -138,299 +75,226 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     tls: bool = False
 
 
-class _Given:
-    """The options as given, read by their proper names."""
+class Option(NamedTuple):
+    field: str  # of Read and Write; empty where it takes more than this option to fill one
+    read: Callable[[str], Any]
+    of: tuple[str, ...] = (BATCH, STREAM)
+    asks_brokers: bool = False  # has no meaning with store files
 
-    def __init__(self, options: Mapping[str, str], allowed: frozenset[str], use: str) -> None:
-        by_lower = {name.lower(): name for name in KNOWN}
-        self._values: dict[str, str] = {}
-        for key, value in options.items():
-            name = by_lower.get(key.lower())
-            if name is None:
-                near = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.5)
-                hint = f"; did you mean {by_lower[near[0]]!r}?" if near else ""
-                raise OptionError(f"unknown option {key!r}{hint}")
-            if name not in allowed:
-                raise OptionError(f"option {name!r} has no meaning for {use}")
-            self._values[name] = str(value)
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._values
+_ALL = (BATCH, STREAM, WRITE)
+OPTIONS = {
+    "namesrv": Option("namesrv", values.addresses, _ALL),
+    "storePath": Option("store_path", values.text),
+    # which messages
+    "subscribe": Option("", values.topics),
+    "subscribePattern": Option("pattern", values.pattern),
+    "assign": Option("assign", values.assignment),
+    "topic": Option("", values.topics, _ALL),
+    "path": Option("", values.topics, _ALL),  # of load("orders") and save("orders")
+    "startingOffsets": Option("", values.place),
+    "startingTimestamp": Option("", values.time),
+    "startingOffsetsByTimestamp": Option("", values.times),
+    "startingOffsetsByTimestampStrategy": Option("missing_time", values.word_of("error", "latest")),
+    "endingOffsets": Option("", values.place, (BATCH,)),
+    "endingTimestamp": Option("", values.time, (BATCH,)),
+    "endingOffsetsByTimestamp": Option("", values.times, (BATCH,)),
+    "failOnDataLoss": Option("fail_on_data_loss", values.flag),
+    "tags": Option("tags", values.tags),
+    "sqlFilter": Option("sql", values.sql),
+    "checkBodies": Option("check_bodies", values.flag),
+    "group": Option("group", values.group, _ALL, asks_brokers=True),
+    "includeRetries": Option("include_retries", values.flag, asks_brokers=True),
+    # which columns
+    "columns": Option("", values.columns),
+    "includeProperties": Option("", values.flag),
+    # how much at once
+    "maxOffsetsPerTrigger": Option("max_offsets", values.whole(1), (STREAM,)),
+    "minOffsetsPerTrigger": Option("min_offsets", values.whole(1), (STREAM,)),
+    "maxTriggerDelay": Option("max_delay_ms", values.duration_ms, (STREAM,)),
+    "maxBytesPerTrigger": Option("max_bytes", values.whole(1), (STREAM,)),
+    "discoveryIntervalMs": Option("discovery_ms", values.whole(0), (STREAM,)),
+    "minPartitions": Option("min_partitions", values.whole(1)),
+    "maxPartitions": Option("max_partitions", values.whole(1)),
+    "maxRecordsPerPartition": Option("max_records", values.whole(1)),
+    "orderedByQueue": Option("ordered", values.flag),
+    "batchRows": Option("batch_rows", values.whole(1)),
+    "batchBytes": Option("batch_bytes", values.whole(1024)),
+    "window": Option("window", values.whole(1), (WRITE,)),
+    "maxBatchBytes": Option("max_batch_bytes", values.whole(1024), (WRITE,)),
+    # how brokers are asked
+    "numRetries": Option("retries", values.whole(0), _ALL, asks_brokers=True),
+    "retryIntervalMs": Option("retry_ms", values.whole(0), _ALL, asks_brokers=True),
+    "requestTimeoutMs": Option("timeout_ms", values.whole(1), _ALL, asks_brokers=True),
+    "accessKey": Option("access_key", values.text, _ALL, asks_brokers=True),
+    "secretKey": Option("secret_key", values.text, _ALL, asks_brokers=True),
+    "tls": Option("tls", values.flag, _ALL, asks_brokers=True),
+}
+_BY_LOWER = {name.lower(): name for name in OPTIONS}
+_CONNECTION = ("numRetries", "retryIntervalMs", "requestTimeoutMs", "accessKey", "secretKey", "tls")
 
-    def text(self, name: str, default: str = "") -> str:
-        return self._values.get(name, default).strip()
-
-    def number(self, name: str, default: int, low: int = 0) -> int:
-        raw = self._values.get(name)
-        if raw is None:
-            return default
-        try:
-            value = int(raw)
-        except ValueError:
-            raise OptionError(f"option {name!r} is {raw!r}, expected a whole number") from None
-        if value < low:
-            raise OptionError(f"option {name!r} is {value}, expected at least {low}")
-        return value
-
-    def flag(self, name: str, default: bool) -> bool:  # noqa: FBT001 - the option's default, not a mode
-        raw = self._values.get(name)
-        if raw is None:
-            return default
-        if raw.lower() not in ("true", "false"):
-            raise OptionError(f"option {name!r} is {raw!r}, expected true or false")
-        return raw.lower() == "true"
-
-    def json(self, name: str) -> Any:
-        try:
-            return json.loads(self._values[name])
-        except ValueError as error:
-            raise OptionError(f"option {name!r} is no JSON: {error}") from None
-
-    def duration_ms(self, name: str, default: int) -> int:
-        raw = self._values.get(name)
-        if raw is None:
-            return default
-        match = re.fullmatch(r"(\d+)\s*(ms|s|m|h|d)?", raw.strip())
-        if not match:
-            raise OptionError(f"option {name!r} is {raw!r}, expected a duration such as 15m or 500ms")
-        return (
-            int(match[1])
-            * {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}[match[2] or "ms"]
-        )
+Given = dict[str, Any]  # by proper names, read
 
 
 def for_batch(options: Mapping[str, str], user_columns: tuple[str, ...] | None = None) -> Read:
-    given = _Given(options, READ_ONLY | BOTH, "a batch read")
-    for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger", "maxTriggerDelay"):
-        if name in given:
-            raise OptionError(f"option {name!r} is for streams; a batch reads from start to end at once")
-    start = _position(given, "starting", "earliest", ("earliest", "group"))
-    end = _position(given, "ending", "latest", ("latest",))
+    given = _given(options, BATCH)
+    start = _position(given, "starting", Position(word="earliest"))
+    end = _position(given, "ending", Position(word="latest"))
+    if start.word == "latest":
+        raise OptionError("option 'startingOffsets' is 'latest': a batch would read nothing")
+    if end.word in ("earliest", "group"):
+        raise OptionError(f"option 'endingOffsets' is {end.word!r}, expected latest or JSON offsets")
+    _check_order(start, end)
     return _read(given, start, end, user_columns)
 
 
 def for_stream(options: Mapping[str, str], user_columns: tuple[str, ...] | None = None) -> Read:
-    given = _Given(options, READ_ONLY | BOTH, "a stream")
-    for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
-        if name in given:
-            raise OptionError(
-                f"option {name!r} is for batch reads; a stream has no end (use trigger(availableNow=True))"
-            )
-    start = _position(given, "starting", "latest", ("earliest", "latest", "group"))
-    read = _read(given, start, Position(word="latest"), user_columns)
-    if read.min_offsets and read.max_offsets and read.min_offsets > read.max_offsets:
-        raise OptionError(
-            f"option 'minOffsetsPerTrigger' ({read.min_offsets}) is above 'maxOffsetsPerTrigger' ({read.max_offsets})"
-        )
+    given = _given(options, STREAM)
+    read = _read(
+        given,
+        _position(given, "starting", Position(word="latest")),
+        Position(word="latest"),
+        user_columns,
+    )
+    _check_least_and_most(given, "minOffsetsPerTrigger", "maxOffsetsPerTrigger")
     return read
 
 
 def for_write(options: Mapping[str, str]) -> Write:
-    given = _Given(options, WRITE_ONLY | BOTH, "a write")
+    given = _given(options, WRITE)
     if "namesrv" not in given:
         raise OptionError("option 'namesrv' is missing: host:port of the name server to write to")
-    topic = given.text("topic") or given.text("path")
-    if topic:
-        _checked("topic", topic)
-    return Write(
-        namesrv=_namesrv(given),
-        topic=topic,
-        group=_group(given, "spark-sink"),
-        retries=given.number("numRetries", 3),
-        retry_ms=given.number("retryIntervalMs", 200),
-        timeout_ms=given.number("requestTimeoutMs", 10_000, 1),
-        window=given.number("window", 8, 1),
-        max_batch_bytes=given.number("maxBatchBytes", 1 << 20, 1024),
-        access_key=given.text("accessKey"),
-        secret_key=given.text("secretKey"),
-        tls=given.flag("tls", False),
-    )
+    _check_account(given)
+    topics = given.get("topic") or given.get("path") or ("",)
+    if len(topics) > 1:
+        raise OptionError(f"option 'topic' is {','.join(topics)!r}: a row goes to one topic")
+    return Write(topic=topics[0], **_fields(given))
 
 
-def _read(given: _Given, start: Position, end: Position, user_columns: tuple[str, ...] | None) -> Read:
-    topics, pattern, assign = _selection(given)
+def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns a read of these options has, before Spark tells whether it is a batch or a stream."""
+    return _columns(_given(options, None), None)
+
+
+def connection(options: Mapping[str, str]) -> dict[str, str]:
+    """Those of `options` that say how brokers are asked: for other jobs at the same brokers."""
+    return {name: value for name, value in options.items() if _BY_LOWER.get(name.lower()) in _CONNECTION}
+
+
+def _given(options: Mapping[str, str], use: str | None) -> Given:
+    """The options as given, by their proper names, each read; `use` is what they are for."""
+    found: Given = {}
+    for key, raw in options.items():
+        name = _BY_LOWER.get(key.lower())
+        if name is None:
+            near = difflib.get_close_matches(key.lower(), _BY_LOWER, n=1, cutoff=0.5)
+            hint = f"; did you mean {_BY_LOWER[near[0]]!r}?" if near else ""
+            raise OptionError(f"unknown option {key!r}{hint}")
+        option = OPTIONS[name]
+        if use and use not in option.of:
+            hint = (
+                "; a stream has no end (use trigger(availableNow=True))" if name.startswith("ending") else ""
+            )
+            raise OptionError(f"option {name!r} is for {' and '.join(option.of)}, not for {use}{hint}")
+        try:
+            found[name] = option.read(str(raw))
+        except ValueError as error:
+            raise OptionError(f"option {name!r} is {str(raw)!r}: {error}") from None
+    return found
+
+
+def _fields(given: Given) -> dict[str, Any]:
+    return {OPTIONS[name].field: value for name, value in given.items() if OPTIONS[name].field}
+
+
+def _read(given: Given, start: Position, end: Position, user_columns: tuple[str, ...] | None) -> Read:
     if ("namesrv" in given) == ("storePath" in given):
         raise OptionError(
             "give either 'namesrv' (read from brokers) or 'storePath' (read store files), not both or neither"
         )
     if "storePath" in given:
-        for name in ("group", "includeRetries", "sqlFilter"):
-            if name in given and name != "sqlFilter":
+        for name in given:
+            if OPTIONS[name].asks_brokers:
                 raise OptionError(f"option {name!r} needs a broker; with 'storePath' there is none")
-    if "group" in (start.word,) and "group" not in given:
+    if start.word == "group" and "group" not in given:
         raise OptionError("option 'startingOffsets' is 'group', which needs the option 'group'")
-    if given.flag("includeRetries", False) and "group" not in given:
+    if given.get("includeRetries") and "group" not in given:
         raise OptionError("option 'includeRetries' needs the option 'group': whose retries?")
-    _checked_filters(given)
-    strategy = given.text("startingOffsetsByTimestampStrategy", "error").lower()
-    if strategy not in ("error", "latest"):
-        raise OptionError(
-            f"option 'startingOffsetsByTimestampStrategy' is {strategy!r}, expected error or latest"
-        )
+    if "tags" in given and "sqlFilter" in given:
+        raise OptionError("options 'tags' and 'sqlFilter' exclude each other")
+    _check_least_and_most(given, "minPartitions", "maxPartitions")
+    _check_account(given)
     return Read(
-        namesrv=_namesrv(given) if "namesrv" in given else "",
-        store_path=given.text("storePath"),
-        topics=topics,
-        pattern=pattern,
-        assign=assign,
-        group=_group(given, "") if "group" in given else "",
+        topics=_topics(given),
         start=start,
         end=end,
-        missing_time=strategy,
-        max_offsets=given.number("maxOffsetsPerTrigger", 0, 1),
-        min_offsets=given.number("minOffsetsPerTrigger", 0, 1),
-        max_delay_ms=given.duration_ms("maxTriggerDelay", 900_000),
-        max_bytes=given.number("maxBytesPerTrigger", 0, 1),
-        min_partitions=given.number("minPartitions", 0, 1),
-        max_partitions=given.number("maxPartitions", 0, 1),
-        max_records=given.number("maxRecordsPerPartition", 0, 1),
-        fail_on_data_loss=given.flag("failOnDataLoss", True),
-        tags=given.text("tags", "*") or "*",
-        sql=given.text("sqlFilter"),
         columns=_columns(given, user_columns),
-        include_retries=given.flag("includeRetries", False),
-        check_bodies=given.flag("checkBodies", False),
-        batch_rows=given.number("batchRows", 32_000, 1),
-        batch_bytes=given.number("batchBytes", 16 << 20, 1024),
-        retries=given.number("numRetries", 3),
-        retry_ms=given.number("retryIntervalMs", 200),
-        timeout_ms=given.number("requestTimeoutMs", 10_000, 1),
-        discovery_ms=given.number("discoveryIntervalMs", 5_000, 0),
-        access_key=given.text("accessKey"),
-        secret_key=given.text("secretKey"),
-        tls=given.flag("tls", False),
-        ordered=given.flag("orderedByQueue", False),
+        **_fields(given),
     )
 
 
-def _checked_filters(given: _Given) -> None:
-    if "tags" in given and "sqlFilter" in given:
-        raise OptionError("options 'tags' and 'sqlFilter' exclude each other")
-    if "sqlFilter" in given:
-        try:
-            compile_filter("SQL92", given.text("sqlFilter"))
-        except Exception as error:
-            raise OptionError(f"option 'sqlFilter': {error}") from None
-
-
-def _selection(given: _Given) -> tuple[tuple[str, ...], str, dict[str, dict[str, list[int]]] | None]:
+def _topics(given: Given) -> tuple[str, ...]:
     chosen = [name for name in ("subscribe", "subscribePattern", "assign", "topic", "path") if name in given]
     if len(chosen) != 1:
         said = " and ".join(repr(name) for name in chosen) or "none of them"
         raise OptionError(f"give exactly one of 'subscribe', 'subscribePattern', 'assign'; given: {said}")
-    if chosen[0] == "subscribePattern":
-        pattern = given.text("subscribePattern")
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise OptionError(f"option 'subscribePattern' is {pattern!r}: {error}") from None
-        return (), pattern, None
-    if chosen[0] == "assign":
-        return (), "", _assignment(given.json("assign"))
-    topics = tuple(name.strip() for name in given.text(chosen[0]).split(",") if name.strip())
-    if not topics:
-        raise OptionError(f"option {chosen[0]!r} names no topic")
-    for name in topics:
-        _checked(chosen[0], name)
-    return topics, "", None
+    named: tuple[str, ...] = given[chosen[0]] if not OPTIONS[chosen[0]].field else ()
+    return named
 
 
-def _assignment(value: Any) -> dict[str, dict[str, list[int]]]:
-    try:
-        return msgspec.convert(value, dict[str, dict[str, list[int]]])
-    except msgspec.ValidationError:
-        raise OptionError('option \'assign\' is wrong, expected {"topic": {"broker-a": [0, 1]}}') from None
-
-
-def _checked(option: str, topic: str) -> None:
-    try:
-        check_topic(topic)
-    except ValueError as error:
-        raise OptionError(f"option {option!r}: {error}") from None
-
-
-def _group(given: _Given, default: str) -> str:
-    group = given.text("group", default)
-    try:
-        check_group(group)
-    except ValueError as error:
-        raise OptionError(f"option 'group': {error}") from None
-    return group
-
-
-def _namesrv(given: _Given) -> str:
-    text = given.text("namesrv")
-    for address in text.split(";"):
-        if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^:\s]+):\d{1,5}", address.strip()):
-            raise OptionError(f"option 'namesrv' is {text!r}, expected host:port;host:port")
-    return text
-
-
-def _columns(given: _Given, user_columns: tuple[str, ...] | None) -> tuple[str, ...]:
+def _columns(given: Given, user_columns: tuple[str, ...] | None) -> tuple[str, ...]:
+    asked: tuple[str, ...] | None = given.get("columns")
+    if asked and given.get("includeProperties") and "properties" not in asked:
+        raise OptionError("option 'columns' leaves out 'properties', which 'includeProperties' asks for")
     if user_columns is not None:
         return schema.check(user_columns)
-    if "columns" in given:
-        try:
-            names = schema.check(
-                tuple(name.strip() for name in given.text("columns").split(",") if name.strip())
-            )
-        except ValueError as error:
-            raise OptionError(f"option 'columns': {error}") from None
-        if not names:
-            raise OptionError("option 'columns' names no column")
-        return names
-    if given.flag("includeProperties", False):
-        return (*schema.DEFAULT, "properties")
-    return schema.DEFAULT
+    if asked:
+        return asked
+    return (*schema.DEFAULT, "properties") if given.get("includeProperties") else schema.DEFAULT
 
 
-def _position(given: _Given, side: str, default: str, words: tuple[str, ...]) -> Position:
+def _position(given: Given, side: str, default: Position) -> Position:
     names = [f"{side}Offsets", f"{side}Timestamp", f"{side}OffsetsByTimestamp"]
     chosen = [name for name in names if name in given]
     if len(chosen) > 1:
         raise OptionError(f"options {' and '.join(map(repr, chosen))} exclude each other")
-    if not chosen:
-        return Position(word=default)
-    name = chosen[0]
-    if name.endswith("Timestamp") and name != f"{side}OffsetsByTimestamp":
-        return Position(timestamp=given.number(name, 0))
-    if name == f"{side}OffsetsByTimestamp":
-        return Position(timestamps=_times(name, given.json(name)))
-    text = given.text(name)
-    if text.lower() in words:
-        return Position(word=text.lower())
-    if not text.startswith("{"):
-        raise OptionError(f"option {name!r} is {text!r}, expected {', '.join(words)} or JSON offsets")
-    try:
-        offsets = msgspec.convert(given.json(name), Offsets)
-    except msgspec.ValidationError:
+    position: Position = given[chosen[0]] if chosen else default
+    return position
+
+
+def _check_order(start: Position, end: Position) -> None:
+    """What a batch ends before it starts is somebody's mistake, not an empty range."""
+    if start.timestamp is not None and end.timestamp is not None and start.timestamp > end.timestamp:
         raise OptionError(
-            f'option {name!r} is wrong, expected {{"topic": {{"broker-a": {{"0": 123}}}}}}'
-        ) from None
-    _check_special(name, side, offsets)
-    return Position(offsets=offsets)
-
-
-def _check_special(name: str, side: str, offsets: Offsets) -> None:
-    wrong = LATEST if side == "starting" else EARLIEST
-    for topic, brokers in offsets.items():
+            f"option 'startingTimestamp' ({start.timestamp}) is after 'endingTimestamp' ({end.timestamp})"
+        )
+    for topic, timestamp in (start.timestamps or {}).items():
+        last = (end.timestamps or {}).get(topic, timestamp)
+        if timestamp > last:
+            raise OptionError(
+                f"option 'startingOffsetsByTimestamp' ({topic}: {timestamp}) is after"
+                f" 'endingOffsetsByTimestamp' ({last})"
+            )
+    for topic, brokers in (end.offsets or {}).items():
         for broker, queues in brokers.items():
-            for queue, offset in queues.items():
-                if not queue.isdigit():
-                    raise OptionError(f"option {name!r}: queue {queue!r} of {topic}/{broker} is no number")
-                if offset < EARLIEST or (side == "ending" and offset == wrong):
+            for queue, stop in queues.items():
+                if stop == EARLIEST:
                     raise OptionError(
-                        f"option {name!r}: offset {offset} of {topic}/{broker}/{queue} is not possible"
+                        f"option 'endingOffsets': offset {stop} of {topic}/{broker}/{queue} is not possible"
+                    )
+                first = (start.offsets or {}).get(topic, {}).get(broker, {}).get(queue, 0)
+                if first > stop >= 0:
+                    raise OptionError(
+                        f"option 'startingOffsets' ({topic}/{broker}/{queue}: {first}) is after 'endingOffsets' ({stop})"
                     )
 
 
-def _times(name: str, value: Any) -> dict[str, int]:
-    try:
-        return msgspec.convert(value, dict[str, int])
-    except msgspec.ValidationError:
-        raise OptionError(f'option {name!r} is wrong, expected {{"topic": 1700000000000}}') from None
+def _check_least_and_most(given: Given, least: str, most: str) -> None:
+    if least in given and most in given and given[least] > given[most]:
+        raise OptionError(f"option {least!r} ({given[least]}) is above {most!r} ({given[most]})")
 
 
-def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns a read of these options has, before Spark tells whether it is a batch or a stream."""
-    return _columns(_Given(options, KNOWN, "a read"), None)
+def _check_account(given: Given) -> None:
+    for name, other in (("accessKey", "secretKey"), ("secretKey", "accessKey")):
+        if given.get(name) and not given.get(other):
+            raise OptionError(f"option {name!r} needs the option {other!r}")

@@ -16,7 +16,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from aerobee.spark.options import Offsets
+    from aerobee.spark.option_values import Offsets
 
 Bounds = dict[str, dict[str, dict[str, tuple[int, int]]]]  # topic -> broker -> queue -> (min, max)
 

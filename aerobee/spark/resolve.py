@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aerobee.spark.options import EARLIEST, LATEST, OptionError
-from aerobee.spark.plan import Bounds, edge, put, tidy
+from aerobee.spark.option_values import EARLIEST, LATEST
+from aerobee.spark.options import OptionError
+from aerobee.spark.plan import Bounds, edge, flat, put, tidy
 
 if TYPE_CHECKING:
     from aerobee.spark.heads import Heads
-    from aerobee.spark.options import Offsets, Position, Read
+    from aerobee.spark.option_values import Offsets, Position
+    from aerobee.spark.options import Read
 
 
 def start(options: Read, heads: Heads, bounds: Bounds) -> Offsets:
@@ -24,11 +26,36 @@ def end(options: Read, heads: Heads, bounds: Bounds) -> Offsets:
     return _resolved(options.end, options, heads, bounds, side="endingOffsets")
 
 
+def check_names(options: Read, topics: list[str], bounds: Bounds) -> None:
+    """OptionError when start or end name what is not read: a misspelt broker would else be read from its default.
+    `topics` are all that are chosen; `bounds` may leave out those that a query's filters rule out."""
+    if not options.fail_on_data_loss:
+        return
+    for side, position in (("starting", options.start), ("ending", options.end)):
+        for topic in position.timestamps or ():
+            _check_topic(f"{side}OffsetsByTimestamp", topic, topics)
+        for topic, broker, queue, _ in flat(position.offsets or {}):
+            _check_topic(f"{side}Offsets", topic, topics)
+            queues = bounds.get(topic, {}).get(broker, {})
+            if topic in bounds and queue not in queues:
+                there = ", ".join(f"{b}/{q}" for b, qs in bounds[topic].items() for q in sorted(qs, key=int))
+                raise OptionError(
+                    f"option '{side}Offsets' names queue {broker}/{queue} of {topic!r}, which has: {there}"
+                )
+
+
+def _check_topic(option: str, topic: str, topics: list[str]) -> None:
+    if topic not in topics:
+        raise OptionError(
+            f"option {option!r} names topic {topic!r}, which is not read here ({', '.join(topics)})"
+        )
+
+
 def _resolved(position: Position, options: Read, heads: Heads, bounds: Bounds, *, side: str) -> Offsets:
     if position.word:
         return edge(bounds, 0 if position.word == "earliest" else 1)
     if position.offsets is not None:
-        return _given(position.offsets, options, bounds, side)
+        return _given(position.offsets, bounds, side)
     found: Offsets = {}
     for topic, brokers in bounds.items():
         timestamp = position.timestamp
@@ -60,13 +87,8 @@ def _check_time(topic: str, broker: str, queue: str, timestamp: int, position: P
         )
 
 
-def _given(offsets: Offsets, options: Read, bounds: Bounds, side: str) -> Offsets:
+def _given(offsets: Offsets, bounds: Bounds, side: str) -> Offsets:
     """JSON offsets; -2 is earliest, -1 latest; queues left out get the side's default."""
-    for topic in offsets:
-        if topic not in bounds and options.fail_on_data_loss:
-            raise OptionError(
-                f"option {side!r} names topic {topic!r}, which is not read here ({', '.join(bounds)})"
-            )
     found: Offsets = {}
     for topic, brokers in bounds.items():
         for broker, queues in brokers.items():

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from aerobee.spark.options import Offsets, Read
+    from aerobee.spark.option_values import Offsets
+    from aerobee.spark.options import Read
     from aerobee.spark.plan import Range
 
 SAMPLED = 8  # messages at each place

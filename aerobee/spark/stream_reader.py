@@ -33,7 +33,8 @@ from aerobee.spark.heads import MISSING, BrokerHeads, chosen_topics, heads_for, 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aerobee.spark.options import Offsets, Read
+    from aerobee.spark.option_values import Offsets
+    from aerobee.spark.options import Read
 
 log = logging.getLogger("aerobee.spark")
 
@@ -68,6 +69,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         if self._initial is None:
             bounds = self._look(fresh=True)
+            resolve.check_names(self._options, self._topics, bounds)
             start = resolve.start(self._options, self._ask, bounds)
             self._initial = {"init": True, "o": start, "v": 1}
         return self._initial

@@ -21,7 +21,7 @@ def test_defaults_are_kafka_like() -> None:
     assert batch.columns == schema.DEFAULT
 
 
-@pytest.mark.parametrize("name", sorted(options.KNOWN))
+@pytest.mark.parametrize("name", sorted(options.OPTIONS))
 def test_every_option_has_its_line_in_the_docs(name: str) -> None:
     page = Path(__file__).parents[2] / "docs" / "spark.md"
     table = page.read_text().partition("## Options")[2].partition("\n## ")[0]
@@ -30,79 +30,147 @@ def test_every_option_has_its_line_in_the_docs(name: str) -> None:
 
 def test_keys_are_case_insensitive() -> None:
     assert options.for_stream({**WIRE, "MAXOFFSETSPERTRIGGER": "7"}).max_offsets == 7
+    asked = {"ACCESSKEY": "a", "secretkey": "s", "tls": "true", "group": "g", "subscribe": "t"}
+    assert options.connection(asked) == {"ACCESSKEY": "a", "secretkey": "s", "tls": "true"}
 
 
-@pytest.mark.parametrize(
-    ("extra", "said"),
-    [
-        ({"subscribbe": "x"}, r"'subscribbe'; did you mean 'subscribe'"),
-        ({"subscribePattern": "x"}, r"exactly one of .*'subscribe' and 'subscribePattern'"),
-        ({"subscribe": "bad topic!"}, "'subscribe'"),
-        ({"subscribe": ""}, "names no topic"),
-        ({"namesrv": "nowhere"}, "'namesrv' is 'nowhere'"),
-        ({"storePath": "/x"}, "either 'namesrv'"),
-        ({"startingOffsets": "erliest"}, "'startingOffsets' is 'erliest'"),
-        ({"startingOffsets": "latest"}, "'startingOffsets' is 'latest'"),
-        ({"startingOffsets": "{"}, "'startingOffsets' is no JSON"),
-        ({"startingOffsets": '{"orders": 3}'}, "'startingOffsets' is wrong"),
-        ({"startingOffsets": '{"orders":{"b":{"x":3}}}'}, "queue 'x'"),
-        ({"startingOffsets": '{"orders":{"b":{"0":-9}}}'}, "offset -9"),
-        ({"startingOffsets": "group"}, "needs the option 'group'"),
-        ({"endingOffsets": '{"orders":{"b":{"0":-2}}}'}, "offset -2"),
-        ({"startingTimestamp": "soon"}, "'startingTimestamp' is 'soon'"),
-        ({"startingOffsets": "earliest", "startingTimestamp": "1"}, "exclude each other"),
-        ({"startingOffsetsByTimestamp": "[]"}, "'startingOffsetsByTimestamp' is wrong"),
-        ({"startingOffsetsByTimestampStrategy": "maybe"}, "'startingOffsetsByTimestampStrategy' is 'maybe'"),
-        ({"maxOffsetsPerTrigger": "5"}, "'maxOffsetsPerTrigger' is for streams"),
-        ({"minPartitions": "0"}, "'minPartitions' is 0"),
-        ({"maxPartitions": "x"}, "'maxPartitions' is 'x'"),
-        ({"maxRecordsPerPartition": "-1"}, "'maxRecordsPerPartition' is -1"),
-        ({"failOnDataLoss": "yes"}, "'failOnDataLoss' is 'yes'"),
-        ({"tags": "A", "sqlFilter": "a = 1"}, "'tags' and 'sqlFilter' exclude"),
-        ({"sqlFilter": "a ="}, "'sqlFilter'"),
-        ({"columns": "bodyy"}, "'columns'.*did you mean 'body'"),
-        ({"columns": " , "}, "names no column"),
-        ({"includeRetries": "true"}, "needs the option 'group'"),
-        ({"checkBodies": "sure"}, "'checkBodies' is 'sure'"),
-        ({"group": "no spaces"}, "'group'"),
-        ({"batchRows": "0"}, "'batchRows' is 0"),
-        ({"requestTimeoutMs": "0"}, "'requestTimeoutMs' is 0"),
-        ({"window": "3"}, "'window' has no meaning for a batch read"),
-    ],
-)
+WRONG_READS: list[tuple[dict[str, str], str]] = [
+    ({"subscribbe": "x"}, r"'subscribbe'; did you mean 'subscribe'"),
+    ({"subscribePattern": "x"}, r"exactly one of .*'subscribe' and 'subscribePattern'"),
+    ({"assign": "{}", "subscribe": "x"}, "'assign' is '{}': names no queue"),
+    ({"assign": '{"orders": [0]}'}, "'assign' is .*: expected"),
+    ({"topic": "other"}, "exactly one of .*'subscribe' and 'topic'"),
+    ({"path": "other"}, "exactly one of .*'subscribe' and 'path'"),
+    ({"subscribe": "bad topic!"}, "'subscribe' is 'bad topic!'"),
+    ({"subscribe": ""}, "'subscribe' is '': names no topic"),
+    ({"namesrv": "nowhere"}, "'namesrv' is 'nowhere'"),
+    ({"namesrv": "127.0.0.1:99999"}, "'namesrv' is '127.0.0.1:99999'"),
+    ({"storePath": "/x"}, "either 'namesrv'.* or 'storePath'"),
+    ({"startingOffsets": "erliest"}, "'startingOffsets' is 'erliest'"),
+    ({"startingOffsets": "{"}, "'startingOffsets' is '{': no JSON"),
+    ({"startingOffsets": '{"orders": 3}'}, "'startingOffsets' is .*: expected"),
+    ({"startingOffsets": '{"orders":{"b":{"x":3}}}'}, "'startingOffsets' is .*: queue 'x'"),
+    ({"startingOffsets": '{"orders":{"b":{"0":-9}}}'}, "'startingOffsets' is .*: offset -9"),
+    ({"startingOffsets": "group"}, "'startingOffsets' is 'group', which needs the option 'group'"),
+    ({"startingTimestamp": "soon"}, "'startingTimestamp' is 'soon'"),
+    (
+        {"startingOffsets": "earliest", "startingTimestamp": "1"},
+        "'startingOffsets' and 'startingTimestamp' excl",
+    ),
+    ({"startingOffsetsByTimestamp": "[]"}, "'startingOffsetsByTimestamp' is .*: expected"),
+    (
+        {"startingOffsetsByTimestamp": '{"orders": -3}'},
+        "'startingOffsetsByTimestamp' is .*: time -3 of orders",
+    ),
+    ({"startingOffsetsByTimestampStrategy": "maybe"}, "'startingOffsetsByTimestampStrategy' is 'maybe'"),
+    ({"minPartitions": "0"}, "'minPartitions' is '0'"),
+    ({"maxPartitions": "x"}, "'maxPartitions' is 'x'"),
+    ({"minPartitions": "9", "maxPartitions": "4"}, "'minPartitions' .9. is above 'maxPartitions' .4."),
+    ({"maxRecordsPerPartition": "-1"}, "'maxRecordsPerPartition' is '-1'"),
+    ({"failOnDataLoss": "yes"}, "'failOnDataLoss' is 'yes'"),
+    ({"tags": "A", "sqlFilter": "a = 1"}, "'tags' and 'sqlFilter' exclude"),
+    ({"sqlFilter": "a ="}, "'sqlFilter' is 'a ='"),
+    ({"columns": "bodyy"}, "'columns' is 'bodyy'.*did you mean 'body'"),
+    ({"columns": " , "}, "'columns' is .*: names no column"),
+    (
+        {"columns": "body", "includeProperties": "true"},
+        "'columns' leaves out 'properties', which 'includeProp",
+    ),
+    ({"includeProperties": "1"}, "'includeProperties' is '1'"),
+    ({"includeRetries": "true"}, "'includeRetries' needs the option 'group'"),
+    ({"checkBodies": "sure"}, "'checkBodies' is 'sure'"),
+    ({"orderedByQueue": "no"}, "'orderedByQueue' is 'no'"),
+    ({"group": "no spaces"}, "'group' is 'no spaces'"),
+    ({"batchRows": "0"}, "'batchRows' is '0'"),
+    ({"batchBytes": "1023"}, "'batchBytes' is '1023': expected at least 1024"),
+    ({"numRetries": "-1"}, "'numRetries' is '-1'"),
+    ({"retryIntervalMs": "soon"}, "'retryIntervalMs' is 'soon'"),
+    ({"requestTimeoutMs": "0"}, "'requestTimeoutMs' is '0'"),
+    ({"accessKey": "me"}, "'accessKey' needs the option 'secretKey'"),
+    ({"secretKey": "x"}, "'secretKey' needs the option 'accessKey'"),
+    ({"tls": "on"}, "'tls' is 'on'"),
+    ({"window": "3"}, "'window' is for writes, not for (batch reads|streams)"),
+]
+WRONG_BATCHES = [
+    ({"startingOffsets": "latest"}, "'startingOffsets' is 'latest'"),
+    ({"endingOffsets": "earliest"}, "'endingOffsets' is 'earliest'"),
+    ({"endingOffsets": '{"orders":{"b":{"0":-2}}}'}, "'endingOffsets': offset -2"),
+    (
+        {"startingOffsets": '{"orders":{"b":{"0":7}}}', "endingOffsets": '{"orders":{"b":{"0":5}}}'},
+        "'startingOffsets' .orders/b/0: 7. is after 'endingOffsets' .5.",
+    ),
+    ({"endingTimestamp": "-1"}, "'endingTimestamp' is '-1'"),
+    (
+        {"startingTimestamp": "2000", "endingTimestamp": "1000"},
+        "'startingTimestamp' .2000. is after 'endingTimestamp' .1000.",
+    ),
+    ({"endingOffsetsByTimestamp": "3"}, "'endingOffsetsByTimestamp' is '3'"),
+    (
+        {"startingOffsetsByTimestamp": '{"orders": 20}', "endingOffsetsByTimestamp": '{"orders": 10}'},
+        "'startingOffsetsByTimestamp' .orders: 20. is after 'endingOffsetsByTimestamp' .10.",
+    ),
+    ({"maxOffsetsPerTrigger": "5"}, "'maxOffsetsPerTrigger' is for streams, not for batch reads"),
+    ({"discoveryIntervalMs": "5"}, "'discoveryIntervalMs' is for streams, not for batch reads"),
+]
+WRONG_STREAMS = [
+    ({"endingOffsets": "latest"}, "'endingOffsets' is for batch reads, not for streams; a stream has no end"),
+    ({"maxTriggerDelay": "long"}, "'maxTriggerDelay' is 'long'"),
+    ({"maxOffsetsPerTrigger": "0"}, "'maxOffsetsPerTrigger' is '0'"),
+    ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, "'minOffsetsPerTrigger' .9. is above"),
+    ({"maxBytesPerTrigger": "0"}, "'maxBytesPerTrigger' is '0'"),
+    ({"discoveryIntervalMs": "-1"}, "'discoveryIntervalMs' is '-1'"),
+]
+WRONG_WRITES = [
+    ({"subscribe": "x"}, "'subscribe' is for batch reads and streams, not for writes"),
+    ({"topic": "bad topic"}, "'topic' is 'bad topic'"),
+    ({"topic": "a,b"}, "'topic' is 'a,b': a row goes to one topic"),
+    ({"path": "bad topic"}, "'path' is 'bad topic'"),
+    ({"window": "0"}, "'window' is '0'"),
+    ({"maxBatchBytes": "1"}, "'maxBatchBytes' is '1'"),
+    ({"accessKey": "me"}, "'accessKey' needs the option 'secretKey'"),
+]
+
+
+@pytest.mark.parametrize(("extra", "said"), WRONG_READS + WRONG_BATCHES)
 def test_a_wrong_batch_option_is_named(extra: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         options.for_batch({**WIRE, **extra})
 
 
-@pytest.mark.parametrize(
-    ("extra", "said"),
-    [
-        ({"endingOffsets": "latest"}, "'endingOffsets' is for batch reads"),
-        ({"maxTriggerDelay": "long"}, "'maxTriggerDelay' is 'long'"),
-        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, "'minOffsetsPerTrigger' .9. is above"),
-        ({"maxBytesPerTrigger": "0"}, "'maxBytesPerTrigger' is 0"),
-        ({"discoveryIntervalMs": "-1"}, "'discoveryIntervalMs' is -1"),
-    ],
-)
+@pytest.mark.parametrize(("extra", "said"), WRONG_READS + WRONG_STREAMS)
 def test_a_wrong_stream_option_is_named(extra: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         options.for_stream({**WIRE, **extra})
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({}, "'namesrv' is missing"),
-        ({"namesrv": "127.0.0.1:1", "subscribe": "x"}, "'subscribe' has no meaning for a write"),
-        ({"namesrv": "127.0.0.1:1", "topic": "bad topic"}, "'topic'"),
-        ({"namesrv": "127.0.0.1:1", "window": "0"}, "'window' is 0"),
-        ({"namesrv": "127.0.0.1:1", "maxBatchBytes": "1"}, "'maxBatchBytes' is 1"),
-    ],
-)
-def test_a_wrong_write_option_is_named(given: dict[str, str], said: str) -> None:
+@pytest.mark.parametrize(("extra", "said"), WRONG_WRITES)
+def test_a_wrong_write_option_is_named(extra: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
-        options.for_write(given)
+        options.for_write({"namesrv": "127.0.0.1:9876", **extra})
+
+
+def test_a_write_needs_a_name_server() -> None:
+    with pytest.raises(OptionError, match="'namesrv' is missing"):
+        options.for_write({})
+
+
+@pytest.mark.parametrize("name", sorted(options.OPTIONS))
+def test_every_option_can_be_wrong(name: str) -> None:
+    """The tables above leave none out."""
+    tables = WRONG_READS + WRONG_BATCHES + WRONG_STREAMS + WRONG_WRITES
+    assert any(name in extra and f"'{name}'" in said for extra, said in tables)
+
+
+@pytest.mark.parametrize("name", [name for name, option in options.OPTIONS.items() if option.asks_brokers])
+def test_what_needs_a_broker_has_no_meaning_with_files(name: str) -> None:
+    given = {
+        "storePath": "/x",
+        "subscribe": "orders",
+        name: "true" if name in ("includeRetries", "tls") else "1",
+    }
+    for read in (options.for_batch, options.for_stream):
+        with pytest.raises(OptionError, match=f"'{name}' needs a broker"):
+            read(given)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from aerobee.spark.option_values import Offsets
+
 
 class ByOffset:
     """Messages of queue 0 take 100 bytes up to offset 1000, and 10,000 bytes from there on; others 1000."""
@@ -33,7 +35,7 @@ class ByOffset:
         return (small * 100 + (len(part) - small) * 10_000) / len(part)
 
 
-def offsets(**queues: int) -> options.Offsets:
+def offsets(**queues: int) -> Offsets:
     return {"t": {"b": {name[1:]: offset for name, offset in queues.items()}}}
 
 

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the text of one option may say. Each reader takes the text and raises ValueError telling what it expected."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from aerobee.protocol.filters import compile_filter
+from aerobee.protocol.names import check_group, check_topic
+from aerobee.spark import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Offsets = dict[str, dict[str, dict[str, int]]]  # topic -> broker -> queue -> offset
+Assignment = dict[str, dict[str, list[int]]]  # topic -> broker -> queues
+EARLIEST, LATEST = -2, -1
+
+_ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\s]+):(\d{1,5})")
+_DURATION = re.compile(r"(\d+)\s*(ms|s|m|h|d)?")
+_UNIT_MS = {None: 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Position(msgspec.Struct, frozen=True):
+    """Where reading starts or ends: a word, offsets per queue, a time for all, or times per topic."""
+
+    word: str = ""
+    offsets: Offsets | None = None
+    timestamp: int | None = None
+    timestamps: dict[str, int] | None = None
+
+
+def text(raw: str) -> str:
+    return raw.strip()
+
+
+def whole(low: int) -> Callable[[str], int]:
+    """A whole number, at least `low`."""
+
+    def read(raw: str) -> int:
+        try:
+            value = int(raw)
+        except ValueError:
+            raise ValueError("expected a whole number") from None
+        if value < low:
+            raise ValueError(f"expected at least {low}")
+        return value
+
+    return read
+
+
+def flag(raw: str) -> bool:
+    if raw.strip().lower() not in ("true", "false"):
+        raise ValueError("expected true or false")
+    return raw.strip().lower() == "true"
+
+
+def word_of(*words: str) -> Callable[[str], str]:
+    def read(raw: str) -> str:
+        if raw.strip().lower() not in words:
+            raise ValueError(f"expected {' or '.join(words)}")
+        return raw.strip().lower()
+
+    return read
+
+
+def duration_ms(raw: str) -> int:
+    match = _DURATION.fullmatch(raw.strip())
+    if not match:
+        raise ValueError("expected a duration such as 15m or 500ms")
+    return int(match[1]) * _UNIT_MS[match[2]]
+
+
+def addresses(raw: str) -> str:
+    for address in raw.split(";"):
+        match = _ADDRESS.fullmatch(address.strip())
+        if not match or not 0 < int(match[2]) < 1 << 16:
+            raise ValueError("expected host:port;host:port")
+    return raw.strip()
+
+
+def topics(raw: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in raw.split(",") if name.strip())
+    if not names:
+        raise ValueError("names no topic")
+    for name in names:
+        check_topic(name)
+    return names
+
+
+def pattern(raw: str) -> str:
+    try:
+        re.compile(raw.strip())
+    except re.error as error:
+        raise ValueError(str(error)) from None
+    return raw.strip()
+
+
+def group(raw: str) -> str:
+    check_group(raw.strip())
+    return raw.strip()
+
+
+def tags(raw: str) -> str:
+    return raw.strip() or "*"
+
+
+def sql(raw: str) -> str:
+    try:
+        compile_filter("SQL92", raw.strip())
+    except Exception as error:
+        raise ValueError(str(error)) from None
+    return raw.strip()
+
+
+def columns(raw: str) -> tuple[str, ...]:
+    names = schema.check(tuple(name.strip() for name in raw.split(",") if name.strip()))
+    if not names:
+        raise ValueError("names no column")
+    return names
+
+
+def assignment(raw: str) -> Assignment:
+    found: Assignment = _json(raw, Assignment, '{"topic": {"broker-a": [0, 1]}}')
+    if not any(queues for brokers in found.values() for queues in brokers.values()):
+        raise ValueError("names no queue")
+    return found
+
+
+def place(raw: str) -> Position:
+    """Offsets by a word, or by JSON for each queue (-2 earliest, -1 latest)."""
+    word = raw.strip().lower()
+    if word in ("earliest", "latest", "group"):
+        return Position(word=word)
+    if not word.startswith("{"):
+        raise ValueError("expected earliest, latest, group or JSON offsets")
+    offsets = _json(raw, Offsets, '{"topic": {"broker-a": {"0": 123}}}')
+    for topic, brokers in offsets.items():
+        for broker, queues in brokers.items():
+            for queue, offset in queues.items():
+                if not queue.isdigit():
+                    raise ValueError(f"queue {queue!r} of {topic}/{broker} is no number")
+                if offset < EARLIEST:
+                    raise ValueError(f"offset {offset} of {topic}/{broker}/{queue} is not possible")
+    return Position(offsets=offsets)
+
+
+def time(raw: str) -> Position:
+    return Position(timestamp=whole(0)(raw))
+
+
+def times(raw: str) -> Position:
+    found = _json(raw, dict[str, int], '{"topic": 1700000000000}')
+    for topic, timestamp in found.items():
+        if timestamp < 0:
+            raise ValueError(f"time {timestamp} of {topic} is not possible")
+    return Position(timestamps=found)
+
+
+def _json(raw: str, kind: Any, example: str) -> Any:
+    try:
+        return msgspec.convert(json.loads(raw), kind)
+    except msgspec.ValidationError:
+        raise ValueError(f"expected {example}") from None
+    except ValueError as error:
+        raise ValueError(f"no JSON ({error}), expected {example}") from None

@@ -136,6 +136,7 @@ def ledger(
     master: Master = None,
     conf: Conf = None,
     py_files: PyFiles = None,
+    option: Opt = None,
     json: Json = False,
 ) -> None:
     """What became of every message: one row per message and group.
@@ -144,7 +145,8 @@ def ledger(
     """
     from aerobee.spark.pipelines.ledger import summary
 
-    book = _book(topics, group, namesrv, store, _session("ledger", master, conf, py_files))
+    source = {**_source(namesrv, store), **_pairs("--option", option)}
+    book = _book(topics, group, source, _session("ledger", master, conf, py_files))
     if out:
         book.write.mode("overwrite").parquet(out)
         book = book.sparkSession.read.parquet(out)
@@ -174,6 +176,7 @@ def report(
     master: Master = None,
     conf: Conf = None,
     py_files: PyFiles = None,
+    option: Opt = None,
     json: Json = False,
 ) -> None:
     """Throughput, latency, lag, retries, dead letters, skew: one HTML page and the same numbers here.
@@ -182,7 +185,8 @@ def report(
     """
     from aerobee.spark.pipelines.report import report as pipeline
 
-    book = _book(topics, group, namesrv, store, _session("ledger", master, conf, py_files))
+    source = {**_source(namesrv, store), **_pairs("--option", option)}
+    book = _book(topics, group, source, _session("report", master, conf, py_files))
     figures = pipeline(book, out, title=f"Aerobee: {topics}")
     print_rows(figures.groups, "Groups", as_json=json)
     console.print(f"report: {out.resolve()}")
@@ -215,15 +219,17 @@ def replay(
     master: Master = None,
     conf: Conf = None,
     py_files: PyFiles = None,
+    option: Opt = None,
 ) -> None:
     """Publish chosen messages again, once, at a given rate.
 
     Example: aerobee pipeline replay '%DLQ%billing' --name fix-42 --dry-run
     """
+    from aerobee.spark.options import connection
     from aerobee.spark.pipelines.replay import replay as pipeline
 
     spark = _session("replay", master, conf, py_files)
-    source = _source(namesrv, None)
+    source = {**_source(namesrv, None), **_pairs("--option", option)}
     rows = _replay_rows(spark, topic, source)
     for condition in (
         where,
@@ -242,6 +248,7 @@ def replay(
             rate=rate,
             dry_run=dry_run,
             progress=advance,
+            options=connection(source),
         )
     said = "would send" if dry_run else "sent"
     count = outcome.chosen - outcome.already if dry_run else outcome.sent
@@ -336,13 +343,10 @@ def _pairs(flag: str, given: list[str] | None) -> dict[str, str]:
     return found
 
 
-def _book(
-    topics: str, groups: list[str] | None, namesrv: str | None, store: str | None, spark: SparkSession
-) -> DataFrame:
+def _book(topics: str, groups: list[str] | None, source: dict[str, str], spark: SparkSession) -> DataFrame:
     from aerobee.spark.pipelines.ledger import ledger as pipeline
 
     names = [name.strip() for name in topics.split(",") if name.strip()]
-    source = _source(namesrv, store)
     try:
         with console.status("reading"):
             return pipeline(spark, names, groups or None, **source)
@@ -356,7 +360,7 @@ def _replay_rows(spark: SparkSession, topic: str, source: dict[str, str]) -> Dat
 
         return found_table(spark, topic).read()
     reader = spark.read.format("rocketmq").option("subscribe", topic).option("includeProperties", "true")
-    return reader.option("checkBodies", "true").option("namesrv", source["namesrv"]).load()
+    return reader.option("checkBodies", "true").options(**source).load()
 
 
 def _function(handler: str) -> Callable[[Any], Any]:

@@ -24,7 +24,7 @@ from aerobee.protocol.headers.offsets import (
 from aerobee.protocol.headers.route import AllTopics, GetClusterInfo, GetRoute
 from aerobee.protocol.headers.topics import TopicStatsQuery
 from aerobee.protocol.names import is_dead_letter, is_retry, is_system_topic, pop_retry_topic, retry_topic
-from aerobee.spark.link import Credentials, Link
+from aerobee.spark.link import Link, link_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +83,6 @@ def is_named(options: Read, topic: str) -> bool:
 class BrokerHeads:
     def __init__(self, options: Read) -> None:
         self._options = options
-        self._credentials = Credentials(options.access_key, options.secret_key, options.tls)
         self._links: dict[str, Link] = {}
         self._brokers: dict[str, str] = {}  # broker name -> address
 
@@ -154,7 +153,7 @@ class BrokerHeads:
         last: AerobeeError | None = None
         for address in self._options.namesrv.split(";"):
             try:
-                return self._ask(address.strip(), question)
+                return self._ask(address, question)
             except NetworkError as error:
                 last = error
         raise NetworkError(f"no name server answers ({self._options.namesrv}): {last}. Is one running there?")
@@ -162,7 +161,7 @@ class BrokerHeads:
     def _ask(self, address: str, question: Callable[[Link], T]) -> T:
         """With retries: an exception in the planner ends a streaming query at once."""
         for attempt in range(self._options.retries + 1):
-            link = self._links.setdefault(address, Link(address, self._options.timeout_ms, self._credentials))
+            link = self._links.setdefault(address, link_to(address, self._options))
             try:
                 return question(link)
             except NetworkError:

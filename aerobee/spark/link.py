@@ -23,6 +23,7 @@ from aerobee.protocol.frames import DEFAULT_MAX_FRAME
 
 if TYPE_CHECKING:
     from aerobee.protocol.command import Command, Header
+    from aerobee.spark.options import Read, Write
 
 _LENGTH = struct.Struct(">I")
 _ACCEPTED = frozenset((0, 10, 11, 12, 19, 20, 21))
@@ -157,6 +158,11 @@ class Link:
     def __getstate__(self) -> dict[str, object]:
         # Spark pickles readers: a socket stays behind, and what it last said.
         return {**self.__dict__, "_socket": None, "_buffer": bytearray(), "_asked": set(), "_early": {}}
+
+
+def link_to(address: str, options: Read | Write) -> Link:
+    """A connection as the options have it: timeout, account, TLS."""
+    return Link(address, options.timeout_ms, Credentials(options.access_key, options.secret_key, options.tls))
 
 
 def _tls(sock: socket.socket) -> socket.socket:

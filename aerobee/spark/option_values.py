@@ -76,11 +76,12 @@ def duration_ms(raw: str) -> int:
 
 
 def addresses(raw: str) -> str:
-    for address in raw.split(";"):
-        match = _ADDRESS.fullmatch(address.strip())
+    found = [address.strip() for address in raw.split(";")]
+    for address in found:
+        match = _ADDRESS.fullmatch(address)
         if not match or not 0 < int(match[2]) < 1 << 16:
             raise ValueError("expected host:port;host:port")
-    return raw.strip()
+    return ";".join(found)
 
 
 def topics(raw: str) -> tuple[str, ...]:

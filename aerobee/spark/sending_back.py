@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from aerobee.errors import AerobeeError, NetworkError
 from aerobee.protocol.headers.produce import SendBack
 from aerobee.spark.heads import BrokerHeads
-from aerobee.spark.link import Credentials, Link
+from aerobee.spark.link import Link, link_to
 from aerobee.spark.options import for_batch
 
 if TYPE_CHECKING:
@@ -83,8 +83,7 @@ def _send_one(
         try:
             if row.brokerName not in links:
                 address = heads.masters()[row.brokerName]  # the topic may be gone by now
-                credentials = Credentials(settings.access_key, settings.secret_key, settings.tls)
-                links[row.brokerName] = Link(address, settings.timeout_ms, credentials)
+                links[row.brokerName] = link_to(address, settings)
             links[row.brokerName].call(header)
             return
         except NetworkError:

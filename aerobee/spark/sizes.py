@@ -14,7 +14,7 @@ import numpy as np
 
 from aerobee.errors import AerobeeError
 from aerobee.spark import columns, plan, tasks
-from aerobee.spark.link import Credentials, Link
+from aerobee.spark.link import Link, link_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,8 +97,7 @@ class BrokerSizes:
     def _sample(self, part: Range, at: int) -> list[int]:
         try:
             address = self._address(part.broker)
-            credentials = Credentials(self._options.access_key, self._options.secret_key, self._options.tls)
-            link = self._links.setdefault(address, Link(address, self._options.timeout_ms, credentials))
+            link = self._links.setdefault(address, link_to(address, self._options))
             asked = tasks.request(part, at, self._options)
             asked = msgspec.structs.replace(
                 asked, max_msg_nums=SAMPLED, max_msg_bytes=SAMPLE_BYTES, as_stored=None

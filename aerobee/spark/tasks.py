@@ -26,7 +26,7 @@ from aerobee.protocol.filters import compile_filter
 from aerobee.protocol.filters.tags import parse_tags
 from aerobee.protocol.headers.consume import PullMessage, PullResult
 from aerobee.spark import columns, wire_scan
-from aerobee.spark.link import Credentials, Link
+from aerobee.spark.link import Link, link_to
 from aerobee.spark.options import DEFAULT_GROUP, Read
 from aerobee.spark.plan import DataLoss, Range
 from aerobee.spark.store_scan import UNIT, scan, store_root
@@ -146,8 +146,7 @@ def _scanned_over_the_wire(task: Task, asked: tuple[str, ...]) -> Iterator[colum
 
 def _links(task: Task) -> dict[str, Link]:
     options = task.options
-    credentials = Credentials(options.access_key, options.secret_key, options.tls)
-    return {name: Link(address, options.timeout_ms, credentials) for name, address in task.addresses.items()}
+    return {name: link_to(address, options) for name, address in task.addresses.items()}
 
 
 def _pulled(task: Task, asked: tuple[str, ...]) -> Iterator[columns.Decoded]:

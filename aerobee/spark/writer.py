@@ -28,7 +28,7 @@ from aerobee.protocol.headers.route import GetRoute
 from aerobee.protocol.ids import UniqueIds
 from aerobee.protocol.names import DEFAULT_TOPIC
 from aerobee.spark import encode
-from aerobee.spark.link import Credentials, Link
+from aerobee.spark.link import Link, link_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,6 @@ class Sender:
 
     def __init__(self, options: Write) -> None:
         self._options = options
-        self._credentials = Credentials(options.access_key, options.secret_key, options.tls)
         self._links: dict[str, Link] = {}
         self._routes: dict[str, list[Queue]] = {}
         self._turn = itertools.count(os.getpid())
@@ -235,9 +234,7 @@ class Sender:
         last: AerobeeError | None = None
         for namesrv in self._options.namesrv.split(";"):
             try:
-                link = self._links.setdefault(
-                    namesrv, Link(namesrv, self._options.timeout_ms, self._credentials)
-                )
+                link = self._links.setdefault(namesrv, link_to(namesrv, self._options))
                 route = bodies.decode(link.call(GetRoute(topic=topic)).body, bodies.TopicRoute)
             except NetworkError as error:
                 last = error
@@ -255,9 +252,7 @@ class Sender:
         raise NetworkError(f"no name server answers ({self._options.namesrv}): {last}")
 
     def _link(self, queue: Queue) -> Link:
-        return self._links.setdefault(
-            queue.address, Link(queue.address, self._options.timeout_ms, self._credentials)
-        )
+        return self._links.setdefault(queue.address, link_to(queue.address, self._options))
 
 
 def _write(options: Write, batches: Iterator[pa.RecordBatch]) -> Sent:

@@ -118,43 +118,11 @@ def test_import_is_light() -> None:
     assert shown.stdout.split() == ["1", "False"]
 
 
-def certificate(directory: Path) -> tuple[str, str]:
-    """A self-signed certificate for 127.0.0.1: the paths of certificate and key."""
-    import datetime
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    start = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(start)
-        .not_valid_after(start + datetime.timedelta(days=36500))
-        .sign(key, hashes.SHA256())
-    )
-    paths = str(directory / "cert.pem"), str(directory / "key.pem")
-    (directory / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (directory / "key.pem").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )
-    return paths
-
-
 @pytest.mark.slow
-async def test_tls_and_plain_clients_share_the_ports(tmp_path: Path) -> None:
+async def test_tls_and_plain_clients_share_the_ports(certificate: tuple[Path, Path]) -> None:
     from aerobee.net.tls import client_tls
 
-    cert, key = certificate(tmp_path)
+    cert, key = map(str, certificate)
     async with Server(ephemeral=True, config=BrokerConfig(tls_cert=cert, tls_key=key)) as server:
         for pool in (Pool(), Pool(tls=client_tls())):
             broker = await pool.get(server.broker_address)
@@ -165,10 +133,10 @@ async def test_tls_and_plain_clients_share_the_ports(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_plain_clients_are_refused_where_tls_is_required(tmp_path: Path) -> None:
+async def test_plain_clients_are_refused_where_tls_is_required(certificate: tuple[Path, Path]) -> None:
     from aerobee.net.tls import client_tls
 
-    cert, key = certificate(tmp_path)
+    cert, key = map(str, certificate)
     config = BrokerConfig(tls_cert=cert, tls_key=key, tls_required=True)
     async with Server(ephemeral=True, config=config) as server:
         plain, secure = Pool(), Pool(tls=client_tls())

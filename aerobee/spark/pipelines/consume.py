@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from aerobee.errors import AerobeeError, GroupNotFound
 from aerobee.spark import schema
+from aerobee.spark.options import connection, for_batch
 from aerobee.spark.sending_back import send_back
 
 if TYPE_CHECKING:
@@ -60,12 +61,13 @@ def consume(
         raise ValueError(f"per is {per!r}, expected one of {', '.join(_ROADS)}")
     width = tasks or spark.sparkContext.defaultParallelism
     road = _ROADS[per](handler)
+    brokers: dict[str, Any] = {"namesrv": namesrv, **connection(options or {})}
 
     def one_batch(frame: DataFrame, batch_id: int) -> None:
         done = frame.mapInArrow(road, RESULT).persist()
         try:
             failed = done.where("NOT ok")
-            returned = send_back(failed, group, namesrv=namesrv, max_reconsume=max_reconsume)
+            returned = send_back(failed, group, max_reconsume=max_reconsume, **brokers)
             if returned:
                 log.warning(
                     "group=%s batch=%d: %d messages failed and were sent back", group, batch_id, returned
@@ -91,7 +93,7 @@ def consume(
     )
     if once:
         query.awaitTermination()
-        _final_commit(query, group, namesrv)
+        _final_commit(query, group, brokers)
     return query
 
 
@@ -174,12 +176,11 @@ def _results(batch: pa.RecordBatch, outcomes: list[Outcome]) -> pa.RecordBatch:
     )
 
 
-def _final_commit(query: StreamingQuery, group: str, namesrv: str) -> None:
+def _final_commit(query: StreamingQuery, group: str, brokers: dict[str, str]) -> None:
     """Mirror the last batch's end: a stream only tells its progress when the next batch is planned."""
     import json
 
     from aerobee.spark.heads import BrokerHeads
-    from aerobee.spark.options import for_batch
     from aerobee.spark.plan import flat
 
     progress = query.lastProgress
@@ -187,7 +188,7 @@ def _final_commit(query: StreamingQuery, group: str, namesrv: str) -> None:
         return
     end = progress["sources"][0]["endOffset"]
     offsets = (json.loads(end) if isinstance(end, str) else end)["o"]
-    heads = BrokerHeads(for_batch({"namesrv": namesrv, "subscribe": "any", "group": group}))
+    heads = BrokerHeads(for_batch({"subscribe": "any", "group": group, **brokers}))
     for topic, broker, queue, offset in flat(offsets):
         try:
             heads.commit(topic, broker, int(queue), offset)

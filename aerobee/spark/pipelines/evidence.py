@@ -13,7 +13,7 @@ from aerobee.protocol import bodies
 from aerobee.protocol.headers.offsets import AllConsumerOffsets, AllDelayOffsets
 from aerobee.spark import schema
 from aerobee.spark.heads import MISSING, BrokerHeads
-from aerobee.spark.link import Credentials, Link
+from aerobee.spark.link import link_to
 from aerobee.spark.options import Read, for_batch
 from aerobee.spark.store_scan import BROKER, StoreHeads, store_root
 
@@ -90,13 +90,9 @@ class Evidence:
             return [(BROKER, path.read_bytes())] if path.exists() else []
         found = []
         for broker, address in self._heads.masters().items():
-            link = Link(address, self._options.timeout_ms, self._credentials)
+            link = link_to(address, self._options)
             try:
                 found.append((broker, link.call(header).body))
             finally:
                 link.close()
         return found
-
-    @property
-    def _credentials(self) -> Credentials:
-        return Credentials(self._options.access_key, self._options.secret_key, self._options.tls)

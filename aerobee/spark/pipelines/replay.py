@@ -78,26 +78,29 @@ def replay(
     rate: int = 0,
     dry_run: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    options: dict[str, str] | None = None,
     clock: Clock | None = None,
 ) -> Outcome:
     """Send every row of `rows` (columns of the data source, `properties` included) again, once per `name`.
 
     `target` is the topic to send to; left out, each message goes to the topic it was first sent to (for dead letters
     and retries that is their original topic). `rate` limits messages a second. `dry_run` counts and writes nothing.
+    `options` say how brokers are asked (`accessKey`, `secretKey`, `tls`, `numRetries` ...).
 
     >>> dead = read(spark, "%DLQ%billing", includeProperties=True)                                # doctest: +SKIP
     >>> replay(dead, name="fix-42", namesrv="127.0.0.1:9876", audit="/tmp/audit")                 # doctest: +SKIP
     """
+    brokers = {"namesrv": namesrv, **(options or {})}
     planned = _planned(rows, name, target)
     planned.persist()
     try:
         targets = sorted(row.target for row in planned.select("target").distinct().collect())
         chosen = planned.count()
-        left = _left(planned, name, namesrv, Path(audit), targets, keep=not dry_run)
+        left = _left(planned, name, brokers, Path(audit), targets, keep=not dry_run)
         total = left.count()
         if dry_run or not total:
             return Outcome(chosen, chosen - total, 0)
-        sent = _send(left, namesrv, Path(audit) / name, total, rate, progress, clock or SystemClock())
+        sent = _send(left, brokers, Path(audit) / name, total, rate, progress, clock or SystemClock())
         return Outcome(chosen, chosen - total, sent)
     finally:
         planned.unpersist()
@@ -124,15 +127,15 @@ def _planned(rows: DataFrame, name: str, target: str | None) -> DataFrame:
 
 
 def _left(
-    planned: DataFrame, name: str, namesrv: str, audit: Path, targets: list[str], *, keep: bool
+    planned: DataFrame, name: str, brokers: dict[str, str], audit: Path, targets: list[str], *, keep: bool
 ) -> DataFrame:
     """What was not sent yet under this name: the plan minus what the targets hold of it."""
     spark = planned.sparkSession
-    start = _starting_offsets(name, namesrv, audit, targets, keep=keep)
+    start = _starting_offsets(name, brokers, audit, targets, keep=keep)
     known = [topic for topic in targets if topic in start]
     if not known:
         return planned
-    reader = spark.read.format("rocketmq").option("namesrv", namesrv).option("subscribe", ",".join(known))
+    reader = spark.read.format("rocketmq").options(**brokers).option("subscribe", ",".join(known))
     reader = reader.option("columns", "topic,properties").option("failOnDataLoss", "false")
     held = reader.option("startingOffsets", json.dumps({topic: start[topic] for topic in known})).load()
     done = (
@@ -142,14 +145,14 @@ def _left(
 
 
 def _starting_offsets(
-    name: str, namesrv: str, audit: Path, targets: list[str], *, keep: bool
+    name: str, brokers: dict[str, str], audit: Path, targets: list[str], *, keep: bool
 ) -> dict[str, Any]:
     """The targets' ends when this replay was first planned; topics that were not there then start at nothing."""
     kept = audit / name / "_start.json"
     known: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
     fresh = [topic for topic in targets if topic not in known]
     for topic in fresh:
-        heads = BrokerHeads(for_batch({"namesrv": namesrv, "subscribe": topic}))
+        heads = BrokerHeads(for_batch({"subscribe": topic, **brokers}))
         try:
             known.update(edge({topic: heads.queues(topic)}, 1))
         except AerobeeError:
@@ -164,7 +167,7 @@ def _starting_offsets(
 
 def _send(
     left: DataFrame,
-    namesrv: str,
+    brokers: dict[str, str],
     audit: Path,
     total: int,
     rate: int,
@@ -185,7 +188,7 @@ def _send(
             out = chunk.select(
                 f.col("target").alias("topic"), "body", "tags", "keys", "shardingKey", "properties"
             )
-            out.write.format("rocketmq").option("namesrv", namesrv).mode("append").save()
+            out.write.format("rocketmq").options(**brokers).mode("append").save()
             audited = chunk.select("source", "target", f.lit(clock.now()).alias("sentAt"))
             audited.coalesce(1).write.mode("append").parquet(str(audit / "sent"))
             sent = min(total, first + size)

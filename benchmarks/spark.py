@@ -17,15 +17,10 @@ memory  what a Python worker holds (anonymous memory) while it scans ten million
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import platform
-import random
 import shutil
-import signal
-import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -36,123 +31,18 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aerobee.clock import SystemClock
-from aerobee.config import StoreConfig
-from aerobee.protocol.message import Record
 from benchmarks import spark_report
 from benchmarks.spark_report import Sample
+from benchmarks.spark_stores import QUEUES, TOPIC, make_large_store, make_store, served
+from benchmarks.spark_streams import stream_latencies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
 
-TOPIC = "bench"
-QUEUES = 8
 SLOW_SHARE = 8  # tuples and the plain decoder read this part of the rows
 SINK_ROWS = 500_000
-STREAM_SECONDS = 20
-STREAM_WARM_SECONDS = 80  # Spark's driver compiles for about a minute
-STREAM_RATE = 200
-
-
-# -- the store -------------------------------------------------------------------------------------------------
-
-
-def _record(n: int, queue: int, body: bytes, now: int) -> Record:
-    key = f"AC11000112342F0E4A9B{n:012X}"
-    text = (
-        f"TAGS\x01Tag{n % 5}\x02KEYS\x01k{n}\x02UNIQ_KEY\x01{key}\x02WAIT\x01true\x02CLUSTER\x01Default\x02"
-    )
-    return Record(TOPIC, body, text, queue, born_timestamp=now)
-
-
-def make_store(data: Path, count: int, size: int) -> Path:
-    """An Aerobee data directory with `count` messages, 8 queues in turn, and its topic known to a broker."""
-    done = data / "made.json"
-    wanted = {"count": count, "size": size, "bodies": "varied"}
-    if done.exists() and json.loads(done.read_text()) == wanted:
-        return data
-    shutil.rmtree(data, ignore_errors=True)
-    from aerobee.store.message_store import MessageStore
-
-    clock = SystemClock()
-    store = MessageStore.open(data / "store", StoreConfig(), clock)
-    # Every body another: the same one over and over is a single dictionary entry to Parquet.
-    pool = random.Random(1).randbytes(1 << 19).hex().encode()
-    due = 0
-    for n in range(count):
-        now = clock.now()
-        at = n * 7919 % (len(pool) - size)
-        store.append(_record(n, n % QUEUES, pool[at : at + size], now))
-        if now >= due:
-            due = now + store.tick(now)
-    store.close()
-    with served(data):
-        pass  # a broker writes the topic's settings
-    done.write_text(json.dumps(wanted))
-    return data
-
-
-def make_large_store(root: Path, count: int, size: int) -> Path:
-    """The same as files only, made by numpy in seconds: enough for a scan, which needs no broker."""
-    import numpy as np
-
-    from aerobee.protocol import message
-
-    template = message.encode(_record(0, 0, b"x" * size, SystemClock().now()))
-    shutil.rmtree(root, ignore_errors=True)
-    (root / "commitlog").mkdir(parents=True)
-    length, per_file = len(template), (1 << 30) // len(template)
-    units = np.zeros(count, np.dtype([("position", ">i8"), ("size", ">i4"), ("tag", ">i8")]))
-    for file, first in enumerate(range(0, count, per_file)):
-        numbers = np.arange(first, min(first + per_file, count))
-        positions = file * (1 << 30) + (numbers - first) * length
-        rows = np.frombuffer(template, np.uint8)[None, :].repeat(len(numbers), axis=0)
-        rows[:, 12:16] = (numbers % QUEUES).astype(">i4").view(np.uint8).reshape(-1, 4)
-        rows[:, 20:28] = (numbers // QUEUES).astype(">i8").view(np.uint8).reshape(-1, 8)
-        rows[:, 28:36] = positions.astype(">i8").view(np.uint8).reshape(-1, 8)
-        rows.tofile(root / "commitlog" / f"{file * (1 << 30):020d}")
-        units["position"][numbers], units["size"][numbers] = positions, length
-    for queue in range(QUEUES):
-        folder = root / "consumequeue" / TOPIC / str(queue)
-        folder.mkdir(parents=True)
-        units[queue::QUEUES].tofile(folder / f"{0:020d}")
-    return root
-
-
-class served:
-    """`aerobee serve` on a data directory, any ports."""
-
-    def __init__(self, data: Path) -> None:
-        self._data = data
-
-    def __enter__(self) -> str:
-        command = [sys.executable, "-m", "aerobee", "serve", "--data", str(self._data), "--namesrv-port", "0"]
-        command += ["--broker-port", "0", "--grpc-port", "-1", "--log-level", "WARNING"]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        told = ""
-        for line in self._process.stdout:
-            told += line
-            if "ready" in line:
-                break
-        self.pid = self._process.pid
-        namesrv = told.split("namesrv=")[1].split()[0]
-        asyncio.run(self._topic(namesrv))
-        return namesrv
-
-    @staticmethod
-    async def _topic(namesrv: str) -> None:
-        from aerobee import Admin
-
-        async with Admin(namesrv) as admin:
-            await admin.create_topic(TOPIC, queues=QUEUES)
-            await admin.create_topic("sink", queues=QUEUES)
-
-    def __exit__(self, *_: object) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        self._process.wait(60)
 
 
 # -- reading ---------------------------------------------------------------------------------------------------
@@ -306,73 +196,6 @@ def sink_rates(spark: SparkSession, folder: Path, rounds: int) -> dict[str, list
     rows.unpersist()
     shutil.rmtree(folder / "sink-data")
     return found
-
-
-# -- streaming -------------------------------------------------------------------------------------------------
-
-
-def stream_latencies(spark: SparkSession, folder: Path) -> dict[str, dict[str, float]]:
-    """A young stream, and one whose driver has run for a while, with the settings of `session`; and with Spark's own
-    asynchronous tracking of progress, which a query may ask for where its sink can take a batch twice."""
-    stream_latency(spark, folder, 10)
-    found = {"young": stream_latency(spark, folder)}
-    stream_latency(spark, folder, STREAM_WARM_SECONDS)
-    found["plain"] = stream_latency(spark, folder)
-    ahead = {"asyncProgressTrackingEnabled": "true", "asyncProgressTrackingCheckpointIntervalMs": "1000"}
-    found["async"] = stream_latency(spark, folder, **ahead)
-    return found
-
-
-def stream_latency(
-    spark: SparkSession, folder: Path, seconds: int = STREAM_SECONDS, **more: str
-) -> dict[str, float]:
-    """Every message: from the broker's answer to the end of the batch that holds it, by the query's own progress."""
-    data = folder / "stream-data"
-    shutil.rmtree(folder / "stream-checkpoint", ignore_errors=True)
-    with served(data) as namesrv:
-        reader = spark.readStream.format("rocketmq").option("namesrv", namesrv).option("subscribe", TOPIC)
-        writer = reader.option("startingOffsets", "earliest").option("maxPartitions", "1").load().writeStream
-        writer = writer.format("noop").options(**more)
-        query = writer.option("checkpointLocation", str(folder / "stream-checkpoint")).start()
-        sent = asyncio.run(_send_lightly(namesrv, seconds))
-        query.processAllAvailable()
-        progress = query.recentProgress
-        query.stop()
-    shutil.rmtree(data)
-    warm = sent[len(sent) // 4][1]
-    delays = [done - at for done, at in _commits(progress, sent) if at >= warm]
-    triggers = [p["durationMs"]["triggerExecution"] for p in progress if p["numInputRows"]]
-    cuts = statistics.quantiles(delays, n=100)
-    return {"p50": cuts[49], "p99": cuts[98], "trigger": statistics.median(triggers), "messages": len(delays)}
-
-
-async def _send_lightly(namesrv: str, seconds: int) -> list[tuple[tuple[str, int], float]]:
-    from aerobee import Message, Producer
-
-    sent = []
-    async with Producer(namesrv, group="bench") as producer:
-        began = time.time()
-        for n in range(seconds * STREAM_RATE):
-            await asyncio.sleep(max(0.0, began + n / STREAM_RATE - time.time()))
-            result = await producer.send(Message(TOPIC, b"x" * 128))
-            sent.append(((str(result.queue.queue_id), result.queue_offset), time.time() * 1000))
-    return sent
-
-
-def _commits(progress: list[Any], sent: list[tuple[tuple[str, int], float]]) -> Iterator[tuple[float, float]]:
-    ends: list[tuple[dict[str, int], float]] = []
-    for one in progress:
-        if one["numInputRows"]:
-            started = datetime.fromisoformat(one["timestamp"].replace("Z", "+00:00")).timestamp() * 1000
-            end = json.loads(one["sources"][0]["endOffset"]) if isinstance(
-                one["sources"][0]["endOffset"], str
-            ) else one["sources"][0]["endOffset"]  # fmt: skip
-            queues = next(iter(end["o"][TOPIC].values()))
-            ends.append((queues, started + one["durationMs"]["triggerExecution"]))
-    for (queue, offset), at in sent:
-        done = next((when for queues, when in ends if queues.get(queue, 0) > offset), None)
-        if done is not None:
-            yield done, at
 
 
 # -- memory ----------------------------------------------------------------------------------------------------

@@ -37,11 +37,13 @@ log = logging.getLogger("aerobee.spark")
 T = TypeVar("T")
 MISSING = (TopicNotFound, NoRoute)
 Queues = dict[str, dict[str, tuple[int, int]]]  # broker -> queue -> (min, max)
+Route = dict[str, tuple[str, int]]  # broker -> (master's address, readable queues)
 
 
 class Heads(Protocol):
     def topics(self) -> list[str]: ...
     def queues(self, topic: str) -> Queues: ...
+    def forget_routes(self) -> None: ...
     def offset_at(self, topic: str, broker: str, queue: int, timestamp: int) -> int: ...
 
 
@@ -85,6 +87,7 @@ class BrokerHeads:
         self._options = options
         self._links: dict[str, Link] = {}
         self._brokers: dict[str, str] = {}  # broker name -> address
+        self._routes: dict[str, Route] = {}  # good until `forget_routes`, or until they fail
 
     def topics(self) -> list[str]:
         body = self._ask_namesrv(lambda link: link.call(AllTopics()).body)
@@ -95,16 +98,26 @@ class BrokerHeads:
 
     def queues(self, topic: str) -> Queues:
         """Bounds of all queues of the topic; one request per broker, TopicNotFound when there is no such topic."""
+        if topic not in self._routes:
+            self._routes[topic] = self.route(topic)
         found: Queues = {}
-        for broker, (address, readable) in self.route(topic).items():
-            body = self._ask(address, lambda link: link.call(TopicStatsQuery(topic=topic)).body)
-            bounds = _bounds(body)
-            found[broker] = {str(queue): bounds[queue] for queue in bounds if queue < readable}
+        try:
+            for broker, (address, readable) in self._routes[topic].items():
+                bounds = _bounds(
+                    self._ask(address, lambda link: link.call(TopicStatsQuery(topic=topic)).body)
+                )
+                found[broker] = {str(queue): bounds[queue] for queue in bounds if queue < readable}
+        except AerobeeError:
+            del self._routes[topic]
+            raise
         wanted = (self._options.assign or {}).get(topic)
         return _only(found, wanted, topic) if wanted else found
 
-    def route(self, topic: str) -> dict[str, tuple[str, int]]:
-        """broker name -> (master's address, readable queues)."""
+    def forget_routes(self) -> None:
+        """Ask for them again: new queues and moved brokers show."""
+        self._routes.clear()
+
+    def route(self, topic: str) -> Route:
         body = self._ask_namesrv(lambda link: link.call(GetRoute(topic=topic)).body)
         found = _readable(body)
         self._brokers.update({broker: address for broker, (address, _) in found.items()})
@@ -180,8 +193,7 @@ class BrokerHeads:
 
 
 @lru_cache(maxsize=1024)
-def _readable(body: bytes) -> dict[str, tuple[str, int]]:
-    """A route's readable brokers: name -> (master's address, readable queues)."""
+def _readable(body: bytes) -> Route:
     route = bodies.decode(body, bodies.TopicRoute)
     masters = {data.broker_name: data.broker_addrs.get(0) for data in route.broker_datas}
     found = {}

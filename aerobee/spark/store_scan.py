@@ -151,6 +151,9 @@ class StoreHeads:
         folder = self.root / "consumequeue"
         return sorted(p.name for p in folder.iterdir() if p.is_dir()) if folder.is_dir() else []
 
+    def forget_routes(self) -> None:
+        """Files have none."""
+
     def queues(self, topic: str) -> dict[str, dict[str, tuple[int, int]]]:
         folder = self.root / "consumequeue" / topic
         if not folder.is_dir():

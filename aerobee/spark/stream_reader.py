@@ -56,7 +56,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._mirrored: Offsets = {}
         self._waiting_since: int | None = None
         self._away: set[str] = set()
-        self._mirror_after = 0
+        self._mirror_failed_at = 0
 
     # -- Spark's questions --------------------------------------------------------------------------
 
@@ -139,7 +139,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look(self, *, fresh: bool = False) -> plan.Bounds:
         now = self._clock.now()
-        if fresh or now - self._discovered_at >= self._options.discovery_ms:
+        if fresh or _is_past(self._discovered_at, self._options.discovery_ms, now):
+            self._ask.forget_routes()
             self._topics = chosen_topics(self._options, self._ask)
             self._discovered_at = now
         self._bounds = self._bounds_of(self._topics)
@@ -174,7 +175,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
         now = self._clock.now()
         self._waiting_since = self._waiting_since if self._waiting_since is not None else now
-        if behind < self._options.min_offsets and now - self._waiting_since < self._options.max_delay_ms:
+        waited = _is_past(self._waiting_since, self._options.max_delay_ms, now)
+        if behind < self._options.min_offsets and not waited:
             return False
         self._waiting_since = None
         return True
@@ -202,7 +204,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         done: Offsets = start["o"]
         if not self._options.group or start.get("init") or done == self._mirrored:
             return
-        if self._clock.now() < self._mirror_after:
+        if not _is_past(self._mirror_failed_at, MIRROR_AGAIN_MS, self._clock.now()):
             return
         assert isinstance(self._ask, BrokerHeads)
         told: Offsets = {}
@@ -213,5 +215,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 plan.put(told, topic, broker, queue, offset)
             except (AerobeeError, KeyError) as error:
                 log.warning("progress of group=%s not mirrored: %s", self._options.group, error)
-                self._mirror_after = self._clock.now() + MIRROR_AGAIN_MS
+                self._mirror_failed_at = self._clock.now()
         self._mirrored = told
+
+
+def _is_past(since: int, interval_ms: int, now: int) -> bool:
+    """Has the interval gone by? A clock that was set back says yes: too early once is better than late by the jump."""
+    return not 0 <= now - since < interval_ms

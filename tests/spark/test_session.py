@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,8 @@ def test_a_folder_of_settings_is_left_its_word(monkeypatch: pytest.MonkeyPatch) 
     assert sessions._unchecked({"spark.ui.port": "1"}) == {"spark.ui.port": "1"}
 
 
+@pytest.mark.spark
+@pytest.mark.slow
 def test_the_jvm_has_been_told(spark: SparkSession) -> None:
     java: Any = spark.sparkContext
     asked = java._jvm.java.lang.System.getProperty("arrow.enable_unsafe_memory_access")
@@ -58,6 +60,8 @@ def local_files(spark: SparkSession) -> Any:
     return context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(context._jsc.hadoopConfiguration())
 
 
+@pytest.mark.spark
+@pytest.mark.slow
 def test_no_crc_files_beside_local_files(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(10).write.parquet(str(tmp_path / "batch"))
     rows = spark.readStream.format("rate").option("rowsPerSecond", "100").load()
@@ -69,6 +73,8 @@ def test_no_crc_files_beside_local_files(spark: SparkSession, tmp_path: Path) ->
     assert checksums(tmp_path) == []
 
 
+@pytest.mark.spark
+@pytest.mark.slow
 def test_files_that_have_one_are_checked_by_it_and_may_be_replaced(
     spark: SparkSession, tmp_path: Path
 ) -> None:

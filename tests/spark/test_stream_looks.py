@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,7 +12,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from aerobee import Message, Producer
+from aerobee import Admin, ManualClock, Message, Producer
 from aerobee.protocol import bodies
 from aerobee.spark import options, plan
 from aerobee.spark.stream_reader import StreamReader
@@ -32,9 +32,22 @@ def server() -> Iterator[TestServer]:
         yield server
 
 
-def reader(server: TestServer) -> StreamReader:
+def reader(server: TestServer, **more: str) -> StreamReader:
     given = {"namesrv": server.namesrv, "subscribePattern": "look-.*", "startingOffsets": "earliest"}
-    return StreamReader(options.for_stream({**given, "discoveryIntervalMs": "0"}))
+    return StreamReader(options.for_stream({**given, "discoveryIntervalMs": "0", **more}))
+
+
+def behind(stream: StreamReader, at: dict[str, Any]) -> int:
+    return plan.backlog(at["o"], stream.latestOffset(at, ReadAllAvailable())["o"])
+
+
+def send(server: TestServer, topic: str, count: int = 1) -> None:
+    async def work() -> None:
+        async with Producer(server.namesrv, group="g") as producer:
+            for _ in range(count):
+                await producer.send(Message(topic, b"x"))
+
+    server.run(work())
 
 
 @pytest.mark.parametrize("topics", [1, 30], ids=["one topic", "a new topic for each message"])
@@ -47,8 +60,7 @@ def test_what_was_sent_before_the_question_is_in_the_answer(server: TestServer, 
         async with Producer(server.namesrv, group="g") as producer:
             for i in range(30):
                 await producer.send(Message(f"look-{i % topics}", b"x"))
-                found = await asyncio.to_thread(stream.latestOffset, at, ReadAllAvailable())
-                seen.append(plan.backlog(at["o"], found["o"]))
+                seen.append(await asyncio.to_thread(behind, stream, at))
 
     seen: list[int] = []
     server.run(send_and_ask())
@@ -72,3 +84,49 @@ def test_an_answer_that_came_before_is_not_read_again(
     for _ in range(10):
         assert stream.latestOffset(at, ReadAllAvailable()) is at
     assert set(read) == {bodies.TopicList}
+
+
+def test_topics_and_queues_are_looked_for_at_their_interval_and_after_a_jump_of_the_clock(
+    server: TestServer,
+) -> None:
+    stream, clock = reader(server, discoveryIntervalMs="5000"), ManualClock()
+    stream._clock = clock
+    at = stream.initialOffset()
+    send(server, "look-0")
+    assert behind(stream, at) == 1
+    send(server, "look-more")
+    clock.advance(4_999)
+    assert behind(stream, at) == 1
+    clock.advance(1)
+    assert behind(stream, at) == 2
+    send(server, "look-even-more")
+    stream._clock = ManualClock(clock.now() - 24 * 3600_000)
+    assert behind(stream, at) == 3
+
+
+def test_a_topic_that_went_and_came_back_is_found_without_waiting(server: TestServer) -> None:
+    stream = reader(server, discoveryIntervalMs="3600000", failOnDataLoss="false")
+    at = stream.initialOffset()
+
+    async def delete() -> None:
+        async with Admin(server.namesrv) as admin:
+            await admin.delete_topic("look-0")
+
+    server.run(delete())
+    assert behind(stream, at) == 0
+    send(server, "look-0", 3)
+    assert behind(stream, at) == 3
+
+
+def test_a_batch_that_waits_for_more_does_not_wait_longer_when_the_clock_is_set_back(
+    server: TestServer,
+) -> None:
+    stream, clock = reader(server, minOffsetsPerTrigger="100", maxTriggerDelay="10s"), ManualClock()
+    stream._clock = clock
+    at = stream.initialOffset()
+    send(server, "look-0")
+    assert behind(stream, at) == 0
+    clock.advance(9_999)
+    assert behind(stream, at) == 0
+    stream._clock = ManualClock(clock.now() - 3600_000)
+    assert behind(stream, at) == 1

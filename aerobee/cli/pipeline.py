@@ -29,10 +29,13 @@ class _Explaining(TyperGroup):
         try:
             return super().invoke(ctx)
         except Exception as error:
-            if not type(error).__module__.startswith(("pyspark.", "py4j.")):
-                raise
+            from aerobee.spark.options import OptionError
             from aerobee.spark.reasons import reason
 
+            if isinstance(error, OptionError):
+                raise AerobeeError(str(error)) from None
+            if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+                raise
             raise AerobeeError(reason(error)) from error
 
 
@@ -96,19 +99,15 @@ def lake(
 
     Example: aerobee pipeline lake orders ./lake --json-bodies --once
     """
-    from aerobee.spark.options import OptionError
     from aerobee.spark.pipelines import lake as pipeline
     from aerobee.spark.pipelines.tables import table_of
 
     spark = _session("lake", master, conf, py_files)
     settings = {**_source(namesrv, store), **_pairs("--option", option)}
-    try:
-        query = pipeline.lake(
-            spark, topics, out, checkpoint=checkpoint, schema=schema, json=json_bodies, once=once, format=format,
-            options=settings,
-        )  # fmt: skip
-    except OptionError as error:
-        raise AerobeeError(str(error)) from None
+    query = pipeline.lake(
+        spark, topics, out, checkpoint=checkpoint, schema=schema, json=json_bodies, once=once, format=format,
+        options=settings,
+    )  # fmt: skip
     rows = watch(query, "lake")
     if compact and once:
         gone = table_of(spark, out, format).compact()

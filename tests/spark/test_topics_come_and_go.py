@@ -113,28 +113,32 @@ def test_a_re_created_topic_stops_the_stream_with_its_name_unless_loss_is_allowe
     )
 
 
+COMMANDS = [
+    ["lake", "nowhere", "{}/lake", "--once"],
+    ["consume", "nowhere", "-g", "g", "--handler", "json:loads", "--once", "--checkpoint", "{}/c"],
+    ["ledger", "nowhere"],
+    ["report", "nowhere", "{}/report.html"],
+    ["replay", "nowhere", "--name", "n", "--audit", "{}/audit"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 @pytest.mark.parametrize(
-    "command",
-    [
-        ["lake", "nowhere", "{}/lake", "--once"],
-        ["consume", "nowhere", "-g", "g", "--handler", "json:loads", "--once", "--checkpoint", "{}/c"],
-        ["ledger", "nowhere"],
-        ["report", "nowhere", "{}/report.html"],
-        ["replay", "nowhere", "--name", "n", "--audit", "{}/audit"],
-    ],
-    ids=lambda command: command[0],
+    ("more", "said"), [([], "nowhere"), (["-o", "tls=on"], "option 'tls' is 'on': expected true or false")]
 )
-def test_a_pipeline_on_no_topic_says_so_in_one_line(
+def test_a_pipeline_on_no_topic_or_with_a_wrong_option_says_so_in_one_line(
     spark: SparkSession,
     server: TestServer,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     command: list[str],
+    more: list[str],
+    said: str,
 ) -> None:
-    code = run(["pipeline", *(part.format(tmp_path) for part in command), "-n", server.namesrv])
+    code = run(["pipeline", *(part.format(tmp_path) for part in command), "-n", server.namesrv, *more])
     told = capfd.readouterr().err
     assert code == 1, told
-    assert "nowhere" in told
+    assert said in told
     assert "Traceback" not in told
     assert len([line for line in told.splitlines() if line.startswith("aerobee: ")]) == 1
 

@@ -87,7 +87,7 @@ class BrokerHeads:
         self._options = options
         self._links: dict[str, Link] = {}
         self._brokers: dict[str, str] = {}  # broker name -> address
-        self._routes: dict[str, Route] = {}  # good until `forget_routes`, or until they fail
+        self._routes: dict[str, Route] = {}  # good until they fail, or `forget_routes`
 
     def topics(self) -> list[str]:
         body = self._ask_namesrv(lambda link: link.call(AllTopics()).body)
@@ -98,20 +98,26 @@ class BrokerHeads:
 
     def queues(self, topic: str) -> Queues:
         """Bounds of all queues of the topic; one request per broker, TopicNotFound when there is no such topic."""
-        if topic not in self._routes:
-            self._routes[topic] = self.route(topic)
+        kept = self._routes.pop(topic, None)
+        if kept is not None:
+            try:
+                return self._queues_by(kept, topic)
+            except (
+                AerobeeError
+            ) as error:  # its brokers may have moved, or the topic was deleted and made anew
+                log.debug("topic=%s: its route is asked for again: %s", topic, error)
+        return self._queues_by(self.route(topic), topic)
+
+    def _queues_by(self, route: Route, topic: str) -> Queues:
         found: Queues = {}
-        try:
-            for broker, (address, readable) in self._routes[topic].items():
-                bounds = _bounds(
-                    self._ask(address, lambda link: link.call(TopicStatsQuery(topic=topic)).body)
-                )
-                found[broker] = {str(queue): bounds[queue] for queue in bounds if queue < readable}
-        except AerobeeError:
-            del self._routes[topic]
-            raise
+        for broker, (address, readable) in route.items():
+            bounds = _bounds(self._ask(address, lambda link: link.call(TopicStatsQuery(topic=topic)).body))
+            found[broker] = {str(queue): bounds[queue] for queue in bounds if queue < readable}
         wanted = (self._options.assign or {}).get(topic)
-        return _only(found, wanted, topic) if wanted else found
+        if wanted:
+            found = _only(found, wanted, topic)
+        self._routes[topic] = route
+        return found
 
     def forget_routes(self) -> None:
         """Ask for them again: new queues and moved brokers show."""

@@ -236,17 +236,20 @@ def topic_frame(spark: SparkSession, server: TestServer, topic: str) -> Any:
     return reader.option("includeProperties", "true").load()
 
 
+@pytest.mark.parametrize("target", ["there", "not there yet"])
 def test_a_replay_sends_once_however_often_it_runs(
-    spark: SparkSession, server: TestServer, tmp_path: Path
+    spark: SparkSession, server: TestServer, tmp_path: Path, target: str
 ) -> None:
-    send(server, "replay-from", [f"m{i}" for i in range(60)], tags="A")
-    server.create_topic("replay-to")
-    rows = topic_frame(spark, server, "replay-from")
+    source, to = f"replay-from-{len(target)}", f"replay-to-{len(target)}"
+    send(server, source, [f"m{i}" for i in range(60)], tags="A")
+    if target == "there":
+        server.create_topic(to)
+    rows = topic_frame(spark, server, source)
     settings: dict[str, Any] = {
         "name": "r1",
         "namesrv": server.namesrv,
         "audit": str(tmp_path),
-        "target": "replay-to",
+        "target": to,
     }
     assert replay(rows, dry_run=True, **settings) == (60, 0, 0)
     steps: list[tuple[int, int]] = []
@@ -255,7 +258,7 @@ def test_a_replay_sends_once_however_often_it_runs(
     shutil.rmtree(tmp_path / "r1" / "sent")  # killed after sending, before the audit was written
     assert replay(rows, **settings) == (60, first.sent, 60 - first.sent)
     assert replay(rows, **settings) == (60, 60, 0)
-    sent = topic_frame(spark, server, "replay-to")
+    sent = topic_frame(spark, server, to)
     assert sorted(bytes(r.body).decode() for r in sent.collect()) == sorted(f"m{i}" for i in range(60))
     assert sent.where("tags = 'A' AND properties['REPLAY_NAME'] = 'r1'").count() == 60
 

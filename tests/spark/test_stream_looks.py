@@ -130,3 +130,11 @@ def test_a_batch_that_waits_for_more_does_not_wait_longer_when_the_clock_is_set_
     assert behind(stream, at) == 0
     stream._clock = ManualClock(clock.now() - 3600_000)
     assert behind(stream, at) == 1
+
+
+def test_brokers_that_moved_are_found_by_a_new_route(server: TestServer) -> None:
+    stream = reader(server, discoveryIntervalMs="3600000", numRetries="0")
+    at = stream.initialOffset()
+    send(server, "look-0", 2)
+    stream._ask._routes["look-0"] = {"broker-a": ("127.0.0.1:1", 2)}
+    assert behind(stream, at) == 2

@@ -51,7 +51,8 @@ def consume(
     """Run `handler` on every message of `topics` for `group`; the running (or, with `once`, finished) query.
 
     `per` says what the handler gets: "message" (a row; its return value, if any, becomes the result), "batch" (a
-    list of rows; returns a list of results, or raises for all), or "arrow" (a record batch; returns one).
+    list of rows; returns a list of results, or raises for all), or "arrow" (a record batch; raises for all, results are
+    its own business).
     `sink(frame, batch_id)` receives a frame of results (topic, msgId, ok, result, error).
 
     >>> consume(spark, "orders", "billing", charge, namesrv="127.0.0.1:9876",
@@ -109,7 +110,7 @@ def _per_message(
                 try:
                     outcomes.append((_text(handler(Row(**values))), None))
                 except Exception:
-                    outcomes.append((None, traceback.format_exc(limit=-3)))
+                    outcomes.append((None, _trace()))
             yield _results(batch, outcomes)
 
     return road
@@ -125,9 +126,13 @@ def _per_batch(
             try:
                 found = handler([Row(**values) for values in batch.to_pylist()])
                 results = list(found) if found is not None else [None] * batch.num_rows
+                if len(results) != batch.num_rows:
+                    raise ValueError(
+                        f"the handler returned {len(results)} results for {batch.num_rows} messages"
+                    )
                 outcomes: list[Outcome] = [(_text(value), None) for value in results]
             except Exception:
-                outcomes = [(None, traceback.format_exc(limit=-3))] * batch.num_rows
+                outcomes = [(None, _trace())] * batch.num_rows
             yield _results(batch, outcomes)
 
     return road
@@ -142,7 +147,7 @@ def _per_arrow(
                 handler(batch)
                 outcomes: list[Outcome] = [(None, None)] * batch.num_rows
             except Exception:
-                outcomes = [(None, traceback.format_exc(limit=-3))] * batch.num_rows
+                outcomes = [(None, _trace())] * batch.num_rows
             yield _results(batch, outcomes)
 
     return road
@@ -154,9 +159,15 @@ _ROADS: dict[str, Callable[[Any], Any]] = {"message": _per_message, "batch": _pe
 def _text(value: Any) -> str | None:
     import json
 
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, default=str, ensure_ascii=False)
+    if value is None:
+        return None
+    told = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+    told.encode()  # what is no text fails this message, not the query
+    return told
+
+
+def _trace() -> str:
+    return traceback.format_exc(limit=-3).encode(errors="backslashreplace").decode()
 
 
 def _results(batch: pa.RecordBatch, outcomes: list[Outcome]) -> pa.RecordBatch:

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aerobee.clock import Clock, SystemClock
-from aerobee.errors import AerobeeError
-from aerobee.spark.heads import BrokerHeads
+from aerobee.spark.heads import MISSING, BrokerHeads
 from aerobee.spark.options import for_batch
 from aerobee.spark.plan import edge
 
@@ -132,12 +131,11 @@ def _left(
     """What was not sent yet under this name: the plan minus what the targets hold of it."""
     spark = planned.sparkSession
     start = _starting_offsets(name, brokers, audit, targets, keep=keep)
-    known = [topic for topic in targets if topic in start]
-    if not known:
+    if not targets:
         return planned
-    reader = spark.read.format("rocketmq").options(**brokers).option("subscribe", ",".join(known))
+    reader = spark.read.format("rocketmq").options(**brokers).option("subscribe", ",".join(targets))
     reader = reader.option("columns", "topic,properties").option("failOnDataLoss", "false")
-    held = reader.option("startingOffsets", json.dumps({topic: start[topic] for topic in known})).load()
+    held = reader.option("startingOffsets", json.dumps({topic: start[topic] for topic in targets})).load()
     done = (
         held.where(held["properties"][NAME] == name).select(held["properties"][OF].alias("source")).distinct()
     )
@@ -147,7 +145,8 @@ def _left(
 def _starting_offsets(
     name: str, brokers: dict[str, str], audit: Path, targets: list[str], *, keep: bool
 ) -> dict[str, Any]:
-    """The targets' ends when this replay was first planned; topics that were not there then start at nothing."""
+    """The targets' ends when this replay was first planned. A topic that was not there then is kept as one without
+    queues: whatever it holds later is looked through from its beginning."""
     kept = audit / name / "_start.json"
     known: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
     fresh = [topic for topic in targets if topic not in known]
@@ -155,8 +154,8 @@ def _starting_offsets(
         heads = BrokerHeads(for_batch({"subscribe": topic, **brokers}))
         try:
             known.update(edge({topic: heads.queues(topic)}, 1))
-        except AerobeeError:
-            continue  # not created yet: nothing of ours can be in it
+        except MISSING:
+            known[topic] = {}
     if fresh and keep:
         kept.parent.mkdir(parents=True, exist_ok=True)
         temporary = kept.with_suffix(".tmp")

@@ -2,8 +2,9 @@
 """The sink: Arrow batches to RocketMQ, batched and pipelined, at least once.
 
 Rows are grouped by topic (and, where a row asks for order or delay, sent singly or by queue); each group becomes
-batch-send requests spread over the topic's queues, with `window` of them in flight per broker. A failed request is tried
-again, on another broker if there is one; when tries run out the error names the topic and the rows.
+batch-send requests spread over the topic's queues, with `window` of them in flight. A failed request is tried again, on
+another queue; when tries run out the error names the topic and the rows. Rows with a sharding key are pinned to their
+queue: tried again there, and one request at a time, so that a later one cannot overtake it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import zlib
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -50,6 +52,11 @@ class Queue(NamedTuple):
     address: str
     queue_id: int
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """What it is, wherever its broker may be."""
+        return self.broker, self.queue_id
+
 
 class _Request(NamedTuple):
     topic: str
@@ -57,7 +64,8 @@ class _Request(NamedTuple):
     header: Any
     body: bytes
     rows: str
-    tries: int
+    pinned: bool = False  # to its queue, and behind what was sent there before
+    tries: int = 0
 
 
 class Sender:
@@ -97,18 +105,15 @@ class Sender:
         if single is not None:
             for i in single:
                 self._send_single(topic, batch.slice(i, 1), text[i].as_py())
-            keep = pa.array([i not in set(single) for i in range(batch.num_rows)])
+            gone = set(single)
+            keep = pa.array([i not in gone for i in range(batch.num_rows)])
             batch, text = batch.filter(keep), text.filter(keep)
         if "shardingKey" in names and batch.num_rows:
             self._send_sharded(topic, batch, text)
         elif batch.num_rows:
             for chunk in encode.chunks(encode.entries(batch, text), self._options.max_batch_bytes):
-                self._send_batch(
-                    topic,
-                    self._next_queue(topic),
-                    bytes(chunk.body),
-                    f"{chunk.first}..{chunk.first + chunk.rows - 1}",
-                )
+                rows = f"{chunk.first}..{chunk.first + chunk.rows - 1}"
+                self._send_batch(topic, self._next_queue(topic), bytes(chunk.body), rows)
 
     @staticmethod
     def _needs_own_send(batch: pa.RecordBatch, names: set[str]) -> list[int] | None:
@@ -127,7 +132,7 @@ class Sender:
         key = row.column("shardingKey")[0].as_py() if "shardingKey" in row.schema.names else None
         queue = self._queue_for(topic, key) if key else self._next_queue(topic)
         header = SendMessageV2(**self._common(topic, queue), properties=text, batch=False)
-        self._submit(_Request(topic, queue, header, body, "1 delayed row", 0))
+        self._submit(_Request(topic, queue, header, body, "1 delayed row", pinned=bool(key)))
 
     def _send_sharded(self, topic: str, batch: pa.RecordBatch, text: pa.Array) -> None:
         """Same key, same queue: rows are grouped by the queue of their key, order within a queue kept."""
@@ -138,23 +143,14 @@ class Sender:
             at = zlib.crc32(key.encode()) % len(queues) if key else next(self._turn) % len(queues)
             by_queue.setdefault(at, []).append(i)
         entries = encode.entries(batch, text)
-        for at, rows in sorted(by_queue.items()):
-            for chunk in encode.chunks(entries.take(pa.array(rows)), self._options.max_batch_bytes):
-                self._send_batch(
-                    topic, queues[at], bytes(chunk.body), f"{chunk.rows} rows of queue {queues[at].queue_id}"
-                )
+        for at, places in sorted(by_queue.items()):
+            for chunk in encode.chunks(entries.take(pa.array(places)), self._options.max_batch_bytes):
+                rows = f"{chunk.rows} of queue {queues[at].broker}/{queues[at].queue_id}"
+                self._send_batch(topic, queues[at], bytes(chunk.body), rows, pinned=True)
 
-    def _send_batch(self, topic: str, queue: Queue, body: bytes, rows: str) -> None:
-        self._submit(
-            _Request(
-                topic,
-                queue,
-                SendBatch(**self._common(topic, queue), properties="", batch=True),
-                body,
-                rows,
-                0,
-            )
-        )
+    def _send_batch(self, topic: str, queue: Queue, body: bytes, rows: str, *, pinned: bool = False) -> None:
+        header = SendBatch(**self._common(topic, queue), properties="", batch=True)
+        self._submit(_Request(topic, queue, header, body, rows, pinned))
 
     def _common(self, topic: str, queue: Queue) -> dict[str, Any]:
         return {
@@ -171,7 +167,7 @@ class Sender:
     # -- the window of requests in flight -----------------------------------------------------------------
 
     def _submit(self, request: _Request) -> None:
-        while len(self._window) >= self._options.window:
+        while len(self._window) >= self._options.window or self._must_wait(request):
             self._settle()
         try:
             opaque = self._link(request.queue).send_command(wire.request(request.header, request.body))
@@ -179,6 +175,12 @@ class Sender:
             self._again(request, error)
             return
         self._window.append((opaque, request))
+
+    def _must_wait(self, request: _Request) -> bool:
+        return request.pinned and any(
+            sent.pinned and (sent.topic, sent.queue.place) == (request.topic, request.queue.place)
+            for _, sent in self._window
+        )
 
     def _settle(self) -> None:
         opaque, request = self._window.popleft()
@@ -197,10 +199,10 @@ class Sender:
         time.sleep(self._options.retry_ms / 1000)
         if isinstance(error, NetworkError):
             # Requests in flight on that connection are lost with it; their rows are sent again (at least once).
-            self._link(request.queue).close()
-            self._routes.pop(request.topic, None)
-        queue = request.queue if "__SHARDINGKEY" in str(request.header) else self._next_queue(request.topic)
-        self._submit(request._replace(queue=queue, tries=request.tries + 1))
+            self._look_again(request.topic)
+        queue = self._same_queue(request) if request.pinned else self._next_queue(request.topic)
+        header = msgspec.structs.replace(request.header, queue_id=queue.queue_id)
+        self._submit(request._replace(queue=queue, header=header, tries=request.tries + 1))
 
     def finish(self) -> None:
         while self._window:
@@ -215,6 +217,19 @@ class Sender:
     def _next_queue(self, topic: str) -> Queue:
         queues = self._queues(topic)
         return queues[next(self._turn) % len(queues)]
+
+    def _same_queue(self, request: _Request) -> Queue:
+        """It may have moved to another address."""
+        place = request.queue.place
+        return next((queue for queue in self._queues(request.topic) if queue.place == place), request.queue)
+
+    def _look_again(self, topic: str) -> None:
+        """For a new route; where no name server answers either, the old one has to do."""
+        known = self._routes.pop(topic)
+        try:
+            self._queues(topic)
+        except NetworkError:
+            self._routes[topic] = known
 
     def _queue_for(self, topic: str, key: str) -> Queue:
         queues = self._queues(topic)

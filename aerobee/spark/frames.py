@@ -52,16 +52,15 @@ def with_json(frame: DataFrame, schema: str | Literal[True]) -> DataFrame:
     """Column `data` parsed from JSON bodies; null where a body is no JSON."""
     from pyspark.sql import functions as f
 
+    from aerobee.spark.json_bodies import inferred
+
     body = f.col("body").cast("string")
     if isinstance(schema, str):
         return frame.withColumn("data", f.from_json(body, schema))
-    inferred = frame.sparkSession.read.json(
-        frame.select(body.alias("value")).rdd.map(lambda row: row.value or "")
-    )
-    names = [name for name in inferred.columns if name != "_corrupt_record"]
-    if not names:
+    found = inferred(frame)
+    if found is None:
         return frame.withColumn("data", f.lit(None).cast("string"))
-    return frame.withColumn("data", f.from_json(body, inferred.select(names).schema))
+    return frame.withColumn("data", f.from_json(body, found))
 
 
 def _source(reader: Any, topics: str | list[str], options: dict[str, Any]) -> Any:

@@ -59,6 +59,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     secret_key: str = ""
     tls: bool = False
     ordered: bool = False
+    push_filters: bool = False
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +119,7 @@ OPTIONS = {
     "maxPartitions": Option("max_partitions", values.whole(1)),
     "maxRecordsPerPartition": Option("max_records", values.whole(1)),
     "orderedByQueue": Option("ordered", values.flag),
+    "pushFilters": Option("push_filters", values.flag, (BATCH,)),
     "batchRows": Option("batch_rows", values.whole(1)),
     "batchBytes": Option("batch_bytes", values.whole(1024)),
     "window": Option("window", values.whole(1), (WRITE,)),

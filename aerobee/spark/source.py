@@ -39,10 +39,12 @@ class RocketMQSource(DataSource):
         from aerobee.spark import batch_reader
 
         # A reader class with `pushFilters` makes every query fail while Spark's push-down setting is off, and the
-        # setting is not visible here; only Spark's push-down worker may see such a class.
+        # setting is not visible here; only Spark's push-down worker may see such a class. And only where asked for:
+        # Spark keeps one plan per DataFrame, so whatever its filters left out would be missing in its other uses.
+        parsed = options.for_batch(self.options, _names(schema))
         pushing = sys._getframe(1).f_code.co_filename.endswith("data_source_pushdown_filters.py")
-        chosen = batch_reader.PushdownReader if pushing else batch_reader.BatchReader
-        return chosen(options.for_batch(self.options, _names(schema)), _names(schema))
+        chosen = batch_reader.PushdownReader if pushing and parsed.push_filters else batch_reader.BatchReader
+        return chosen(parsed, _names(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from aerobee.spark.stream_reader import StreamReader

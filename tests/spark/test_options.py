@@ -111,6 +111,7 @@ WRONG_BATCHES = [
     ),
     ({"maxOffsetsPerTrigger": "5"}, "'maxOffsetsPerTrigger' is for streams, not for batch reads"),
     ({"discoveryIntervalMs": "5"}, "'discoveryIntervalMs' is for streams, not for batch reads"),
+    ({"pushFilters": "all"}, "'pushFilters' is 'all'"),
 ]
 WRONG_STREAMS = [
     ({"endingOffsets": "latest"}, "'endingOffsets' is for batch reads, not for streams; a stream has no end"),

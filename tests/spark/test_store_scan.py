@@ -11,7 +11,7 @@ import pytest
 from aerobee.protocol.message import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -109,19 +109,42 @@ def test_properties_come_as_a_map(spark: SparkSession, store: str) -> None:
     assert numbers(frame) == [42]
 
 
-@pytest.mark.parametrize("pushdown", ["true", "false"])
+@pytest.fixture
+def push_down(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", request.param)
+    yield
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+@pytest.mark.parametrize("push_down", ["true", "false"], indirect=True)
+@pytest.mark.usefixtures("push_down")
+def test_a_frame_used_again_with_other_filters_gives_their_rows(spark: SparkSession, store: str) -> None:
+    frame = read(spark, store, subscribe="orders,other")
+    total = frame.count()
+    odd, even = frame.where("tags = 'B'"), frame.where("tags = 'A'")
+    parts = odd.count(), even.count()
+    assert all(parts)
+    assert odd.union(even).count() == sum(parts)
+    by_topic = frame.where("topic = 'orders'").union(frame.where("topic = 'other'"))
+    assert by_topic.count() == frame.count() == total
+    assert frame.where("queueOffset < 7").union(frame.where("queueOffset >= 7")).count() == total
+    frame.createOrReplaceTempView("twice")
+    counts = [spark.sql(f"SELECT count(*) FROM twice WHERE queueId = {q}").first()[0] for q in range(4)]
+    assert sum(counts) == total == spark.sql("SELECT count(*) FROM twice").first()[0]
+    spark.catalog.dropTempView("twice")
+
+
+@pytest.mark.parametrize("push_down", ["true", "false"], indirect=True)
+@pytest.mark.usefixtures("push_down")
+@pytest.mark.parametrize("asked", ["true", "false"])
 def test_filters_give_the_same_rows_with_pushdown_on_and_off(
-    spark: SparkSession, store: str, pushdown: str
+    spark: SparkSession, store: str, asked: str
 ) -> None:
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", pushdown)
-    try:
-        since = datetime.fromtimestamp((START + 500_000) / 1000, UTC).isoformat()
-        frame = read(spark, store).where(
-            f"queueId IN (1, 3) AND queueOffset >= 10 AND tags = 'B' AND storeTimestamp >= timestamp'{since}'"
-        )
-        assert numbers(frame) == [i for i in range(500, COUNT) if i % 10 and i % 4 in (1, 3) and i % 2]
-    finally:
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    since = datetime.fromtimestamp((START + 500_000) / 1000, UTC).isoformat()
+    frame = read(spark, store, pushFilters=asked).where(
+        f"queueId IN (1, 3) AND queueOffset >= 10 AND tags = 'B' AND storeTimestamp >= timestamp'{since}'"
+    )
+    assert numbers(frame) == [i for i in range(500, COUNT) if i % 10 and i % 4 in (1, 3) and i % 2]
 
 
 def test_tags_and_sql_filter(spark: SparkSession, store: str) -> None:

@@ -19,12 +19,14 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from aerobee.spark import json_bodies
 from aerobee.spark.options import OptionError
 from aerobee.spark.pipelines.files import Files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
 
 log = logging.getLogger("aerobee.spark.lake")
 
@@ -58,6 +60,8 @@ def lake(
     from aerobee.spark.pipelines.tables import table_of
 
     table = table_of(spark, out, format)
+    if schema:
+        json_bodies.schema_of(schema)  # a wrong one fails here, not in the first batch
     reader = spark.readStream.format("rocketmq").option("startingOffsets", "earliest")
     reader = reader.option(*_selection(topics)).option("includeProperties", "true")
     reader = reader.option("checkBodies", "true")
@@ -88,19 +92,11 @@ def _selection(topics: str) -> tuple[str, str]:
     return "subscribe", topics
 
 
-def _shaped(frame: DataFrame, ddl: str | None) -> DataFrame:
+def _shaped(frame: DataFrame, schema: StructType | None) -> DataFrame:
     from pyspark.sql import functions as f
 
     dated = frame.withColumn("date", f.to_date("storeTimestamp"))
-    if not ddl:
-        return dated
-    text = f.col("body").cast("string")
-    # An unreadable body parses to null; a readable one that is no object too. Both are kept as they came.
-    parsed = dated.withColumn("data", f.from_json(text, ddl, {"mode": "PERMISSIVE"}))
-    some = f.try_to_json("data") if hasattr(f, "try_to_json") else f.to_json("data")
-    bad = f.col("data").isNull() | (f.coalesce(some, f.lit("{}")) == "{}") & (f.trim(text) != "{}")
-    parsed = parsed.withColumn("badBody", f.when(bad, f.col("body")))
-    return parsed.withColumn("data", f.when(~bad, f.col("data"))).drop("body")
+    return json_bodies.parsed(dated, schema).drop("body") if schema else dated
 
 
 class Table:
@@ -131,20 +127,17 @@ class Table:
     def holds(self, batch_id: int) -> bool:
         return self._files.exists(_commit_name(batch_id))
 
-    def json_schema(self, frame: DataFrame, given: str | None) -> str:
+    def json_schema(self, frame: DataFrame, given: str | None) -> StructType:
         """The given schema, else the kept one, else one inferred from this batch and kept from now on."""
         if given:
-            return given
+            return json_bodies.schema_of(given)
         if self._files.exists("_schema.json"):
-            return str(self._files.read_json("_schema.json")["ddl"])
-        text = frame.selectExpr("cast(body AS STRING) AS value").where("value IS NOT NULL")
-        found = self._spark.read.json(text.rdd.map(lambda row: row.value))
-        names = [name for name in found.columns if name != "_corrupt_record"]
-        ddl = ", ".join(f"`{name}` {found.schema[name].dataType.simpleString()}" for name in names)
-        ddl = ddl or "`_none` STRING"
-        if names:
-            self._files.write_json("_schema.json", {"ddl": ddl})
-        return ddl
+            return json_bodies.schema_of(self._files.read_json("_schema.json"))
+        found = json_bodies.inferred(frame)
+        if found is None:
+            return json_bodies.NO_FIELDS
+        self._files.write_json("_schema.json", found.jsonValue())
+        return found
 
     def add(self, frame: DataFrame, batch_id: int) -> None:
         name = f"b{batch_id:011d}"

@@ -36,14 +36,15 @@ def ledger(
     topics: list[str],
     groups: list[str] | None = None,
     *,
-    cluster: str = "DefaultCluster",
+    cluster: str | None = None,
     traces: str = "partial",
     **source: str,
 ) -> DataFrame:
     """The ledger of `topics` for `groups` (all that have offsets there, when left out), as of now.
 
     `source` is `namesrv="host:port"` or `storePath="dir"`. Traces, where consumers write them, add who was given what
-    and when; `traces="complete"` also takes a message without one for lost.
+    and when; `traces="complete"` also takes a message without one for lost. Leases of POP are looked for in the revive
+    log of `cluster`, or of every cluster there is.
 
     >>> book = ledger(spark, ["orders"], ["billing"], namesrv="127.0.0.1:9876")      # doctest: +SKIP
     >>> book.groupBy("group", "state").count().show()                                # doctest: +SKIP
@@ -124,7 +125,7 @@ def _keyed(messages: DataFrame) -> DataFrame:
 
 
 def _book(
-    evidence: Evidence, stored: DataFrame, topics: list[str], group: str, settings: tuple[str, str]
+    evidence: Evidence, stored: DataFrame, topics: list[str], group: str, settings: tuple[str | None, str]
 ) -> DataFrame:
     """The rows of one group."""
     from pyspark.sql import functions as f
@@ -244,16 +245,18 @@ def _pending(evidence: Evidence, retries: list[str]) -> DataFrame:
     return waiting.where("queueOffset >= coalesce(delivered, 0)").drop("delivered")
 
 
-def _leases(evidence: Evidence, group: str, cluster: str) -> DataFrame:
+def _leases(evidence: Evidence, group: str, cluster: str | None) -> DataFrame:
     """Open leases of the group in the revive log: checkpoints minus their acked bits and their acks."""
     from pyspark.sql import functions as f
 
-    topic = names.revive_topic(cluster)
-    if topic not in set(evidence.topics()):
+    there = evidence.topics()
+    every = names.revive_topic("")
+    logs = [name for name in there if (name == every + cluster if cluster else name.startswith(every))]
+    if not logs:
         return evidence.spark.createDataFrame(
             [], "topic STRING, brokerName STRING, queueId INT, queueOffset BIGINT, leased BOOLEAN"
         )
-    log = evidence.messages([topic], "brokerName,tags,body").withColumn("body", f.col("body").cast("string"))
+    log = evidence.messages(logs, "brokerName,tags,body").withColumn("body", f.col("body").cast("string"))
     shape = "so BIGINT, pt BIGINT, it BIGINT, bm INT, n INT, q INT, t STRING, c STRING, d ARRAY<INT>"
     held = log.where("tags = 'ck'").select("brokerName", f.from_json("body", shape).alias("k"))
     held = held.where(f.col("k.c") == group)

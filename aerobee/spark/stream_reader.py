@@ -2,8 +2,8 @@
 """Streams: offsets live in Spark's checkpoint, the broker only mirrors them.
 
 Theory of operation. One object lives in Spark's stream runner for the whole query. `latestOffset` is asked about a
-hundred times a second while idle, and looks each time: who sends and then calls `processAllAvailable` is promised that
-what was sent is there afterwards. Offsets are JSON text to Spark:
+hundred times a second while idle, and asks the brokers each time: who sends and then calls `processAllAvailable` is
+promised that what was sent is there afterwards. Offsets are JSON text to Spark:
 `{"v":1,"o":{topic:{broker:{queue:next}}}}`, always sorted; nothing new means returning `start` itself.
 
 `initialOffset` is asked again when batch 0 is replayed after a crash, when "latest" means something else than before.
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.spark")
 
 STREAM_TASK_ROWS = 20_000
+FILES_MS = 100  # a look at store files is good for this long: a broker writes its queue units once a second
 MIRROR_AGAIN_MS = 1_000
 
 
@@ -50,6 +51,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._clock = SystemClock()
         self._bounds: plan.Bounds = {}
         self._discovered_at = 0
+        self._looked_at = 0
         self._topics: list[str] = []
         self._initial: dict[str, Any] | None = None
         self._target: Offsets | None = None
@@ -143,7 +145,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._ask.forget_routes()
             self._topics = chosen_topics(self._options, self._ask)
             self._discovered_at = now
-        self._bounds = self._bounds_of(self._topics)
+        if fresh or not self._options.store_path or _is_past(self._looked_at, FILES_MS, now):
+            self._bounds = self._bounds_of(self._topics)
+            self._looked_at = now
         return self._bounds
 
     def _bounds_of(

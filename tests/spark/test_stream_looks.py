@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,12 +15,16 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from aerobee import Admin, ManualClock, Message, Producer
 from aerobee.protocol import bodies
+from aerobee.protocol.message import Record
 from aerobee.spark import options, plan
 from aerobee.spark.stream_reader import StreamReader
 from aerobee.testing.server import TestServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    WriteStore = Callable[[Path, list[Record]], None]
 
 # Spark ends the runner process: no reader is closed.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -138,3 +143,19 @@ def test_brokers_that_moved_are_found_by_a_new_route(server: TestServer) -> None
     send(server, "look-0", 2)
     stream._ask._routes["look-0"] = {"broker-a": ("127.0.0.1:1", 2)}
     assert behind(stream, at) == 2
+
+
+def test_store_files_are_looked_at_ten_times_a_second(tmp_path: Path, write_store: WriteStore) -> None:
+    write_store(tmp_path / "store", [Record("t", b"x", "", queue_id=0) for _ in range(10)])
+    given = {"storePath": str(tmp_path / "store"), "subscribe": "t", "startingOffsets": "earliest"}
+    stream, clock = (
+        StreamReader(options.for_stream({**given, "discoveryIntervalMs": "3600000"})),
+        ManualClock(),
+    )
+    stream._clock = clock
+    at = stream.initialOffset()
+    shutil.rmtree(tmp_path / "store")
+    write_store(tmp_path / "store", [Record("t", b"x", "", queue_id=0) for _ in range(25)])
+    assert behind(stream, at) == 10
+    clock.advance(100)
+    assert behind(stream, at) == 25

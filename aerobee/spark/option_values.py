@@ -11,7 +11,7 @@ import msgspec
 
 from aerobee.protocol.filters import compile_filter
 from aerobee.protocol.names import check_group, check_topic
-from aerobee.spark import schema
+from aerobee.spark import plan, schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,13 +140,11 @@ def place(raw: str) -> Position:
     if not word.startswith("{"):
         raise ValueError("expected earliest, latest, group or JSON offsets")
     offsets = _json(raw, Offsets, '{"topic": {"broker-a": {"0": 123}}}')
-    for topic, brokers in offsets.items():
-        for broker, queues in brokers.items():
-            for queue, offset in queues.items():
-                if not queue.isdigit():
-                    raise ValueError(f"queue {queue!r} of {topic}/{broker} is no number")
-                if offset < EARLIEST:
-                    raise ValueError(f"offset {offset} of {topic}/{broker}/{queue} is not possible")
+    for topic, broker, queue, offset in plan.flat(offsets):
+        if not queue.isdigit():
+            raise ValueError(f"queue {queue!r} of {topic}/{broker} is no number")
+        if offset < EARLIEST:
+            raise ValueError(f"offset {offset} of {topic}/{broker}/{queue} is not possible")
     return Position(offsets=offsets)
 
 

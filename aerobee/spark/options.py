@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from aerobee.spark import option_values as values
-from aerobee.spark import schema
+from aerobee.spark import plan, schema
 from aerobee.spark.option_values import EARLIEST, Assignment, Position
 
 if TYPE_CHECKING:
@@ -277,18 +277,15 @@ def _check_order(start: Position, end: Position) -> None:
                 f"option 'startingOffsetsByTimestamp' ({topic}: {timestamp}) is after"
                 f" 'endingOffsetsByTimestamp' ({last})"
             )
-    for topic, brokers in (end.offsets or {}).items():
-        for broker, queues in brokers.items():
-            for queue, stop in queues.items():
-                if stop == EARLIEST:
-                    raise OptionError(
-                        f"option 'endingOffsets': offset {stop} of {topic}/{broker}/{queue} is not possible"
-                    )
-                first = (start.offsets or {}).get(topic, {}).get(broker, {}).get(queue, 0)
-                if first > stop >= 0:
-                    raise OptionError(
-                        f"option 'startingOffsets' ({topic}/{broker}/{queue}: {first}) is after 'endingOffsets' ({stop})"
-                    )
+    for topic, broker, queue, stop in plan.flat(end.offsets or {}):
+        place = f"{topic}/{broker}/{queue}"
+        if stop == EARLIEST:
+            raise OptionError(f"option 'endingOffsets': offset {stop} of {place} is not possible")
+        first = plan.get(start.offsets or {}, topic, broker, queue, 0)
+        if first > stop >= 0:
+            raise OptionError(
+                f"option 'startingOffsets' ({place}: {first}) is after 'endingOffsets' ({stop})"
+            )
 
 
 def _check_least_and_most(given: Given, least: str, most: str) -> None:

@@ -21,6 +21,8 @@ from servers import Aerobee, RocketMQ, Server
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from pyspark.sql import SparkSession
+
     MakeServer = Callable[..., Server]
     Connect = Callable[[str], peers.Session]
 
@@ -163,3 +165,13 @@ def topic(fresh: Callable[[str], str], mqadmin: Callable[..., str]) -> str:
 @pytest.fixture
 def group(fresh: Callable[[str], str]) -> str:
     return fresh("group")
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    from aerobee.spark import session
+
+    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    made = session("interop", master="local[2]", config={"spark.driver.extraJavaOptions": quick})
+    yield made
+    made.stop()

@@ -75,16 +75,6 @@ async def test_a_client_with_an_account_is_served_and_one_without_is_told(broker
                 await producer.send(Message("accounts", b"not mine"))
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    from aerobee.spark import session
-
-    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    made = session("accounts", master="local[2]", config={"spark.driver.extraJavaOptions": quick})
-    yield made
-    made.stop()
-
-
 def test_pipelines_sign_whatever_they_ask(spark: SparkSession, broker: Server, tmp_path: Path) -> None:
     topic, group, brokers = "accounts-spark", "accounts-spark-group", {"namesrv": broker.namesrv, **ACCOUNT}
 

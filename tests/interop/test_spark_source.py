@@ -56,16 +56,6 @@ def text(number: int) -> bytes:
     return b"%06d" % number if number else b"%06d" % number + b" compressed" * 1000
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    from aerobee.spark import session
-
-    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    made = session("interop", master="local[2]", config={"spark.driver.extraJavaOptions": quick})
-    yield made
-    made.stop()
-
-
 def read(spark: SparkSession, **options: str) -> DataFrame:
     reader = spark.read.format("rocketmq").option("subscribe", TOPIC)
     for name, value in options.items():

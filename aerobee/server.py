@@ -18,9 +18,9 @@ from aerobee.clock import Clock, SystemClock
 from aerobee.config import BrokerConfig, NamesrvConfig, StoreConfig
 from aerobee.errors import AerobeeError
 from aerobee.fronts.remoting.server import RemotingFront, VipFront
-from aerobee.net.address import format_address
 from aerobee.net.connection import Limits
 from aerobee.net.server import Listener, ListenLimits
+from aerobee.protocol.addresses import format_address
 from aerobee.protocol.message import pack_host
 
 if TYPE_CHECKING:

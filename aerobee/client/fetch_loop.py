@@ -18,6 +18,7 @@ from aerobee.protocol import names
 from aerobee.protocol.codes import PullFlag, ResponseCode
 from aerobee.protocol.filters.tags import TAG, Subscription
 from aerobee.protocol.headers.consume import PullMessage, PullResult
+from aerobee.protocol.reading import PullRequest, member_pull, pull
 
 if TYPE_CHECKING:
     from aerobee.client.membership import Membership, OwnedQueue
@@ -121,27 +122,19 @@ class FetchLoop:
 
     def _request(self, owned: OwnedQueue, subscription: Subscription) -> PullMessage:
         member, options, queue = self._member, self._member.options, owned.queue
-        flags = PullFlag.SUSPEND
         commit = (member.offsets.memory.get(queue) or 0) if member.clustering else 0
-        if commit > 0:
-            flags |= PullFlag.COMMIT_OFFSET
-        if options.post_subscription:
-            flags |= PullFlag.SUBSCRIPTION
-        return PullMessage(
-            consumer_group=member.group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=owned.next_offset,
-            max_msg_nums=options.pull_batch,
-            sys_flag=flags,
-            commit_offset=commit,
-            suspend_timeout_millis=options.pull_hold_ms,
-            subscription=subscription.expression if options.post_subscription else None,
-            sub_version=member.subscriptions.told_version(queue.topic),
-            expression_type=subscription.kind,
-            max_msg_bytes=options.pull_batch_bytes,
-            broker_name=queue.broker_name,
+        wanted = msgspec.structs.replace(subscription, version=member.subscriptions.told_version(queue.topic))
+        request = PullRequest(
+            group=member.group,
+            queue=queue,
+            offset=owned.next_offset,
+            subscription=wanted,
+            max_messages=options.pull_batch,
+            max_bytes=options.pull_batch_bytes,
+            hold_ms=options.pull_hold_ms,
+            commit=max(commit, 0),
         )
+        return pull(request) if options.post_subscription else member_pull(request)
 
     async def _ask(self, owned: OwnedQueue, request: PullMessage) -> Command:
         session, queue = self._member.session, owned.queue

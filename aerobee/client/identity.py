@@ -8,7 +8,7 @@ import os
 import socket
 
 from aerobee.clock import perf_counter_ns
-from aerobee.net.address import parse_address
+from aerobee.protocol.addresses import parse_address
 
 _sequence = itertools.count()
 

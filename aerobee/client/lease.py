@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.client import acl
 from aerobee.client.decoding import decode_messages
 from aerobee.client.hot_send import AckTemplate
 from aerobee.client.message import Origin, ReceivedMessage
@@ -17,6 +16,7 @@ from aerobee.protocol import command as wire
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol import receipt as receipts
+from aerobee.protocol.accounts import sign
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.headers.consume import (
     AckMessage,
@@ -25,6 +25,7 @@ from aerobee.protocol.headers.consume import (
     PopMessage,
     PopResult,
 )
+from aerobee.protocol.reading import EXTRA_WAIT_MS
 from aerobee.protocol.receipt import Receipt
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ ANSWERS = frozenset(
         ResponseCode.PULL_NOT_FOUND,
     }
 )
-EXTRA_WAIT_MS = 10_000  # a held pop is answered late; the network may take longer still
 
 
 _ack_template = lru_cache(maxsize=1024)(AckTemplate)
@@ -89,7 +89,7 @@ class Lease:
         if connection is None:
             return None
         if session.options.access_key:
-            call = connection.start_call(acl.sign(wire.request(self._ack_header()), session.options))
+            call = connection.start_call(sign(wire.request(self._ack_header()), session.options))
         else:
             template = _ack_template(
                 self._group, names.real_topic(self._topic, self._group, retry), broker_name

@@ -15,8 +15,9 @@ from aerobee.client.flow_control import Full
 from aerobee.client.lease import Popped, pop
 from aerobee.client.slots import Slots
 from aerobee.errors import AerobeeError, FlowControl
+from aerobee.protocol import reading
 from aerobee.protocol.bodies import ConsumeFromWhere
-from aerobee.protocol.headers.consume import PopMessage
+from aerobee.protocol.reading import PopRequest
 
 if TYPE_CHECKING:
     import asyncio
@@ -28,10 +29,9 @@ if TYPE_CHECKING:
     from aerobee.client.tasks import Tasks
     from aerobee.protocol.command import Command
     from aerobee.protocol.filters.tags import Subscription
+    from aerobee.protocol.headers.consume import PopMessage
 
 log = logging.getLogger("aerobee.client.pop")
-
-INIT_MIN, INIT_MAX = 0, 1
 
 
 class PopLoop:
@@ -92,21 +92,16 @@ class PopLoop:
 
     def _request(self, popped: PoppedQueue, subscription: Subscription) -> PopMessage:
         member, options = self._member, self._member.options
-        from_first = member.start.where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
-        return PopMessage(
-            consumer_group=member.group,
-            topic=popped.queue.topic,
-            queue_id=popped.queue.queue_id,
-            max_msg_nums=options.pop_batch,
-            invisible_time=options.pop_invisible_ms,
-            poll_time=options.pop_hold_ms,
-            born_time=member.clock.now(),
-            init_mode=INIT_MIN if from_first else INIT_MAX,
-            exp_type=subscription.kind,
-            exp=subscription.expression,
-            order=False,
-            broker_name=popped.queue.broker_name,
+        request = PopRequest(
+            group=member.group,
+            queue=popped.queue,
+            subscription=subscription,
+            max_messages=options.pop_batch,
+            invisible_ms=options.pop_invisible_ms,
+            hold_ms=options.pop_hold_ms,
+            from_first=member.start.where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
         )
+        return reading.pop(request, member.clock.now())
 
     def _answered(self, popped: PoppedQueue, subscription: Subscription, answer: Popped) -> None:
         messages = [

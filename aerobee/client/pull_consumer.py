@@ -16,7 +16,7 @@ from aerobee.client.ownership import Ownership
 from aerobee.client.poll_buffer import PollBuffer
 from aerobee.client.push_consumer import QueueListener, check_group, named_strategy
 from aerobee.client.queue_locks import QueueLocks
-from aerobee.client.raw_pull import PullAnswer, PullRequest, PullStatus
+from aerobee.client.raw_pull import PullAnswer, PullStatus
 from aerobee.client.rebalancer import Rebalancer
 from aerobee.client.session import Session
 from aerobee.client.start_offset import Start, StartPoint
@@ -27,6 +27,7 @@ from aerobee.errors import AerobeeError, FlowControl, NoRoute, SystemFailure
 from aerobee.protocol import bodies
 from aerobee.protocol.bodies import ConsumeType, MessageModel, MessageQueue
 from aerobee.protocol.filters.tags import TAG, subscribe
+from aerobee.protocol.reading import PullRequest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

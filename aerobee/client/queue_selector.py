@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aerobee.protocol.properties import java_hash
+from aerobee.protocol.routing import place_of_key
 
 if TYPE_CHECKING:
     from aerobee.client.message import Message
@@ -19,8 +19,8 @@ Selector = Callable[["Sequence[MessageQueue]", "Message", Any], "MessageQueue"]
 
 
 def by_sharding_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
-    """Same key, same queue, while the number of queues stays; the hash is Java's, so mixed producers agree."""
-    return queues[abs(java_hash(key)) % len(queues)]
+    """Same key, same queue, while the number of queues stays."""
+    return queues[place_of_key(key, len(queues))]
 
 
 class InTurn:

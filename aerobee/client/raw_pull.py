@@ -12,15 +12,12 @@ from aerobee.client.decoding import decode_messages
 from aerobee.client.fetch_loop import ANSWERS, wanted
 from aerobee.client.message import Origin, ReceivedMessage
 from aerobee.errors import NoRoute
-from aerobee.protocol.codes import PullFlag
-from aerobee.protocol.headers.consume import LitePullMessage, PullResult
+from aerobee.protocol.headers.consume import PullResult
+from aerobee.protocol.reading import EXTRA_WAIT_MS, lite_pull
 
 if TYPE_CHECKING:
     from aerobee.client.session import Session
-    from aerobee.protocol.bodies import MessageQueue
-    from aerobee.protocol.filters.tags import Subscription
-
-EXTRA_WAIT_MS = 10_000  # beyond the broker's hold
+    from aerobee.protocol.reading import PullRequest
 
 
 class PullStatus(Enum):
@@ -40,16 +37,6 @@ class PullAnswer(msgspec.Struct, frozen=True):
     max_offset: int
 
 
-class PullRequest(msgspec.Struct, frozen=True, kw_only=True):
-    group: str
-    queue: MessageQueue
-    offset: int
-    subscription: Subscription
-    max_messages: int = 32
-    max_bytes: int = 2**31 - 1
-    hold_ms: int = 0
-
-
 async def pull(session: Session, request: PullRequest) -> PullAnswer:
     """Held by the broker for up to `hold_ms` when there is nothing."""
     queue = request.queue
@@ -59,22 +46,9 @@ async def pull(session: Session, request: PullRequest) -> PullAnswer:
         address = session.routes.address(queue.broker_name)
     if address is None:
         raise NoRoute(f"broker {queue.broker_name!r} has no address in the route of topic {queue.topic!r}")
-    flags = PullFlag.SUBSCRIPTION | PullFlag.LITE_PULL | (PullFlag.SUSPEND if request.hold_ms else 0)
-    header = LitePullMessage(
-        consumer_group=request.group,
-        topic=queue.topic,
-        queue_id=queue.queue_id,
-        queue_offset=request.offset,
-        max_msg_nums=request.max_messages,
-        sys_flag=flags,
-        suspend_timeout_millis=request.hold_ms,
-        subscription=request.subscription.expression,
-        sub_version=request.subscription.version,
-        expression_type=request.subscription.kind,
-        max_msg_bytes=request.max_bytes,
-        broker_name=queue.broker_name,
+    answer = await session.call(
+        address, lite_pull(request), timeout_ms=request.hold_ms + EXTRA_WAIT_MS, accept=ANSWERS
     )
-    answer = await session.call(address, header, timeout_ms=request.hold_ms + EXTRA_WAIT_MS, accept=ANSWERS)
     result = answer.fields(PullResult)
     messages: list[ReceivedMessage] = []
     if answer.code == 0:

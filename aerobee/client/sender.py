@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.client import acl
 from aerobee.client.deadlines import Deadlines
 from aerobee.client.hot_send import Sending, SendTemplate
 from aerobee.client.message import STATUS_BY_CODE, SendResult, SendStatus
 from aerobee.client.queue_selector import Faults, InTurn
-from aerobee.client.route_cache import TopicQueues, limited
 from aerobee.errors import AerobeeError, BrokerError, NetworkError, NoRoute, RequestTimeout, error_for
 from aerobee.protocol import command as wire
+from aerobee.protocol.accounts import sign
 from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.headers.produce import SendResult as SendResultHeader
+from aerobee.protocol.routing import TopicQueues, limited
 
 if TYPE_CHECKING:
     import asyncio
@@ -205,7 +205,7 @@ class Sender:
 
     def _signed(self, template: SendTemplate, queue: MessageQueue, sending: Sending) -> Command:
         frame = template.frame(0, queue.queue_id, sending)
-        return acl.sign(wire.decode(memoryview(frame)[4:]), self._options)
+        return sign(wire.decode(memoryview(frame)[4:]), self._options)
 
     async def send_oneway(self, sending: Sending, queue: MessageQueue | None) -> None:
         queues = await self.queues(sending.topic)

@@ -8,23 +8,25 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from aerobee.client import acl, broker_requests
+from aerobee.client import broker_requests
 from aerobee.client.deadlines import Deadlines
 from aerobee.client.identity import client_id, local_ip
 from aerobee.client.options import Options
-from aerobee.client.route_cache import MASTER, RouteCache, TopicQueues, unfold
+from aerobee.client.route_cache import RouteCache
 from aerobee.client.tasks import Tasks
 from aerobee.clock import Clock, SystemClock
 from aerobee.errors import AerobeeError, NetworkError, NoRoute, TopicNotFound, error_for
-from aerobee.net.address import parse_addresses
 from aerobee.net.connection import Answer, Connection, Limits
 from aerobee.net.pool import Pool
 from aerobee.net.shared import Shared
 from aerobee.net.tls import client_tls
 from aerobee.protocol import bodies
 from aerobee.protocol import command as wire
+from aerobee.protocol.accounts import sign
+from aerobee.protocol.addresses import parse_addresses
 from aerobee.protocol.headers.consume import SendHeartbeat, Unregister
 from aerobee.protocol.headers.route import GetRoute
+from aerobee.protocol.routing import MASTER, NameServers, TopicQueues, unfold
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
@@ -45,10 +47,11 @@ class Session:
         self.options = options or Options()
         self.clock = clock or SystemClock()
         self.namesrv = namesrv
-        self._name_servers = parse_addresses(namesrv)
-        if not self._name_servers:
+        servers = parse_addresses(namesrv)
+        if not servers:
             raise ValueError(f"namesrv is {namesrv!r}; give host:port, several separated by ';'")
-        ip = self.options.client_ip or local_ip(self._name_servers[0])
+        self._name_servers = NameServers(servers)
+        ip = self.options.client_ip or local_ip(servers[0])
         self.client_id = client_id(ip, self.options.instance)
         self.routes = RouteCache()
         self.tasks = Tasks()
@@ -151,7 +154,7 @@ class Session:
         timeout_ms: int,
         accept: Collection[int] = SUCCESS,
     ) -> Command:
-        answer = await connection.call(acl.sign(wire.request(header, body), self.options), timeout_ms)
+        answer = await connection.call(sign(wire.request(header, body), self.options), timeout_ms)
         if answer.code not in accept:
             raise error_for(answer.code, answer.remark)
         return answer
@@ -159,17 +162,17 @@ class Session:
     async def send(self, address: str, header: Header, body: bytes = b"") -> None:
         """One-way: no answer, so no refusal either."""
         connection = await self.connection(address)
-        connection.send(acl.sign(wire.request(header, body, one_way=True), self.options))
+        connection.send(sign(wire.request(header, body, one_way=True), self.options))
 
     async def ask_name_server(self, header: Header, body: bytes = b"") -> Command:
         """The name server in use is kept until it fails, then the next one is."""
         last: NetworkError | None = None
-        for _ in range(len(self._name_servers)):
+        for address in self._name_servers:
             try:
-                return await self.call(self._name_servers[0], header, body)
+                return await self.call(address, header, body)
             except NetworkError as error:
                 last = error
-                self._name_servers.append(self._name_servers.pop(0))
+                self._name_servers.failed(address)
         raise last or NetworkError(f"no name server in {self.namesrv!r}")
 
     def _asked(self, connection: Connection, command: Command) -> Answer | Coroutine[Any, Any, Answer]:

@@ -9,30 +9,27 @@ import uuid
 from typing import TYPE_CHECKING, Self
 
 from aerobee.client.lease import Popped, pop
-from aerobee.client.pop_loop import INIT_MAX, INIT_MIN
 from aerobee.client.push_consumer import check_group
 from aerobee.client.session import Session
 from aerobee.client.start_offset import Start, StartPoint
 from aerobee.client.subscriptions import Expression, Subscriptions
 from aerobee.clock import Clock, SystemClock
 from aerobee.errors import AerobeeError, NoRoute, SystemFailure
-from aerobee.protocol import bodies
-from aerobee.protocol.bodies import ConsumeFromWhere, ConsumeType
-from aerobee.protocol.headers.consume import Notification, NotificationResult, PopMessage
+from aerobee.protocol import bodies, reading
+from aerobee.protocol.bodies import ConsumeFromWhere, ConsumeType, MessageQueue
+from aerobee.protocol.headers.consume import Notification, NotificationResult
+from aerobee.protocol.reading import ANY_QUEUE, EXTRA_WAIT_MS, PopRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aerobee.client.message import ReceivedMessage
     from aerobee.client.options import Options
-    from aerobee.protocol.bodies import MessageQueue
     from aerobee.protocol.message import Record
 
 log = logging.getLogger("aerobee.client.pop")
 
 MAX_MESSAGES = 32
-ANY_QUEUE = -1
-EXTRA_WAIT_MS = 10_000
 
 
 class SimpleConsumer:
@@ -152,23 +149,19 @@ class SimpleConsumer:
         topic, broker_name = place
         subscription = self._subscriptions.get(topic)
         assert subscription is not None
-        from_first = self._start.where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
-        request = PopMessage(
-            consumer_group=self.group,
-            topic=topic,
-            queue_id=ANY_QUEUE,
-            max_msg_nums=max_messages,
-            invisible_time=invisible_ms,
-            poll_time=poll_ms,
-            born_time=self._clock.now(),
-            init_mode=INIT_MIN if from_first else INIT_MAX,
-            exp_type=subscription.kind,
-            exp=subscription.expression,
-            order=self._ordered,
-            attempt_id=attempt,
-            broker_name=broker_name,
+        request = PopRequest(
+            group=self.group,
+            queue=MessageQueue(broker_name, ANY_QUEUE, topic),
+            subscription=subscription,
+            max_messages=max_messages,
+            invisible_ms=invisible_ms,
+            hold_ms=poll_ms,
+            from_first=self._start.where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+            ordered=self._ordered,
+            attempt=attempt,
         )
-        answer = await pop(self.session, await self.session.master(broker_name, topic), request)
+        address = await self.session.master(broker_name, topic)
+        answer = await pop(self.session, address, reading.pop(request, self._clock.now()))
         unwanted = [m for m in answer.messages if subscription.tags and m.tags not in subscription.tags]
         for message in unwanted:  # same hash, other tag: not ours, and not to come again
             await message.ack()

@@ -23,9 +23,9 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from aerobee.errors import NetworkError, ProtocolError, RequestTimeout
-from aerobee.net.address import format_address
 from aerobee.net.reply import Large, Reply, refusal, reply_frame
 from aerobee.protocol import command as wire
+from aerobee.protocol.addresses import format_address
 from aerobee.protocol.command import Command
 from aerobee.protocol.frames import DEFAULT_MAX_FRAME, FrameDecoder
 

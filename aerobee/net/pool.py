@@ -8,9 +8,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from aerobee.errors import NetworkError, RequestCodeNotSupported
-from aerobee.net.address import parse_address
 from aerobee.net.connection import Answer, Connection, Handler, Limits, Observer
 from aerobee.net.shared import Shared
+from aerobee.protocol.addresses import parse_address
 
 if TYPE_CHECKING:
     import ssl

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aerobee.errors import NetworkError
-from aerobee.net.address import format_address
 from aerobee.net.connection import Connection, Handler, Limits, Observer
 from aerobee.net.tls import FIRST_BYTE, ServerTls, TlsMode
+from aerobee.protocol.addresses import format_address
 
 if TYPE_CHECKING:
     import ssl

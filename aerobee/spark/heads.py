@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 import re
-import time
+from collections import Counter
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
-from aerobee.errors import AerobeeError, NetworkError, NoRoute, QueryNotFound, TopicNotFound
+from aerobee.errors import AerobeeError, NoRoute, QueryNotFound, TopicNotFound
 from aerobee.protocol import bodies
 from aerobee.protocol.headers.consume import ReadUnits
 from aerobee.protocol.headers.offsets import (
@@ -21,20 +21,16 @@ from aerobee.protocol.headers.offsets import (
     SearchOffset,
     UpdateConsumerOffset,
 )
-from aerobee.protocol.headers.route import AllTopics, GetClusterInfo, GetRoute
 from aerobee.protocol.headers.topics import TopicStatsQuery
 from aerobee.protocol.names import is_dead_letter, is_retry, is_system_topic, pop_retry_topic, retry_topic
-from aerobee.spark.link import Link, link_to
+from aerobee.spark.cluster import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aerobee.spark.options import Read
     from aerobee.spark.plan import Range
 
 log = logging.getLogger("aerobee.spark")
 
-T = TypeVar("T")
 MISSING = (TopicNotFound, NoRoute)
 Queues = dict[str, dict[str, tuple[int, int]]]  # broker -> queue -> (min, max)
 Route = dict[str, tuple[str, int]]  # broker -> (master's address, readable queues)
@@ -85,13 +81,12 @@ def is_named(options: Read, topic: str) -> bool:
 class BrokerHeads:
     def __init__(self, options: Read) -> None:
         self._options = options
-        self._links: dict[str, Link] = {}
+        self._cluster = Cluster(options, options.retries + 1)
         self._brokers: dict[str, str] = {}  # broker name -> address
         self._routes: dict[str, Route] = {}  # good until they fail, or `forget_routes`
 
     def topics(self) -> list[str]:
-        body = self._ask_namesrv(lambda link: link.call(AllTopics()).body)
-        return sorted(bodies.decode(body, bodies.TopicList).topic_list)
+        return self._cluster.topics()
 
     def address(self, broker: str) -> str:
         return self._brokers[broker]
@@ -111,7 +106,8 @@ class BrokerHeads:
     def _queues_by(self, route: Route, topic: str) -> Queues:
         found: Queues = {}
         for broker, (address, readable) in route.items():
-            bounds = _bounds(self._ask(address, lambda link: link.call(TopicStatsQuery(topic=topic)).body))
+            stats = self._cluster.ask(address, lambda link: link.call(TopicStatsQuery(topic=topic)).body)
+            bounds = _bounds(stats)
             found[broker] = {str(queue): bounds[queue] for queue in bounds if queue < readable}
         wanted = (self._options.assign or {}).get(topic)
         if wanted:
@@ -124,8 +120,11 @@ class BrokerHeads:
         self._routes.clear()
 
     def route(self, topic: str) -> Route:
-        body = self._ask_namesrv(lambda link: link.call(GetRoute(topic=topic)).body)
-        found = _readable(body)
+        queues = self._cluster.route(topic)
+        counts = Counter(queue.broker_name for queue in queues.readable)
+        found = {
+            name: (queues.masters[name], count) for name, count in counts.items() if name in queues.masters
+        }
         self._brokers.update({broker: address for broker, (address, _) in found.items()})
         if not found:
             raise NoRoute(
@@ -133,30 +132,30 @@ class BrokerHeads:
             )
         return found
 
-    def masters(self) -> dict[str, str]:
-        """broker name -> master's address, whatever topics there are."""
-        body = self._ask_namesrv(lambda link: link.call(GetClusterInfo()).body)
-        table = bodies.decode(body, bodies.ClusterInfo).broker_addr_table
-        found = {name: data.broker_addrs.get(0) for name, data in table.items()}
-        return {name: address for name, address in found.items() if address}
+    def close(self) -> None:
+        self._cluster.close()
 
     def offset_at(self, topic: str, broker: str, queue: int, timestamp: int) -> int:
         header = SearchOffset(topic=topic, queue_id=queue, timestamp=timestamp)
-        return self._ask(self.address(broker), lambda link: link.call(header).fields(OffsetResult).offset)
+        return self._cluster.ask(
+            self.address(broker), lambda link: link.call(header).fields(OffsetResult).offset
+        )
 
     def units(self, part: Range, step: int) -> bytes:
         """Every `step`th queue unit of a range; only Aerobee's brokers know this question."""
         header = ReadUnits(
             topic=part.topic, queue_id=part.queue, offset=part.start, count=len(part), step=step
         )
-        return self._ask(self.address(part.broker), lambda link: link.call(header).body)
+        return self._cluster.ask(self.address(part.broker), lambda link: link.call(header).body)
 
     def group_offset(self, topic: str, broker: str, queue: int) -> int | None:
         header = QueryConsumerOffset(
             consumer_group=self._options.group, topic=topic, queue_id=queue, set_zero_if_not_found=False
         )
         try:
-            return self._ask(self.address(broker), lambda link: link.call(header).fields(OffsetResult).offset)
+            return self._cluster.ask(
+                self.address(broker), lambda link: link.call(header).fields(OffsetResult).offset
+            )
         except QueryNotFound:
             return None
 
@@ -166,48 +165,10 @@ class BrokerHeads:
         header = UpdateConsumerOffset(
             consumer_group=self._options.group, topic=topic, queue_id=queue, commit_offset=offset
         )
-        self._ask(self.address(broker), lambda link: link.call(header))
-
-    def _ask_namesrv(self, question: Callable[[Link], T]) -> T:
-        last: AerobeeError | None = None
-        for address in self._options.namesrv.split(";"):
-            try:
-                return self._ask(address, question)
-            except NetworkError as error:
-                last = error
-        raise NetworkError(f"no name server answers ({self._options.namesrv}): {last}. Is one running there?")
-
-    def _ask(self, address: str, question: Callable[[Link], T]) -> T:
-        """With retries: an exception in the planner ends a streaming query at once."""
-        for attempt in range(self._options.retries + 1):
-            link = self._links.setdefault(address, link_to(address, self._options))
-            try:
-                return question(link)
-            except NetworkError:
-                link.close()
-                if attempt == self._options.retries:
-                    raise
-                time.sleep(self._options.retry_ms / 1000)
-        raise AssertionError("unreachable")
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_links": {}}
+        self._cluster.ask(self.address(broker), lambda link: link.call(header))
 
 
-# A stream asks all the time and mostly gets the very bytes it got before. Reading those is most of an idle planner's
-# work, so the same answer is read once.
-
-
-@lru_cache(maxsize=1024)
-def _readable(body: bytes) -> Route:
-    route = bodies.decode(body, bodies.TopicRoute)
-    masters = {data.broker_name: data.broker_addrs.get(0) for data in route.broker_datas}
-    found = {}
-    for data in route.queue_datas:
-        address = masters.get(data.broker_name)
-        if address and data.perm & 4:
-            found[data.broker_name] = (address, data.read_queue_nums)
-    return found
+# An idle planner's work is mostly reading answers it has read before: the same answer is read once.
 
 
 @lru_cache(maxsize=1024)

@@ -7,18 +7,14 @@ may run ahead of the answer being decoded (`send` now, `receive` later), which i
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import socket
 import ssl
 import struct
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from aerobee.errors import NetworkError, RequestTimeout, error_for
 from aerobee.protocol import command as wire
+from aerobee.protocol.accounts import sign
 from aerobee.protocol.frames import DEFAULT_MAX_FRAME
 
 if TYPE_CHECKING:
@@ -29,19 +25,13 @@ _LENGTH = struct.Struct(">I")
 _ACCEPTED = frozenset((0, 10, 11, 12, 19, 20, 21))
 
 
-class Credentials(msgspec.Struct, frozen=True):
-    access_key: str = ""
-    secret_key: str = ""
-    tls: bool = False
-
-
 class Link:
-    def __init__(
-        self, address: str, timeout_ms: int = 10_000, credentials: Credentials | None = None
-    ) -> None:
+    """`options`: the account that signs and whether to talk TLS; without them, neither."""
+
+    def __init__(self, address: str, timeout_ms: int = 10_000, options: Read | Write | None = None) -> None:
         self.address = address
         self._timeout = timeout_ms / 1000
-        self._credentials = credentials or Credentials()
+        self._options = options
         self._socket: socket.socket | None = None
         self._opaque = 0
         self._buffer = bytearray()
@@ -67,8 +57,8 @@ class Link:
     def send_command(self, command: Command) -> int:
         self._opaque += 1
         command.opaque = self._opaque
-        if self._credentials.access_key:
-            _sign(command, self._credentials)
+        if self._options is not None:
+            sign(command, self._options)
         try:
             self._connected().sendall(wire.encode(command))
         except OSError as error:
@@ -143,7 +133,7 @@ class Link:
             except OSError as error:
                 raise NetworkError(f"cannot reach {self.address}: {error}") from None
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._credentials.tls:
+            if self._options is not None and self._options.tls:
                 sock = _tls(sock)
             self._socket = sock
         return self._socket
@@ -162,7 +152,7 @@ class Link:
 
 def link_to(address: str, options: Read | Write) -> Link:
     """A connection as the options have it: timeout, account, TLS."""
-    return Link(address, options.timeout_ms, Credentials(options.access_key, options.secret_key, options.tls))
+    return Link(address, options.timeout_ms, options)
 
 
 def _tls(sock: socket.socket) -> socket.socket:
@@ -171,10 +161,3 @@ def _tls(sock: socket.socket) -> socket.socket:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context.wrap_socket(sock)
-
-
-def _sign(command: Command, credentials: Credentials) -> None:
-    fields = {**command.ext_dict(), "AccessKey": credentials.access_key}
-    content = "".join(fields[name] for name in sorted(fields)).encode() + command.body
-    digest = hmac.new(credentials.secret_key.encode(), content, hashlib.sha1).digest()
-    command.ext = {**fields, "Signature": base64.b64encode(digest).decode()}

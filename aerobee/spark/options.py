@@ -57,6 +57,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     discovery_ms: int = 5_000
     access_key: str = ""
     secret_key: str = ""
+    security_token: str = ""
     tls: bool = False
     ordered: bool = False
     push_filters: bool = False
@@ -73,6 +74,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     max_batch_bytes: int = 1 << 20
     access_key: str = ""
     secret_key: str = ""
+    security_token: str = ""
     tls: bool = False
 
 
@@ -130,10 +132,13 @@ OPTIONS = {
     "requestTimeoutMs": Option("timeout_ms", values.whole(1), _ALL, asks_brokers=True),
     "accessKey": Option("access_key", values.text, _ALL, asks_brokers=True),
     "secretKey": Option("secret_key", values.text, _ALL, asks_brokers=True),
+    "securityToken": Option("security_token", values.text, _ALL, asks_brokers=True),
     "tls": Option("tls", values.flag, _ALL, asks_brokers=True),
 }
 _BY_LOWER = {name.lower(): name for name in OPTIONS}
-_CONNECTION = ("numRetries", "retryIntervalMs", "requestTimeoutMs", "accessKey", "secretKey", "tls")
+_CONNECTION = (
+    "numRetries", "retryIntervalMs", "requestTimeoutMs", "accessKey", "secretKey", "securityToken", "tls",
+)  # fmt: skip
 
 Given = dict[str, Any]  # by proper names, read
 
@@ -294,6 +299,10 @@ def _check_least_and_most(given: Given, least: str, most: str) -> None:
 
 
 def _check_account(given: Given) -> None:
-    for name, other in (("accessKey", "secretKey"), ("secretKey", "accessKey")):
+    for name, other in (
+        ("accessKey", "secretKey"),
+        ("secretKey", "accessKey"),
+        ("securityToken", "accessKey"),
+    ):
         if given.get(name) and not given.get(other):
             raise OptionError(f"option {name!r} needs the option {other!r}")

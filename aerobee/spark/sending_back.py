@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from aerobee.errors import AerobeeError, NetworkError
 from aerobee.protocol.headers.produce import SendBack
-from aerobee.spark.heads import BrokerHeads
-from aerobee.spark.link import Link, link_to
+from aerobee.spark.cluster import Cluster
 from aerobee.spark.options import for_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame
+
+    from aerobee.spark.options import Read
 
 NEEDED = ("topic", "brokerName", "physicalOffset")
 
@@ -51,47 +52,53 @@ def send_back(
     settings = for_batch({"namesrv": namesrv, "subscribe": "any", "group": group, **given})
 
     def work(rows: Iterable[Any]) -> Iterator[tuple[int]]:
-        heads = BrokerHeads(settings)
-        links: dict[str, Link] = {}
-        count = 0
+        returning = _Returning(settings, delay_level, max_reconsume)
         try:
-            for row in rows:
-                _send_one(row, group, delay_level, max_reconsume, (heads, links, settings))
-                count += 1
+            yield (sum(map(returning.send, rows)),)
         finally:
-            for link in links.values():
-                link.close()
-        yield (count,)
+            returning.close()
 
     counts = frame.select(*NEEDED).rdd.mapPartitions(work).collect()
     return sum(count for (count,) in counts)
 
 
-def _send_one(
-    row: Any, group: str, delay_level: int, max_reconsume: int, through: tuple[Any, dict[str, Link], Any]
-) -> None:
-    heads, links, settings = through
-    header = SendBack(
-        offset=row.physicalOffset,
-        group=group,
-        delay_level=delay_level,
-        origin_topic=row.topic,
-        max_reconsume_times=max_reconsume,
-        broker_name=row.brokerName,
-    )
-    for attempt in range(settings.retries + 1):
-        try:
-            if row.brokerName not in links:
-                address = heads.masters()[row.brokerName]  # the topic may be gone by now
-                links[row.brokerName] = link_to(address, settings)
-            links[row.brokerName].call(header)
-            return
-        except NetworkError:
-            links.pop(row.brokerName, None)
-            if attempt == settings.retries:
-                raise
-            time.sleep(settings.retry_ms / 1000)
-        except KeyError:
-            raise AerobeeError(
-                f"broker {row.brokerName!r} of topic {row.topic!r} has left the cluster"
-            ) from None
+class _Returning:
+    """One task's rows, each to the broker that holds its message."""
+
+    def __init__(self, options: Read, delay_level: int, max_reconsume: int) -> None:
+        self._options = options
+        self._delay_level = delay_level
+        self._max_reconsume = max_reconsume
+        self._cluster = Cluster(options)
+        self._masters: dict[str, str] = {}  # of brokers, not of topics: the topic may be gone by now
+
+    def send(self, row: Any) -> int:
+        """1, when the broker has taken it."""
+        header = SendBack(
+            offset=row.physicalOffset,
+            group=self._options.group,
+            delay_level=self._delay_level,
+            origin_topic=row.topic,
+            max_reconsume_times=self._max_reconsume,
+            broker_name=row.brokerName,
+        )
+        for left in reversed(range(self._options.retries + 1)):
+            try:
+                self._cluster.link(self._address(row)).call(header)
+                return 1
+            except NetworkError:
+                self._masters.clear()
+                if not left:
+                    raise
+                time.sleep(self._options.retry_ms / 1000)
+        raise AssertionError("unreachable")
+
+    def _address(self, row: Any) -> str:
+        if not self._masters:
+            self._masters = self._cluster.masters()
+        if row.brokerName not in self._masters:
+            raise AerobeeError(f"broker {row.brokerName!r} of topic {row.topic!r} has left the cluster")
+        return self._masters[row.brokerName]
+
+    def close(self) -> None:
+        self._cluster.close()

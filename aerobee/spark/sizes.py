@@ -14,7 +14,7 @@ import numpy as np
 
 from aerobee.errors import AerobeeError
 from aerobee.spark import columns, plan, tasks
-from aerobee.spark.link import Link, link_to
+from aerobee.spark.cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +87,7 @@ class BrokerSizes:
         # Whatever the filter lets through, the bytes read are those of all messages.
         self._options = msgspec.structs.replace(options, tags="*", sql="")
         self._address = address
-        self._links: dict[str, Link] = {}
+        self._cluster = Cluster(self._options)
 
     def average(self, part: Range) -> float:
         places = sorted({part.start, (part.start + part.end) // 2, max(part.start, part.end - SAMPLED)})
@@ -96,8 +96,7 @@ class BrokerSizes:
 
     def _sample(self, part: Range, at: int) -> list[int]:
         try:
-            address = self._address(part.broker)
-            link = self._links.setdefault(address, link_to(address, self._options))
+            link = self._cluster.link(self._address(part.broker))
             asked = tasks.request(part, at, self._options)
             asked = msgspec.structs.replace(
                 asked, max_msg_nums=SAMPLED, max_msg_bytes=SAMPLE_BYTES, as_stored=None

@@ -21,10 +21,12 @@ import pyarrow.compute as pc
 
 from aerobee.errors import BrokerError, NetworkError, TopicNotFound
 from aerobee.memory import keep_freed
-from aerobee.protocol.codes import PullFlag, ResponseCode
+from aerobee.protocol.bodies import MessageQueue
+from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.filters import compile_filter
-from aerobee.protocol.filters.tags import parse_tags
+from aerobee.protocol.filters.tags import Subscription, parse_tags
 from aerobee.protocol.headers.consume import PullMessage, PullResult
+from aerobee.protocol.reading import PullRequest, pull
 from aerobee.spark import columns, wire_scan
 from aerobee.spark.link import Link, link_to
 from aerobee.spark.options import DEFAULT_GROUP, Read
@@ -43,7 +45,6 @@ BULK_MESSAGES = 16_384
 BULK_BYTES = 4 * 1024 * 1024
 PARTS_AHEAD = 16
 SMALL_PART = 1_000  # messages
-_FLAGS = int(PullFlag.SUBSCRIPTION)
 KEPT_BYTES = 128 * 1024 * 1024
 
 
@@ -262,23 +263,16 @@ def _within(body: memoryview, positions: Ints, part: Range) -> Ints:
 
 
 def request(part: Range, at: int, options: Read) -> PullMessage:
-    sql = options.sql
-    return PullMessage(
-        consumer_group=options.group or DEFAULT_GROUP,
-        topic=part.topic,
-        queue_id=part.queue,
-        queue_offset=at,
-        max_msg_nums=min(BULK_MESSAGES, part.end - at),
-        sys_flag=_FLAGS,
-        commit_offset=0,
-        suspend_timeout_millis=0,
-        subscription=sql or options.tags,
-        sub_version=0,
-        expression_type="SQL92" if sql else "TAG",
-        max_msg_bytes=BULK_BYTES,
-        broker_name=part.broker,
-        as_stored=True,
+    kind, expression = ("SQL92", options.sql) if options.sql else ("TAG", options.tags)
+    asked = PullRequest(
+        group=options.group or DEFAULT_GROUP,
+        queue=MessageQueue(part.broker, part.queue, part.topic),
+        offset=at,
+        subscription=Subscription(part.topic, expression, kind),
+        max_messages=min(BULK_MESSAGES, part.end - at),
+        max_bytes=BULK_BYTES,
     )
+    return msgspec.structs.replace(pull(asked), as_stored=True)
 
 
 def _next_offset(code: int, result: PullResult, part: Range, at: int, options: Read) -> int:

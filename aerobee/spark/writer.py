@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import os
 import time
-import zlib
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,19 +22,23 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from aerobee.clock import SystemClock
 from aerobee.errors import AerobeeError, BrokerError, NetworkError, TopicNotFound
-from aerobee.protocol import bodies
 from aerobee.protocol import command as wire
 from aerobee.protocol.headers.produce import SendBatch, SendMessageV2
-from aerobee.protocol.headers.route import GetRoute
 from aerobee.protocol.ids import UniqueIds
 from aerobee.protocol.names import DEFAULT_TOPIC
+from aerobee.protocol.routing import limited, place_of_key, unfold
 from aerobee.spark import encode
-from aerobee.spark.link import Link, link_to
+from aerobee.spark.cluster import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from aerobee.protocol.bodies import MessageQueue
+    from aerobee.protocol.routing import TopicQueues
+    from aerobee.spark.link import Link
     from aerobee.spark.options import Write
+
+_NEW_TOPIC_QUEUES = 4  # of a topic that the first row creates
 
 
 class Sent(WriterCommitMessage):
@@ -47,20 +50,9 @@ class WriteFailed(AerobeeError):
     """Rows could not be sent; the text names topic, rows and the last error."""
 
 
-class Queue(NamedTuple):
-    broker: str
-    address: str
-    queue_id: int
-
-    @property
-    def place(self) -> tuple[str, int]:
-        """What it is, wherever its broker may be."""
-        return self.broker, self.queue_id
-
-
 class _Request(NamedTuple):
     topic: str
-    queue: Queue
+    queue: MessageQueue
     header: Any
     body: bytes
     rows: str
@@ -73,12 +65,12 @@ class Sender:
 
     def __init__(self, options: Write) -> None:
         self._options = options
-        self._links: dict[str, Link] = {}
-        self._routes: dict[str, list[Queue]] = {}
+        self._cluster = Cluster(options)
+        self._routes: dict[str, TopicQueues] = {}
         self._turn = itertools.count(os.getpid())
         self._clock = SystemClock()
         self._ids = UniqueIds(bytes((127, 0, 0, 1)), os.getpid(), self._clock)
-        self._window: deque[tuple[int, _Request]] = deque()
+        self._window: deque[tuple[Link, int, _Request]] = deque()
         self.rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -130,7 +122,8 @@ class Sender:
             row.column("body" if "body" in row.schema.names else "value").cast(pa.binary())[0].as_py() or b""
         )
         key = row.column("shardingKey")[0].as_py() if "shardingKey" in row.schema.names else None
-        queue = self._queue_for(topic, key) if key else self._next_queue(topic)
+        queues = self._queues(topic)
+        queue = queues[place_of_key(key, len(queues))] if key else self._next_queue(topic)
         header = SendMessageV2(**self._common(topic, queue), properties=text, batch=False)
         self._submit(_Request(topic, queue, header, body, "1 delayed row", pinned=bool(key)))
 
@@ -140,24 +133,26 @@ class Sender:
         keys = batch.column("shardingKey").to_pylist()
         by_queue: dict[int, list[int]] = {}
         for i, key in enumerate(keys):
-            at = zlib.crc32(key.encode()) % len(queues) if key else next(self._turn) % len(queues)
+            at = place_of_key(key, len(queues)) if key else next(self._turn) % len(queues)
             by_queue.setdefault(at, []).append(i)
         entries = encode.entries(batch, text)
         for at, places in sorted(by_queue.items()):
             for chunk in encode.chunks(entries.take(pa.array(places)), self._options.max_batch_bytes):
-                rows = f"{chunk.rows} of queue {queues[at].broker}/{queues[at].queue_id}"
+                rows = f"{chunk.rows} of queue {queues[at].broker_name}/{queues[at].queue_id}"
                 self._send_batch(topic, queues[at], bytes(chunk.body), rows, pinned=True)
 
-    def _send_batch(self, topic: str, queue: Queue, body: bytes, rows: str, *, pinned: bool = False) -> None:
+    def _send_batch(
+        self, topic: str, queue: MessageQueue, body: bytes, rows: str, *, pinned: bool = False
+    ) -> None:
         header = SendBatch(**self._common(topic, queue), properties="", batch=True)
         self._submit(_Request(topic, queue, header, body, rows, pinned))
 
-    def _common(self, topic: str, queue: Queue) -> dict[str, Any]:
+    def _common(self, topic: str, queue: MessageQueue) -> dict[str, Any]:
         return {
             "producer_group": self._options.group,
             "topic": topic,
             "default_topic": DEFAULT_TOPIC,
-            "default_topic_queue_nums": 4,
+            "default_topic_queue_nums": _NEW_TOPIC_QUEUES,
             "queue_id": queue.queue_id,
             "sys_flag": 0,
             "born_timestamp": self._clock.now(),
@@ -170,22 +165,22 @@ class Sender:
         while len(self._window) >= self._options.window or self._must_wait(request):
             self._settle()
         try:
-            opaque = self._link(request.queue).send_command(wire.request(request.header, request.body))
+            link = self._link(request)
+            opaque = link.send_command(wire.request(request.header, request.body))
         except NetworkError as error:
             self._again(request, error)
             return
-        self._window.append((opaque, request))
+        self._window.append((link, opaque, request))
 
     def _must_wait(self, request: _Request) -> bool:
         return request.pinned and any(
-            sent.pinned and (sent.topic, sent.queue.place) == (request.topic, request.queue.place)
-            for _, sent in self._window
+            sent.pinned and sent.queue == request.queue for _, _, sent in self._window
         )
 
     def _settle(self) -> None:
-        opaque, request = self._window.popleft()
+        link, opaque, request = self._window.popleft()
         try:
-            self._link(request.queue).receive(opaque)
+            link.receive(opaque)
         except (NetworkError, BrokerError) as error:
             if not error.retryable:
                 raise WriteFailed(f"topic {request.topic!r}, rows {request.rows}: {error}") from None
@@ -200,7 +195,7 @@ class Sender:
         if isinstance(error, NetworkError):
             # Requests in flight on that connection are lost with it; their rows are sent again (at least once).
             self._look_again(request.topic)
-        queue = self._same_queue(request) if request.pinned else self._next_queue(request.topic)
+        queue = request.queue if request.pinned else self._next_queue(request.topic)
         header = msgspec.structs.replace(request.header, queue_id=queue.queue_id)
         self._submit(request._replace(queue=queue, header=header, tries=request.tries + 1))
 
@@ -209,19 +204,13 @@ class Sender:
             self._settle()
 
     def close(self) -> None:
-        for link in self._links.values():
-            link.close()
+        self._cluster.close()
 
     # -- routes ---------------------------------------------------------------------------------------
 
-    def _next_queue(self, topic: str) -> Queue:
+    def _next_queue(self, topic: str) -> MessageQueue:
         queues = self._queues(topic)
         return queues[next(self._turn) % len(queues)]
-
-    def _same_queue(self, request: _Request) -> Queue:
-        """It may have moved to another address."""
-        place = request.queue.place
-        return next((queue for queue in self._queues(request.topic) if queue.place == place), request.queue)
 
     def _look_again(self, topic: str) -> None:
         """For a new route; where no name server answers either, the old one has to do."""
@@ -231,43 +220,24 @@ class Sender:
         except NetworkError:
             self._routes[topic] = known
 
-    def _queue_for(self, topic: str, key: str) -> Queue:
-        queues = self._queues(topic)
-        return queues[zlib.crc32(key.encode()) % len(queues)]
-
-    def _queues(self, topic: str) -> list[Queue]:
+    def _queues(self, topic: str) -> Sequence[MessageQueue]:
         if topic not in self._routes:
             try:
-                self._routes[topic] = self._route(topic, 1 << 30)
-            except TopicNotFound:
-                self._routes[topic] = self._route(
-                    DEFAULT_TOPIC, 4
-                )  # the broker creates it from this template
-        return self._routes[topic]
-
-    def _route(self, topic: str, most: int) -> list[Queue]:
-        last: AerobeeError | None = None
-        for namesrv in self._options.namesrv.split(";"):
-            try:
-                link = self._links.setdefault(namesrv, link_to(namesrv, self._options))
-                route = bodies.decode(link.call(GetRoute(topic=topic)).body, bodies.TopicRoute)
-            except NetworkError as error:
-                last = error
-                continue
-            masters = {data.broker_name: data.broker_addrs.get(0) for data in route.broker_datas}
-            queues = [
-                Queue(data.broker_name, address, i)
-                for data in sorted(route.queue_datas, key=lambda d: d.broker_name)
-                if data.perm & 2 and (address := masters.get(data.broker_name))
-                for i in range(min(most, data.write_queue_nums))
-            ]
-            if not queues:
+                route = self._cluster.route(topic)
+            except TopicNotFound:  # the broker creates it after its template
+                template = self._cluster.route(DEFAULT_TOPIC).route
+                route = unfold(topic, limited(template, _NEW_TOPIC_QUEUES))
+            if not route.writable:
                 raise WriteFailed(f"topic {topic!r} has no writable broker")
-            return queues
-        raise NetworkError(f"no name server answers ({self._options.namesrv}): {last}")
+            self._routes[topic] = route
+        return self._routes[topic].writable
 
-    def _link(self, queue: Queue) -> Link:
-        return self._links.setdefault(queue.address, link_to(queue.address, self._options))
+    def _link(self, request: _Request) -> Link:
+        """Wherever the queue's broker is now."""
+        address = self._routes[request.topic].masters.get(request.queue.broker_name)
+        if address is None:
+            raise NetworkError(f"broker {request.queue.broker_name!r} has no master now")
+        return self._cluster.link(address)
 
 
 def _write(options: Write, batches: Iterator[pa.RecordBatch]) -> Sent:

@@ -88,6 +88,7 @@ WRONG_READS: list[tuple[dict[str, str], str]] = [
     ({"requestTimeoutMs": "0"}, "'requestTimeoutMs' is '0'"),
     ({"accessKey": "me"}, "'accessKey' needs the option 'secretKey'"),
     ({"secretKey": "x"}, "'secretKey' needs the option 'accessKey'"),
+    ({"securityToken": "x"}, "'securityToken' needs the option 'accessKey'"),
     ({"tls": "on"}, "'tls' is 'on'"),
     ({"window": "3"}, "'window' is for writes, not for (batch reads|streams)"),
 ]

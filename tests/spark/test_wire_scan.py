@@ -143,8 +143,7 @@ def planned(peer: Peer, parts: list[Range], count: int = 3, **given: str) -> lis
     try:
         return wire_scan.cut(heads, parts, count, read)
     finally:
-        for link in heads._links.values():
-            link.close()
+        heads.close()
 
 
 def rows(peer: Peer, parts: list[Range], **given: str) -> list[tuple[str, int, int, bytes]]:

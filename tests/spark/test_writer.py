@@ -19,19 +19,32 @@ import pyarrow as pa
 
 from aerobee.errors import AerobeeError, NetworkError, SystemBusy
 from aerobee.protocol import batch, properties
+from aerobee.protocol.bodies import BrokerData, QueueData, TopicRoute
 from aerobee.protocol.headers.produce import SendMessageV2
-from aerobee.spark import options, tasks, writer
+from aerobee.protocol.routing import place_of_key, unfold
+from aerobee.spark import cluster, options, tasks, writer
 from aerobee.spark.batch_reader import BatchReader, Part
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from aerobee.protocol.command import Command
+    from aerobee.protocol.routing import TopicQueues
 
-QUEUES = [
-    *(writer.Queue("broker-a", "a:1", i) for i in range(2)),
-    *(writer.Queue("broker-b", "b:1", i) for i in range(5)),
-]
+ROUTE = unfold(
+    "t",
+    TopicRoute(
+        broker_datas=[
+            BrokerData(broker_name="broker-a", broker_addrs={0: "a:1"}),
+            BrokerData(broker_name="broker-b", broker_addrs={0: "b:1"}),
+        ],
+        queue_datas=[
+            QueueData(broker_name="broker-a", write_queue_nums=2),
+            QueueData(broker_name="broker-b", write_queue_nums=5),
+        ],
+    ),
+)
+QUEUES = {(ROUTE.masters[queue.broker_name], queue.queue_id) for queue in ROUTE.writable}
 
 
 class Brokers:
@@ -41,10 +54,10 @@ class Brokers:
         self.stored: dict[tuple[str, int], list[tuple[bytes, str | None]]] = {}
         self.dice, self.trouble = dice, trouble
 
-    def route(self) -> list[writer.Queue]:
+    def route(self) -> TopicQueues:
         if self.stored and self.dice.random() < self.trouble:
             raise NetworkError("no name server answers")
-        return list(QUEUES)
+        return ROUTE
 
     def take(self, address: str, command: Command) -> AerobeeError | None:
         fates: list[tuple[bool, AerobeeError | None]] = [(True, None)]
@@ -57,7 +70,7 @@ class Brokers:
         stored, error = self.dice.choice(fates)
         if stored:
             header = command.fields(SendMessageV2)
-            assert (address, header.queue_id) in {(queue.address, queue.queue_id) for queue in QUEUES}
+            assert (address, header.queue_id) in QUEUES
             held = self.stored.setdefault((address, header.queue_id), [])
             _, bodies, texts = batch.columns(command.body)
             held += [
@@ -94,8 +107,8 @@ class FakeLink:
 @pytest.fixture
 def sender(monkeypatch: pytest.MonkeyPatch) -> Any:
     def make(brokers: Brokers, **given: str) -> writer.Sender:
-        monkeypatch.setattr(writer, "link_to", lambda address, _: FakeLink(address, brokers))
-        monkeypatch.setattr(writer.Sender, "_route", lambda *_: brokers.route())
+        monkeypatch.setattr(cluster, "link_to", lambda address, _: FakeLink(address, brokers))
+        monkeypatch.setattr(cluster.Cluster, "route", lambda *_: brokers.route())
         known = {"namesrv": "127.0.0.1:1", "topic": "t", "retryIntervalMs": "0", "numRetries": "1000"}
         return writer.Sender(options.for_write({**known, "maxBatchBytes": "1024", **given}))
 
@@ -142,8 +155,10 @@ def test_a_key_keeps_its_queue_and_its_order_whatever_fails(sender: Any, seed: i
                 places.append(body)
     assert len(by_key) == 20
     for key, queues in by_key.items():
-        (came,) = queues.values()
+        ((queue, came),) = queues.items()
         assert came == [b"%06d" % n for n in range(600) if f"user{n % 20}" == key]
+        chosen = ROUTE.writable[place_of_key(str(key), len(ROUTE.writable))]
+        assert queue == (ROUTE.masters[chosen.broker_name], chosen.queue_id)
 
 
 def test_tries_run_out_with_topic_and_rows_named(sender: Any) -> None:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from aerobee.errors import AerobeeError, error_for
-from aerobee.net.address import format_address, parse_address, parse_addresses
 from aerobee.net.pool import Pool
+from aerobee.protocol.addresses import format_address, parse_address, parse_addresses
 from aerobee.protocol.bodies import (
     DataVersion,
     RegisterBrokerBody,

@@ -13,8 +13,8 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from aerobee.errors import AerobeeError, NetworkError, TopicNotFound, error_for
-from aerobee.net.address import parse_addresses
 from aerobee.net.pool import Pool
+from aerobee.protocol.addresses import parse_addresses
 from aerobee.protocol.bodies import MessageQueue, TopicRoute, decode
 from aerobee.protocol.codes import Perm
 from aerobee.protocol.command import request

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from aerobee.client.admin.brokers import BrokerAdmin
-from aerobee.client.admin.figures import GroupLag, QueueLag
 from aerobee.client.admin.messages import MessageAdmin
+from aerobee.protocol.bodies.figures import GroupLag, QueueLag
 
 __all__ = ["Admin", "GroupLag", "QueueLag"]
 

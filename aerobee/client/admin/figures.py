@@ -5,58 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from aerobee.protocol import bodies, names
+from aerobee.protocol.bodies.figures import GroupLag, QueueLag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aerobee.protocol.bodies import MessageQueue
-
-
-class QueueLag(msgspec.Struct, rename="camel", kw_only=True):
-    """One queue of one topic (perhaps a retry topic) for one group."""
-
-    topic: str
-    broker_name: str
-    queue_id: int
-    min_offset: int = 0
-    max_offset: int = 0
-    committed: int = 0
-    position: int = 0
-    ready: int = 0  # stored and not handed out
-    in_flight: int = 0  # handed out and not done
-    oldest_ready_ms: int = 0
-    oldest_in_flight_ms: int = 0
-
-    @property
-    def lag(self) -> int:
-        return self.ready + self.in_flight
-
-
-class GroupLag(msgspec.Struct, rename="camel", kw_only=True):
-    """A group's figures. `exact` is False on Apache RocketMQ, which tells less: there `in_flight` of POP groups is
-    counted as ready, `delayed` is unknown (0), and ages are those of the last message consumed."""
-
-    group: str
-    online: bool = False
-    modes: dict[str, str] = {}
-    ready: int = 0
-    in_flight: int = 0
-    retrying: int = 0
-    delayed: int = 0
-    dead: int = 0
-    oldest_ms: int = 0
-    delayed_is_exact: bool = True
-    conflicts: dict[str, dict[str, list[str]]] = {}  # topic -> expression -> client ids that use it
-    queues: list[QueueLag] = []
-    exact: bool = True
-
-    @property
-    def lag(self) -> int:
-        """Everything the group has not finished."""
-        return self.ready + self.in_flight + self.retrying + self.delayed
 
 
 def merge(parts: list[GroupLag]) -> GroupLag:

@@ -10,7 +10,7 @@ from aerobee.client.admin.progress import ProgressAdmin
 from aerobee.client.decoding import decode_messages
 from aerobee.client.message import Message, Origin, ReceivedMessage, SendResult
 from aerobee.client.producer import Producer
-from aerobee.client.raw_pull import PullRequest, PullStatus, pull
+from aerobee.client.raw_pull import PullStatus, pull
 from aerobee.errors import NoRoute, QueryNotFound
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
@@ -18,6 +18,7 @@ from aerobee.protocol.filters.tags import subscribe
 from aerobee.protocol.headers.offsets import QueryMessage, ViewMessage
 from aerobee.protocol.ids import time_of
 from aerobee.protocol.message import host_text, parse_offset_message_id
+from aerobee.protocol.reading import PullRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -20,8 +20,8 @@ from aerobee.protocol.headers.topics import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aerobee.client.route_cache import TopicQueues
     from aerobee.protocol.bodies import MessageQueue
+    from aerobee.protocol.routing import TopicQueues
 
 
 class TopicAdmin(Asking):

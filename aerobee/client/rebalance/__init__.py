@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-from aerobee.client.rebalance.average import average
 from aerobee.client.rebalance.by_room import machine_room, machine_room_nearby
-from aerobee.client.rebalance.circle import circle
 from aerobee.client.rebalance.configured import configured
 from aerobee.client.rebalance.consistent_hash import consistent_hash
-from aerobee.client.rebalance.strategy import Strategy
+from aerobee.client.rebalance.strategy import Strategy, checked
+from aerobee.protocol.allocation import STRATEGIES
 
-AVG = Strategy("AVG", average)
-AVG_BY_CIRCLE = Strategy("AVG_BY_CIRCLE", circle)
+AVG, AVG_BY_CIRCLE = (Strategy(name, checked(divide)) for name, divide in STRATEGIES.items())
 CONSISTENT_HASH = consistent_hash()
 
 BY_NAME = {strategy.name: strategy for strategy in (AVG, AVG_BY_CIRCLE, CONSISTENT_HASH)}

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, TypeVar
 
-from aerobee.client.rebalance.average import average
-from aerobee.client.rebalance.strategy import Strategy, position
+from aerobee.client.rebalance.strategy import Strategy, checked, position
+from aerobee.protocol.allocation import average
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -44,7 +44,7 @@ def machine_room_nearby(
     inner: Strategy | None = None,
 ) -> Strategy:
     """Queues of a room are shared by the room's clients; rooms without clients are shared by all."""
-    inner = inner or Strategy("AVG", average)
+    inner = inner or Strategy("AVG", checked(average))
 
     def divide(client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]) -> list[MessageQueue]:
         if position(client_id, queues, clients) is None:

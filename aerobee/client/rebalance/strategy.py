@@ -37,3 +37,14 @@ def position(client_id: str, queues: Sequence[MessageQueue], clients: Sequence[s
         return clients.index(client_id)
     except ValueError:
         return None
+
+
+def checked(divide: Divide) -> Divide:
+    """A division both sides know, with the checks a client makes before it."""
+
+    def checking(
+        client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
+    ) -> list[MessageQueue]:
+        return [] if position(client_id, queues, clients) is None else divide(client_id, queues, clients)
+
+    return checking

@@ -15,7 +15,7 @@ import grpc.aio
 from aerobee.fronts.grpc.certificate import credentials
 from aerobee.fronts.grpc.mux import Mux
 from aerobee.fronts.grpc.service import Service
-from aerobee.net.address import format_address
+from aerobee.protocol.addresses import format_address
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aerobee.protocol import bodies
 from aerobee.protocol.headers.offsets import AllConsumerOffsets, AllDelayOffsets
 from aerobee.spark import schema
+from aerobee.spark.cluster import Cluster
 from aerobee.spark.heads import MISSING, BrokerHeads
-from aerobee.spark.link import link_to
 from aerobee.spark.options import Read, for_batch
 from aerobee.spark.store_scan import BROKER, StoreHeads, store_root
 
@@ -88,11 +88,11 @@ class Evidence:
         if self._options.store_path:
             path: Path = store_root(self._options.store_path) / "config" / name
             return [(BROKER, path.read_bytes())] if path.exists() else []
-        found = []
-        for broker, address in self._heads.masters().items():
-            link = link_to(address, self._options)
-            try:
-                found.append((broker, link.call(header).body))
-            finally:
-                link.close()
-        return found
+        cluster = Cluster(self._options, self._options.retries + 1)
+        try:
+            return [
+                (broker, cluster.ask(address, lambda link: link.call(header).body))
+                for broker, address in cluster.masters().items()
+            ]
+        finally:
+            cluster.close()

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exact figures of a group: pull, POP or both, connected or not (design 6.3)."""
+"""Exact figures of a group: pull, POP or both, connected or not."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aerobee.broker.state.figures import GroupFigures, QueueFigures
 from aerobee.broker.state.in_flight import oldest_offset
 from aerobee.broker.state.pops import retry_topics
 from aerobee.errors import GroupNotFound
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
+from aerobee.protocol.bodies.figures import GroupLag, QueueLag
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LOOKED_AT = 5_000  # delayed messages per level: each is read to see whose it is
 
 
-def group_figures(group: str, topic: str | None, broker: Broker) -> GroupFigures:
+def group_figures(group: str, topic: str | None, broker: Broker) -> GroupLag:
     """All topics of the group, or one with its retry topics. Raises GroupNotFound."""
     topics = {topic} if topic else topics_of(group, broker)
     if broker.groups.get(group) is None and not topics_of(group, broker):
@@ -28,7 +28,7 @@ def group_figures(group: str, topic: str | None, broker: Broker) -> GroupFigures
     retries = {name for one in normal for name in retry_topics(one, group)} | {names.retry_topic(group)}
     retries |= {name for name in topics if names.is_retry(name)}
     online = broker.clients.group(group)
-    figures = GroupFigures(
+    figures = GroupLag(
         group=group,
         online=online is not None,
         conflicts={} if online is None else online.conflicts,
@@ -59,14 +59,14 @@ def topics_of(group: str, broker: Broker) -> set[str]:
     return {name for name in found if broker.topics.get(name) is not None}
 
 
-def lag(broker: Broker, group: str, topic: str) -> list[QueueFigures]:
+def lag(broker: Broker, group: str, topic: str) -> list[QueueLag]:
     """Each queue of the topic for the group; empty when there is no such topic."""
     config = broker.topics.get(topic)
     queues = 0 if config is None else config.read_queue_nums
     return [queue_figures(broker, group, topic, queue_id) for queue_id in range(queues)]
 
 
-def queue_figures(broker: Broker, group: str, topic: str, queue_id: int) -> QueueFigures:
+def queue_figures(broker: Broker, group: str, topic: str, queue_id: int) -> QueueLag:
     store = broker.store
     low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
     committed = broker.offsets.get(group, topic, queue_id)
@@ -84,7 +84,7 @@ def queue_figures(broker: Broker, group: str, topic: str, queue_id: int) -> Queu
         leased += pulled - max(position, committed)  # in the buffers of its consumers
         position = max(position, pulled)
     ready = max(0, high - max(position, low) - skipped - ordered)
-    figures = QueueFigures(
+    figures = QueueLag(
         topic=topic,
         broker_name=broker.config.name,
         queue_id=queue_id,

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from aerobee.net.address import format_address, parse_address, parse_addresses
+from aerobee.protocol.addresses import format_address, parse_address, parse_addresses
 
 
 @pytest.mark.parametrize(

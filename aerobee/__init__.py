@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aerobee.client.admin import Admin as Admin
-    from aerobee.client.handler import ConsumeResult as ConsumeResult
-    from aerobee.client.handler import Outcome as Outcome
+    from aerobee.client.consume.handler import ConsumeResult as ConsumeResult
+    from aerobee.client.consume.handler import Outcome as Outcome
+    from aerobee.client.consume.pull_consumer import PullConsumer as PullConsumer
+    from aerobee.client.consume.push_consumer import PushConsumer as PushConsumer
+    from aerobee.client.consume.simple_consumer import SimpleConsumer as SimpleConsumer
+    from aerobee.client.consume.subscriptions import Sql as Sql
     from aerobee.client.message import Message as Message
     from aerobee.client.message import ReceivedMessage as ReceivedMessage
     from aerobee.client.options import Options as Options
-    from aerobee.client.producer import Producer as Producer
-    from aerobee.client.pull_consumer import PullConsumer as PullConsumer
-    from aerobee.client.push_consumer import PushConsumer as PushConsumer
-    from aerobee.client.simple_consumer import SimpleConsumer as SimpleConsumer
-    from aerobee.client.subscriptions import Sql as Sql
-    from aerobee.client.transaction_producer import TransactionProducer as TransactionProducer
-    from aerobee.client.transaction_producer import TransactionState as TransactionState
+    from aerobee.client.produce.producer import Producer as Producer
+    from aerobee.client.produce.transaction_producer import TransactionProducer as TransactionProducer
+    from aerobee.client.produce.transaction_producer import TransactionState as TransactionState
     from aerobee.clock import ManualClock as ManualClock
     from aerobee.config import BrokerConfig as BrokerConfig
     from aerobee.config import StoreConfig as StoreConfig
@@ -30,21 +30,21 @@ __version__ = "0.1.0"
 _HOME = {
     "Admin": "aerobee.client.admin",
     "BrokerConfig": "aerobee.config",
-    "ConsumeResult": "aerobee.client.handler",
+    "ConsumeResult": "aerobee.client.consume.handler",
     "ManualClock": "aerobee.clock",
     "Message": "aerobee.client.message",
     "Options": "aerobee.client.options",
-    "Outcome": "aerobee.client.handler",
-    "Producer": "aerobee.client.producer",
-    "PullConsumer": "aerobee.client.pull_consumer",
-    "PushConsumer": "aerobee.client.push_consumer",
+    "Outcome": "aerobee.client.consume.handler",
+    "Producer": "aerobee.client.produce.producer",
+    "PullConsumer": "aerobee.client.consume.pull_consumer",
+    "PushConsumer": "aerobee.client.consume.push_consumer",
     "ReceivedMessage": "aerobee.client.message",
     "Server": "aerobee.server",
-    "SimpleConsumer": "aerobee.client.simple_consumer",
-    "Sql": "aerobee.client.subscriptions",
+    "SimpleConsumer": "aerobee.client.consume.simple_consumer",
+    "Sql": "aerobee.client.consume.subscriptions",
     "StoreConfig": "aerobee.config",
-    "TransactionProducer": "aerobee.client.transaction_producer",
-    "TransactionState": "aerobee.client.transaction_producer",
+    "TransactionProducer": "aerobee.client.produce.transaction_producer",
+    "TransactionState": "aerobee.client.produce.transaction_producer",
 }
 
 

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from aerobee.client.admin import Admin
+from aerobee.client.consume.push_consumer import PushConsumer
 from aerobee.client.message import Message
 from aerobee.client.options import Options
-from aerobee.client.producer import Producer
-from aerobee.client.push_consumer import PushConsumer
+from aerobee.client.produce.producer import Producer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -21,10 +21,10 @@ from aerobee.errors import AerobeeError, BrokerError
 
 if TYPE_CHECKING:
     from aerobee.client.admin import Admin
+    from aerobee.client.consume.subscriptions import Expression
     from aerobee.client.message import Message, ReceivedMessage
     from aerobee.client.options import Options
-    from aerobee.client.producer import Producer
-    from aerobee.client.subscriptions import Expression
+    from aerobee.client.produce.producer import Producer
 
 app = typer.Typer(
     add_completion=False,
@@ -185,7 +185,7 @@ def _send_some(made: Made, figures: SendFigures, tasks: int, quantity: int) -> A
 async def _produce(
     address: str, options: Options, figures: SendFigures | BatchFigures, interval_ms: int, tasks: Any
 ) -> None:
-    from aerobee.client.producer import Producer
+    from aerobee.client.produce.producer import Producer
 
     async with connect.connected(address) as admin:
         await admin.cluster()  # a wrong address fails here, and says what to do
@@ -345,7 +345,7 @@ def _expression(kind: str | None, file: Path | None) -> Expression:
         return text
     if kind != "SQL92":
         raise typer.BadParameter(f"-f {kind!r}: it is TAG or SQL92")
-    from aerobee.client.subscriptions import Sql
+    from aerobee.client.consume.subscriptions import Sql
 
     return Sql(text)
 
@@ -369,8 +369,8 @@ def _consume(
 
 
 async def _consuming(wanted: Consuming, interval_ms: int, address: str) -> None:
+    from aerobee.client.consume.push_consumer import PushConsumer
     from aerobee.client.options import Options
-    from aerobee.client.push_consumer import PushConsumer
 
     async with connect.connected(address) as admin:
         await connect.existing_topic(admin, wanted.topic)

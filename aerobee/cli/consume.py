@@ -14,8 +14,8 @@ from aerobee.cli import connect, counted, output, times
 
 if TYPE_CHECKING:
     from aerobee.client.admin import Admin
+    from aerobee.client.consume.subscriptions import Expression
     from aerobee.client.message import ReceivedMessage
-    from aerobee.client.subscriptions import Expression
 
 MOST_AT_ONCE = 32
 LOOK_MS = 1_000
@@ -95,7 +95,7 @@ def consume(
 def _expression(tags: str | None, sql: str | None) -> Expression:
     if sql is None:
         return tags or "*"
-    from aerobee.client.subscriptions import Sql
+    from aerobee.client.consume.subscriptions import Sql
 
     return Sql(sql)
 
@@ -167,8 +167,8 @@ async def _consume(address: str, mode: Fetch, wanted: Wanted, printed: Printed) 
 
 
 async def _push(admin: Admin, wanted: Wanted, printed: Printed) -> None:
+    from aerobee.client.consume.push_consumer import PushConsumer
     from aerobee.client.options import Options
-    from aerobee.client.push_consumer import PushConsumer
 
     async def handle(message: ReceivedMessage) -> None:
         if not printed.write(message):
@@ -198,7 +198,7 @@ async def _rung(event: asyncio.Event, ms: int) -> None:
 
 
 async def _pull(admin: Admin, wanted: Wanted, printed: Printed) -> None:
-    from aerobee.client.pull_consumer import PullConsumer
+    from aerobee.client.consume.pull_consumer import PullConsumer
 
     async with PullConsumer(
         admin.session, group=wanted.group, topics={wanted.topic: wanted.expression}, start=wanted.start
@@ -212,7 +212,7 @@ async def _pull(admin: Admin, wanted: Wanted, printed: Printed) -> None:
 
 
 async def _pop(admin: Admin, wanted: Wanted, printed: Printed) -> None:
-    from aerobee.client.simple_consumer import SimpleConsumer
+    from aerobee.client.consume.simple_consumer import SimpleConsumer
 
     topics: dict[str, Any] = {wanted.topic: wanted.expression}
     async with SimpleConsumer(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from aerobee.client.message import Message, SendResult
-    from aerobee.client.producer import Producer
+    from aerobee.client.produce.producer import Producer
 
 GROUP = "aerobee-send"
 AT_ONCE = 256
@@ -128,7 +128,7 @@ def _generated(body: str | None, number: int | None, size: int | None) -> bytes:
 async def _send(
     address: str, wanted: Wanted, body: bytes | None, number: int | None, *, jsonl: bool, json: bool
 ) -> None:
-    from aerobee.client.producer import Producer
+    from aerobee.client.produce.producer import Producer
 
     async with connect.connected(address) as admin:
         await admin.cluster()  # a wrong address fails here, and says what to do

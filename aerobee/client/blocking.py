@@ -16,17 +16,17 @@ import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aerobee.client import admin as _admin
-from aerobee.client import producer as _producer
-from aerobee.client import pull_consumer as _pull_consumer
-from aerobee.client import push_consumer as _push_consumer
-from aerobee.client import scheduled_pull as _scheduled_pull
-from aerobee.client import simple_consumer as _simple_consumer
-from aerobee.client import transaction_producer as _transaction_producer
-from aerobee.client.handler import ConsumeResult, Outcome
+from aerobee.client.consume import pull_consumer as _pull_consumer
+from aerobee.client.consume import push_consumer as _push_consumer
+from aerobee.client.consume import scheduled_pull as _scheduled_pull
+from aerobee.client.consume import simple_consumer as _simple_consumer
+from aerobee.client.consume.handler import ConsumeResult, Outcome
+from aerobee.client.consume.subscriptions import Sql
 from aerobee.client.message import Message, ReceivedMessage, SendResult, SendStatus
 from aerobee.client.options import Options
-from aerobee.client.subscriptions import Sql
-from aerobee.client.transaction_producer import TransactionState
+from aerobee.client.produce import producer as _producer
+from aerobee.client.produce import transaction_producer as _transaction_producer
+from aerobee.client.produce.transaction_producer import TransactionState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator

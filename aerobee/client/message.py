@@ -18,7 +18,7 @@ from aerobee.protocol.message import MAX_BODY, Record, host_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aerobee.client.lease import Lease
+    from aerobee.client.consume.popped import Lease
 
 MAX_DELAY_LEVEL = 18
 _FORBIDDEN = ("\x01", "\x02")

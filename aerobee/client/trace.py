@@ -12,12 +12,12 @@ import uuid
 from collections import deque
 from typing import TYPE_CHECKING
 
-from aerobee.client.alarm import Alarm
-from aerobee.client.hooks import ReturnType
-from aerobee.client.hot_send import Sending
+from aerobee.client.consume.alarm import Alarm
+from aerobee.client.consume.hooks import ReturnType
 from aerobee.client.message import SendStatus
-from aerobee.client.sender import Sender
-from aerobee.client.tasks import Tasks
+from aerobee.client.produce.sender import Sender
+from aerobee.client.session.tasks import Tasks
+from aerobee.client.session.templates import Sending
 from aerobee.errors import AerobeeError
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.message import host_text, parse_offset_message_id
@@ -25,9 +25,9 @@ from aerobee.protocol.message import host_text, parse_offset_message_id
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aerobee.client.hooks import Hooks
+    from aerobee.client.consume.hooks import Hooks
     from aerobee.client.message import Message, ReceivedMessage, SendResult
-    from aerobee.client.session import Session
+    from aerobee.client.session.session import Session
 
 log = logging.getLogger("aerobee.client.trace")
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aerobee.client.decoding import received
-from aerobee.client.hooks import Hooks
-from aerobee.client.membership import Membership, OwnedQueue
+from aerobee.client.consume.decoding import received
+from aerobee.client.consume.hooks import Hooks
+from aerobee.client.consume.membership import Membership, OwnedQueue
+from aerobee.client.consume.offset_keeper import RemoteOffsets
+from aerobee.client.consume.rebalance import AVG
+from aerobee.client.consume.start_offset import StartPoint
+from aerobee.client.consume.subscriptions import Subscriptions
 from aerobee.client.message import Origin
-from aerobee.client.offset_keeper import RemoteOffsets
 from aerobee.client.options import Options
-from aerobee.client.rebalance import AVG
-from aerobee.client.route_cache import RouteCache
-from aerobee.client.start_offset import StartPoint
-from aerobee.client.subscriptions import Subscriptions
-from aerobee.client.tasks import Tasks
+from aerobee.client.session.route_cache import RouteCache
+from aerobee.client.session.tasks import Tasks
 from aerobee.clock import ManualClock
 from aerobee.errors import NoRoute, error_for
 from aerobee.protocol import bodies, message

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from aerobee.client.backoff import GiveUp, Hide, effective_max, pop_failure, retry_level, suspend_ms
+from aerobee.client.consume.backoff import GiveUp, Hide, effective_max, pop_failure, retry_level, suspend_ms
 
 HOUR = 3_600_000
 

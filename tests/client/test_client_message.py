@@ -8,7 +8,7 @@ import pytest
 
 from aerobee.client.message import Message, ReceivedMessage
 from aerobee.client.options import Options
-from aerobee.client.outgoing import check_batch, prepare, prepare_batch, properties_text, split
+from aerobee.client.produce.outgoing import check_batch, prepare, prepare_batch, properties_text, split
 from aerobee.protocol import batch, compression
 from aerobee.protocol import properties as props
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from aerobee.client.consume_loop import ConsumeLoop
-from aerobee.client.handler import ConsumeResult, Handler, Outcome
+from aerobee.client.consume.concurrent_loop import ConsumeLoop
+from aerobee.client.consume.handler import ConsumeResult, Handler, Outcome
 from aerobee.client.options import Options
 from aerobee.errors import NetworkError
 from aerobee.protocol.bodies import MessageModel

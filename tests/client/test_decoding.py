@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aerobee.client.decoding import decode_messages
+from aerobee.client.consume.decoding import decode_messages
 from aerobee.client.message import Origin
 from aerobee.errors import ProtocolError
 from aerobee.protocol import batch, compression, message

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aerobee.client.fetch_loop import FetchLoop
+from aerobee.client.consume.fetch_loop import FetchLoop
 from aerobee.client.message import ReceivedMessage
 from aerobee.client.options import Options
 from aerobee.errors import NetworkError

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from aerobee.client.flow_control import FlowLimits, Full, Warnings, full
-from aerobee.client.inbox import Inbox
+from aerobee.client.consume.flow_control import FlowLimits, Full, Warnings, full
+from aerobee.client.consume.inbox import Inbox
 from aerobee.client.message import ReceivedMessage
 from aerobee.client.options import Options
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from aerobee.client.alarm import Alarm
-from aerobee.client.deadlines import Deadlines
-from aerobee.client.gate import Gate
+from aerobee.client.consume.alarm import Alarm
+from aerobee.client.produce.gate import Gate
+from aerobee.client.session.deadlines import Deadlines
 from aerobee.clock import ManualClock
 from aerobee.errors import RequestTimeout
 

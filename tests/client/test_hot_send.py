@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aerobee.client.hot_send import AckTemplate, Sending, SendTemplate
 from aerobee.client.options import Options
+from aerobee.client.session.templates import AckTemplate, Sending, SendTemplate
 from aerobee.protocol import command as wire
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.headers.consume import AckMessage

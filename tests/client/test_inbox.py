@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aerobee.client.inbox import Inbox
+from aerobee.client.consume.inbox import Inbox
 from aerobee.client.message import Origin, ReceivedMessage
 
 if TYPE_CHECKING:

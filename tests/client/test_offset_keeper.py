@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aerobee.client.offset_keeper import LocalOffsets, OffsetMemory, RemoteOffsets, read_memory_first
+from aerobee.client.consume.offset_keeper import LocalOffsets, OffsetMemory, RemoteOffsets, read_memory_first
 from aerobee.errors import ProtocolError, RequestTimeout
 from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.headers.offsets import OffsetResult, QueryConsumerOffset, UpdateConsumerOffset

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from aerobee.client.handler import ConsumeResult, Handler, Outcome
+from aerobee.client.consume.handler import ConsumeResult, Handler, Outcome
+from aerobee.client.consume.ordered_loop import OrderedLoop
 from aerobee.client.options import Options
-from aerobee.client.ordered_loop import OrderedLoop
 from aerobee.errors import NetworkError
 from aerobee.protocol.bodies import MessageModel
 from aerobee.protocol.headers.produce import SendMessageV2

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from aerobee.client.handler import ConsumeResult, Handler, Outcome
-from aerobee.client.lease import add_receipts
-from aerobee.client.membership import PoppedQueue
+from aerobee.client.consume.handler import ConsumeResult, Handler, Outcome
+from aerobee.client.consume.membership import PoppedQueue
+from aerobee.client.consume.pop_loop import PopLoop
+from aerobee.client.consume.popped import add_receipts
 from aerobee.client.options import Options
-from aerobee.client.pop_loop import PopLoop
 from aerobee.errors import NetworkError
 from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.headers.consume import (

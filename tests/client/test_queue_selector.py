@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from aerobee.client.queue_selector import Faults, InTurn, by_sharding_key
+from aerobee.client.produce.queue_selector import Faults, InTurn, by_sharding_key
 from aerobee.protocol.bodies import MessageQueue
 
 QUEUES = [MessageQueue(broker, n, "T") for broker in ("a", "b") for n in range(2)]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aerobee.client.rebalance import (
+from aerobee.client.consume.rebalance import (
     AVG,
     AVG_BY_CIRCLE,
     BY_NAME,

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from aerobee.client.offset_keeper import RemoteOffsets
+from aerobee.client.consume.offset_keeper import RemoteOffsets
+from aerobee.client.consume.ownership import Ownership
+from aerobee.client.consume.queue_locks import QueueLocks
+from aerobee.client.consume.rebalancer import Rebalancer
 from aerobee.client.options import Options
-from aerobee.client.ownership import Ownership
-from aerobee.client.queue_locks import QueueLocks
-from aerobee.client.rebalancer import Rebalancer
 from aerobee.errors import NetworkError
 from aerobee.protocol import bodies, names
 from aerobee.protocol.bodies import (

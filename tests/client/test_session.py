@@ -10,9 +10,9 @@ import pytest
 
 from aerobee.client.message import Message
 from aerobee.client.options import Options
-from aerobee.client.producer import Producer
-from aerobee.client.route_cache import RouteCache
-from aerobee.client.session import Session
+from aerobee.client.produce.producer import Producer
+from aerobee.client.session.route_cache import RouteCache
+from aerobee.client.session.session import Session
 from aerobee.clock import ManualClock
 from aerobee.errors import MessageIllegal, NetworkError, NoRoute, SystemBusy
 from aerobee.net.connection import Connection, Reply

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from aerobee.client.offset_keeper import RemoteOffsets
-from aerobee.client.start_offset import StartPoint, start_offset
+from aerobee.client.consume.offset_keeper import RemoteOffsets
+from aerobee.client.consume.start_offset import StartPoint, start_offset
 from aerobee.errors import RequestTimeout
 from aerobee.protocol.bodies import ConsumeFromWhere, MessageQueue
 from aerobee.protocol.headers.offsets import GetMaxOffset, OffsetResult, QueryConsumerOffset, SearchOffset

@@ -11,9 +11,9 @@ import pytest
 
 from aerobee import Message, Producer, PushConsumer
 from aerobee.client.admin import Admin
-from aerobee.client.handler import ConsumeResult, Outcome
-from aerobee.client.session import Session
-from aerobee.client.subscriptions import Sql
+from aerobee.client.consume.handler import ConsumeResult, Outcome
+from aerobee.client.consume.subscriptions import Sql
+from aerobee.client.session.session import Session
 from aerobee.errors import SubscriptionParseFailed
 
 if TYPE_CHECKING:

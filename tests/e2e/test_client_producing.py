@@ -10,7 +10,7 @@ import pytest
 from aerobee import Message, Producer, PullConsumer, PushConsumer
 from aerobee.client.admin import Admin
 from aerobee.client.message import SendStatus
-from aerobee.client.transaction_producer import TransactionProducer, TransactionState
+from aerobee.client.produce.transaction_producer import TransactionProducer, TransactionState
 from aerobee.errors import NetworkError, NoRoute, RequestTimeout
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ import pytest
 
 from aerobee import Message, Producer, PullConsumer
 from aerobee.client.admin import Admin
-from aerobee.client.raw_pull import PullStatus
-from aerobee.client.scheduled_pull import ScheduledPull
+from aerobee.client.consume.raw_pull import PullStatus
+from aerobee.client.consume.scheduled_pull import ScheduledPull
 
 pytestmark = pytest.mark.slow
 

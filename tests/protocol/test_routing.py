@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from aerobee.client.queue_selector import by_sharding_key
+from aerobee.client.produce.queue_selector import by_sharding_key
 from aerobee.protocol.bodies import BrokerData, MessageQueue, QueueData, TopicRoute
 from aerobee.protocol.routing import NameServers, limited, place_of_key, unfold
 

@@ -109,7 +109,7 @@ def test_the_documented_example_works(tmp_path: Path) -> None:
 def test_the_plugin_costs_nothing_until_a_fixture_is_used() -> None:
     script = (
         "import sys, aerobee.testing.plugin\n"
-        "print([name for name in ('aerobee.server', 'aerobee.client.session', 'uvloop') if name in sys.modules])"
+        "print([name for name in ('aerobee.server', 'aerobee.client.session.session', 'uvloop') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done

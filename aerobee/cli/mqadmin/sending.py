@@ -36,7 +36,7 @@ def send_message(
 
     async def work(admin: Admin) -> None:
         from aerobee.client.message import Message
-        from aerobee.client.producer import Producer
+        from aerobee.client.produce.producer import Producer
 
         message = Message(topic, body.encode(), tags=tags, keys=(key or "").split())
         await admin.cluster()
@@ -63,7 +63,7 @@ def check_send_rt(
 
     async def work(admin: Admin) -> None:
         from aerobee.client.message import Message
-        from aerobee.client.producer import Producer
+        from aerobee.client.produce.producer import Producer
 
         queues = await queues_of(admin, topic, None, None)
         common.row(("#Broker Name", 32), ("#QID", 4), ("#Send Result", 20), ("#RT", 0))

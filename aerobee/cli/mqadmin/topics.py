@@ -230,7 +230,7 @@ def allocate(
         raise typer.BadParameter("-i: name at least one consumer")
 
     async def work(admin: Admin) -> None:
-        from aerobee.client.rebalance import BY_NAME
+        from aerobee.client.consume.rebalance import BY_NAME
 
         queues = sorted((await admin.route(topic)).readable)
         shares = {person: BY_NAME["AVG"].divide(person, queues, people) for person in people}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from aerobee.client.session import Session
+from aerobee.client.session.session import Session
 from aerobee.errors import NoRoute
 from aerobee.protocol import bodies
 from aerobee.protocol.headers.route import GetClusterInfo

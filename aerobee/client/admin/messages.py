@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from aerobee.client.admin.asking import TIMEOUT_MS
 from aerobee.client.admin.progress import ProgressAdmin
-from aerobee.client.decoding import decode_messages
+from aerobee.client.consume.decoding import decode_messages
+from aerobee.client.consume.raw_pull import PullStatus, pull
 from aerobee.client.message import Message, Origin, ReceivedMessage, SendResult
-from aerobee.client.producer import Producer
-from aerobee.client.raw_pull import PullStatus, pull
+from aerobee.client.produce.producer import Producer
 from aerobee.errors import NoRoute, QueryNotFound
 from aerobee.protocol import names
 from aerobee.protocol import properties as props

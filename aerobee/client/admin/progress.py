@@ -10,8 +10,8 @@ from aerobee.client.admin.asking import TIMEOUT_MS
 from aerobee.client.admin.figures import from_stats, merge
 from aerobee.client.admin.groups import GroupAdmin
 from aerobee.client.admin.topics import TopicAdmin
-from aerobee.client.offset_keeper import RemoteOffsets
-from aerobee.client.start_offset import max_offset, min_offset, offset_at
+from aerobee.client.consume.offset_keeper import RemoteOffsets
+from aerobee.client.consume.start_offset import max_offset, min_offset, offset_at
 from aerobee.errors import NoRoute, RequestCodeNotSupported, TopicNotFound
 from aerobee.protocol import bodies, names
 from aerobee.protocol.bodies.figures import GroupLag

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Concurrent consuming: handlers run side by side, failed messages are sent back, the offset follows the slowest.
+
+Walk: `submit` cuts what was fetched into batches; a slot takes a batch, calls the handler and finishes it: what
+succeeded leaves the inbox, what failed is sent back first and then leaves it too; what could not be sent back stays
+and is tried again here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from aerobee.client.consume import backoff
+from aerobee.client.consume.handler import SUCCESS, ConsumeResult, Handler, Outcome
+from aerobee.client.consume.send_back import send_back
+from aerobee.client.consume.slots import Slots
+from aerobee.errors import AerobeeError
+from aerobee.protocol import names
+from aerobee.protocol import properties as props
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aerobee.client.consume.hooks import Hooks
+    from aerobee.client.consume.membership import Membership, OwnedQueue
+    from aerobee.client.message import ReceivedMessage
+    from aerobee.client.session.tasks import Tasks
+
+log = logging.getLogger("aerobee.client.consumer")
+
+Batch = list["ReceivedMessage"]
+CHUNK = 16  # plain functions: batches handed to a thread at once, when plenty wait
+OVERDUE_LEVEL = 3  # delay level of a message whose handler takes too long
+OVERDUE_AT_ONCE = 16
+
+
+class ConsumeLoop:
+    def __init__(self, member: Membership, handler: Handler, hooks: Hooks, tasks: Tasks) -> None:
+        self._member = member
+        self._handler = handler
+        self._hooks = hooks
+        self._tasks = tasks
+        self._done: dict[OwnedQueue, Batch] = {}
+        work = self._consume if handler.is_async else self._consume_some
+        self.slots: Slots[tuple[OwnedQueue, Batch]] = Slots(
+            tasks, member.options.concurrency, work, "consume"
+        )
+
+    def submit(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage]) -> None:
+        size = self._member.options.consume_batch
+        add = self.slots.add
+        for at in range(0, len(messages), size):
+            add((owned, list(messages[at : at + size])))
+
+    # -- calling the handler -------------------------------------------------------------------------------
+
+    async def _consume(self, work: tuple[OwnedQueue, Batch]) -> None:
+        owned, batch = work
+        if owned.inbox.dropped:
+            return
+        self._prepare(batch)
+        outcome = await self._handler.call(batch)
+        if outcome is SUCCESS and not self._hooks.active:
+            self._done_soon(owned, batch)
+        else:
+            await self._finish(owned, batch, outcome)
+
+    async def _consume_some(self, work: tuple[OwnedQueue, Batch]) -> None:
+        """Plain functions: with plenty waiting, several batches go to a thread in one hand-over."""
+        ready = self.slots.ready
+        works = [work]
+        while len(works) < CHUNK and len(ready) > self._member.options.concurrency * CHUNK:
+            works.append(ready.popleft())
+        if len(works) == 1:
+            await self._consume(work)
+            return
+        works = [(owned, batch) for owned, batch in works if not owned.inbox.dropped]
+        for _, batch in works:
+            self._prepare(batch)
+        outcomes = await self._handler.call_each([batch for _, batch in works])
+        for (owned, batch), outcome in zip(works, outcomes, strict=True):
+            await self._finish(owned, batch, outcome)
+
+    def _prepare(self, batch: Batch) -> None:
+        now = self._member.clock.now()
+        for message in batch:
+            message.consume_started = now
+            if message.topic.startswith(names.RETRY_PREFIX):
+                group = self._member.group
+                message.topic = message.property(props.RETRY_TOPIC) or names.normal_topic(
+                    message.topic, group
+                )
+        if self._hooks.active:
+            self._hooks.before(batch, now)
+
+    # -- success, the common case: settled once per turn of the loop and queue ---------------------------------
+
+    def _done_soon(self, owned: OwnedQueue, batch: Batch) -> None:
+        if not self._done:
+            asyncio.get_running_loop().call_soon(self.settle)
+        done = self._done.get(owned)
+        if done is None:
+            self._done[owned] = list(batch)
+        else:
+            done += batch
+
+    def settle(self) -> None:
+        """What succeeded leaves the inbox and moves the offset."""
+        done, self._done = self._done, {}
+        now = self._member.clock.now()
+        for owned, batch in done.items():
+            inbox = owned.inbox
+            if inbox.dropped:
+                continue  # someone else owns the queue now and will deliver these again
+            inbox.last_consume = now
+            took_ms = now - batch[0].consume_started
+            self._member.figures.consumed(owned.queue.topic, len(batch), 0, took_ms, now)
+            offset = inbox.remove(batch)
+            if offset >= 0:
+                self._member.offsets.memory.raise_to(owned.queue, offset)
+
+    # -- what came of it -----------------------------------------------------------------------------------
+
+    async def _finish(self, owned: OwnedQueue, batch: Batch, outcome: Outcome) -> None:
+        if self._hooks.active:
+            self._hooks.after(batch, outcome, self._member.clock.now())
+        inbox = owned.inbox
+        if inbox.dropped:
+            return  # someone else owns the queue now and will deliver these again
+        failed, total = failed_part(batch, outcome), len(batch)
+        if failed:
+            batch = await self._give_back(owned, batch, failed, outcome.delay_level)
+        inbox.last_consume = now = self._member.clock.now()
+        took_ms = now - batch[0].consume_started if batch else 0
+        self._member.figures.consumed(owned.queue.topic, total - len(failed), len(failed), took_ms, now)
+        offset = inbox.remove(batch)
+        if offset >= 0 and not inbox.dropped:
+            self._member.offsets.memory.raise_to(owned.queue, offset)
+
+    async def _give_back(self, owned: OwnedQueue, batch: Batch, failed: Batch, delay_level: int) -> Batch:
+        """Send the failed ones back. Returns what may leave the inbox."""
+        if not self._member.clustering:
+            for message in failed:
+                log.warning(
+                    "broadcast: failed message is dropped queue=%s offset=%d",
+                    owned.queue,
+                    message.queue_offset,
+                )
+            return batch
+        kept: Batch = []
+        for message in failed:
+            if message in owned.inbox and not await self._sent_back(message, delay_level):
+                message.reconsume_times += 1
+                kept.append(message)
+        if kept:
+            self._tasks.start(self._retry_here(owned, kept), "retry-here")
+            return [message for message in batch if not any(message is other for other in kept)]
+        return batch
+
+    async def _sent_back(self, message: ReceivedMessage, delay_level: int) -> bool:
+        member = self._member
+        limit = backoff.effective_max(member.options.max_reconsume)
+        try:
+            await send_back(member.session, member.group, message, delay_level, limit)
+        except (AerobeeError, IndexError) as error:
+            log.warning("send-back failed, retrying here message_id=%s: %s", message.message_id, error)
+            return False
+        return True
+
+    async def _retry_here(self, owned: OwnedQueue, messages: Batch) -> None:
+        await self._member.clock.sleep(self._member.options.send_back_timeout_ms)
+        self.submit(owned, messages)
+
+    # -- messages whose handler hangs ----------------------------------------------------------------------
+
+    async def clean_forever(self) -> None:
+        while True:
+            await self._member.clock.sleep(self._member.options.consume_timeout_ms)
+            for owned in list(self._member.pulled.values()):
+                await self.clean_overdue(owned)
+
+    async def clean_overdue(self, owned: OwnedQueue) -> None:
+        """A message in work for too long holds the offset of all later ones back: send it back and let it go. The
+        handler cannot be stopped; should it fail later, the message has left the inbox and is not sent twice."""
+        inbox, timeout_ms = owned.inbox, self._member.options.consume_timeout_ms
+        for _ in range(OVERDUE_AT_ONCE):
+            message = inbox.overdue(self._member.clock.now(), timeout_ms)
+            if message is None or not await self._sent_back(message, OVERDUE_LEVEL):
+                return
+            log.warning(
+                "handler runs too long, message sent back queue=%s offset=%d",
+                owned.queue,
+                message.queue_offset,
+            )
+            if inbox.is_first(message):
+                offset = inbox.remove([message])
+                if offset >= 0 and not inbox.dropped:
+                    self._member.offsets.memory.raise_to(owned.queue, offset)
+
+
+def failed_part(batch: Batch, outcome: Outcome) -> Batch:
+    """The messages of the batch that must be delivered again."""
+    if outcome.result is ConsumeResult.SUCCESS or outcome.result is ConsumeResult.COMMIT:
+        return [] if outcome.ack_index is None else batch[outcome.ack_index + 1 :]
+    return batch

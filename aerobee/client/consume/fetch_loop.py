@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pulling one queue again and again: RocketMQ's pull in its twelve steps (consumption.md 2.6, 2.7)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aerobee.client.consume import flow_control
+from aerobee.client.consume.decoding import decode_messages
+from aerobee.client.consume.start_offset import start_offset
+from aerobee.client.message import Origin, ReceivedMessage
+from aerobee.errors import AerobeeError, FlowControl, NoRoute
+from aerobee.protocol import names
+from aerobee.protocol.codes import PullFlag, ResponseCode
+from aerobee.protocol.filters.tags import TAG, Subscription
+from aerobee.protocol.headers.consume import PullMessage, PullResult
+from aerobee.protocol.reading import PullRequest, member_pull, pull
+
+if TYPE_CHECKING:
+    from aerobee.client.consume.membership import Membership, OwnedQueue
+    from aerobee.protocol.command import Command
+
+log = logging.getLogger("aerobee.client.fetch")
+
+ANSWERS = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }
+)
+
+Submit = Callable[["OwnedQueue", Sequence[ReceivedMessage]], None]
+
+
+class FetchLoop:
+    def __init__(self, member: Membership, submit: Submit, repair: Callable[[OwnedQueue], None]) -> None:
+        self._member = member
+        self._submit = submit
+        self._repair = repair
+
+    async def run(self, owned: OwnedQueue, first_after_ms: int = 0) -> None:
+        """Until the queue is dropped."""
+        wait_ms: int | None = first_after_ms
+        while wait_ms is not None:
+            if wait_ms:
+                await self._member.clock.sleep(wait_ms)
+            try:
+                wait_ms = await self.pull_once(owned)
+            except Exception:
+                # Whatever is wrong with one pull, the queue must be pulled again.
+                log.exception("pull failed queue=%s offset=%d", owned.queue, owned.next_offset)
+                wait_ms = self._member.options.exception_ms
+
+    async def pull_once(self, owned: OwnedQueue) -> int | None:
+        """One pull. The wait before the next one in ms; None when there is none, the queue being dropped."""
+        member, inbox, options = self._member, owned.inbox, self._member.options
+        if inbox.dropped:  # 1
+            return None
+        inbox.last_pull = member.clock.now()  # 2: before all that delays, so a slow consumer never looks idle
+        if not member.running:  # 3
+            return options.exception_ms
+        if member.suspended:  # 4
+            return options.suspended_ms
+        reason = flow_control.full(inbox, member.limits(owned.queue.topic))  # 5 count, 6 size, 7 span
+        if reason is not None:
+            self._warn_full(owned, reason)
+            return options.flow_control_ms
+        if member.ordered and not await self._lock_settled(owned):  # 8
+            return options.exception_ms
+        subscription = member.subscriptions.get(owned.queue.topic)  # 9
+        if subscription is None:
+            log.warning("no subscription for topic=%s group=%s", owned.queue.topic, member.group)
+            return options.exception_ms
+        request = self._request(owned, subscription)  # 11
+        began = member.clock.now()
+        try:
+            answer = await self._ask(owned, request)  # 12
+        except FlowControl:
+            return options.broker_flow_control_ms
+        except AerobeeError as error:
+            if not names.is_retry(owned.queue.topic):
+                log.warning("pull failed group=%s queue=%s: %s", member.group, owned.queue, error)
+            return options.exception_ms
+        handle = (
+            self._found if answer.code == ResponseCode.SUCCESS else self._nothing_found
+        )  # 10, Java's callback
+        return handle(owned, request, subscription, answer, began)
+
+    def _warn_full(self, owned: OwnedQueue, reason: flow_control.Full) -> None:
+        if self._member.flow_warnings.hit(reason):
+            inbox = owned.inbox
+            log.warning(
+                "not pulling queue=%s: too many unfinished %s; messages=%d bytes=%d span=%d",
+                owned.queue, reason, inbox.count, inbox.size_bytes, inbox.span,
+            )  # fmt: skip
+
+    async def _lock_settled(self, owned: OwnedQueue) -> bool:
+        """Ordered: the queue must be ours at the broker. The first pull then asks where to begin once more, for
+        the owner before us may have gone on consuming until we got the lock."""
+        if not owned.inbox.locked:
+            return False
+        if not owned.previously_locked:
+            member = self._member
+            try:
+                offset = await start_offset(member.session, member.offsets, member.start, owned.queue)
+            except AerobeeError as error:
+                log.warning("no start offset for queue=%s: %s", owned.queue, error)
+                return False
+            if offset < owned.next_offset:
+                log.warning(
+                    "start offset of queue=%s goes back from=%d to=%d", owned.queue, owned.next_offset, offset
+                )
+            owned.next_offset = offset
+            owned.previously_locked = True
+        return True
+
+    def _request(self, owned: OwnedQueue, subscription: Subscription) -> PullMessage:
+        member, options, queue = self._member, self._member.options, owned.queue
+        commit = (member.offsets.memory.get(queue) or 0) if member.clustering else 0
+        wanted = msgspec.structs.replace(subscription, version=member.subscriptions.told_version(queue.topic))
+        request = PullRequest(
+            group=member.group,
+            queue=queue,
+            offset=owned.next_offset,
+            subscription=wanted,
+            max_messages=options.pull_batch,
+            max_bytes=options.pull_batch_bytes,
+            hold_ms=options.pull_hold_ms,
+            commit=max(commit, 0),
+        )
+        return pull(request) if options.post_subscription else member_pull(request)
+
+    async def _ask(self, owned: OwnedQueue, request: PullMessage) -> Command:
+        session, queue = self._member.session, owned.queue
+        address = session.routes.address(queue.broker_name, owned.next_broker)
+        if address is None:
+            await session.refresh_route(queue.topic)
+            address = session.routes.address(queue.broker_name, owned.next_broker)
+        if address is None:
+            raise NoRoute(
+                f"broker {queue.broker_name!r} has no address in the route of topic {queue.topic!r}"
+            )
+        if not session.routes.is_master(queue.broker_name, address):
+            # Offsets live with the master, which slaves copy; a slave would keep ours to itself.
+            request = msgspec.structs.replace(request, sys_flag=request.sys_flag & ~PullFlag.COMMIT_OFFSET)
+        return await session.call(
+            address, request, timeout_ms=self._member.options.pull_timeout_ms, accept=ANSWERS
+        )
+
+    def _nothing_found(
+        self, owned: OwnedQueue, request: PullMessage, subscription: Subscription, answer: Command, began: int
+    ) -> int | None:
+        result = answer.fields(PullResult)
+        owned.next_broker = result.suggest_which_broker_id
+        owned.next_offset = result.next_begin_offset
+        if answer.code == ResponseCode.PULL_OFFSET_MOVED:
+            log.warning(
+                "offset=%d of queue=%s is outside min=%d max=%d, next=%d",
+                request.queue_offset, owned.queue, result.min_offset, result.max_offset, result.next_begin_offset,
+            )  # fmt: skip
+            owned.inbox.dropped = True
+            self._repair(owned)
+            return None
+        if owned.inbox.count == 0 and not owned.inbox.dropped:
+            # Nothing matched up to here and nothing is unfinished: the group is that far.
+            self._member.offsets.memory.raise_to(owned.queue, owned.next_offset)
+        return 0
+
+    def _found(
+        self, owned: OwnedQueue, request: PullMessage, subscription: Subscription, answer: Command, began: int
+    ) -> int:
+        now = self._member.clock.now()
+        result = answer.fields(PullResult)
+        owned.next_broker = result.suggest_which_broker_id
+        messages = decode_messages(
+            answer.body, Origin(owned.queue.broker_name, result.min_offset, result.max_offset)
+        )
+        messages = wanted(messages, subscription)
+        owned.next_offset = result.next_begin_offset
+        if result.next_begin_offset < request.queue_offset:
+            log.warning("answer of queue=%s goes back to offset=%d", owned.queue, result.next_begin_offset)
+        if messages and not owned.inbox.dropped:
+            owned.inbox.put(messages)
+            self._submit(owned, messages)
+        self._member.figures.pulled(owned.queue.topic, len(messages), now - began, now)
+        return self._member.options.pull_interval_ms if messages else 0
+
+
+def wanted(messages: list[ReceivedMessage], subscription: Subscription) -> list[ReceivedMessage]:
+    """The broker compared hashes of tags; here the tags themselves are compared."""
+    if subscription.kind != TAG or not subscription.tags:
+        return messages
+    return [message for message in messages if message.tags in subscription.tags]

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""POP from a client's side: asking, the receipts of what came, and answering for each message."""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aerobee.client.consume.decoding import decode_messages
+from aerobee.client.message import Origin, ReceivedMessage
+from aerobee.client.session.templates import AckTemplate
+from aerobee.protocol import command as wire
+from aerobee.protocol import names
+from aerobee.protocol import properties as props
+from aerobee.protocol import receipt as receipts
+from aerobee.protocol.accounts import sign
+from aerobee.protocol.codes import ResponseCode
+from aerobee.protocol.headers.consume import (
+    AckMessage,
+    ChangeInvisible,
+    ChangeInvisibleResult,
+    PopMessage,
+    PopResult,
+)
+from aerobee.protocol.reading import EXTRA_WAIT_MS
+from aerobee.protocol.receipt import Receipt
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from aerobee.client.session.session import Session
+    from aerobee.protocol.command import Command
+
+log = logging.getLogger("aerobee.client.pop")
+
+ANSWERS = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.POLLING_FULL,
+        ResponseCode.POLLING_TIMEOUT,
+        ResponseCode.PULL_NOT_FOUND,
+    }
+)
+
+
+_ack_template = lru_cache(maxsize=1024)(AckTemplate)
+
+
+class Lease:
+    """The right to finish one popped message, until its invisible time has passed."""
+
+    __slots__ = ("_group", "_session", "_topic", "receipt")
+
+    def __init__(self, session: Session, group: str, topic: str, receipt: str) -> None:
+        self._session = session
+        self._group = group
+        self._topic = topic
+        self.receipt = receipt
+
+    def expired(self, now: int) -> bool:
+        return Receipt.parse(self.receipt).expired(now)
+
+    def _ack_header(self) -> AckMessage:
+        parsed = Receipt.parse(self.receipt)
+        return AckMessage(
+            consumer_group=self._group,
+            topic=parsed.real_topic(self._topic, self._group),
+            queue_id=parsed.queue_id,
+            extra_info=self.receipt,
+            offset=parsed.offset,
+            broker_name=parsed.broker_name,
+        )
+
+    async def ack(self) -> None:
+        header = self._ack_header()
+        address = await self._session.master(header.broker_name or "", self._topic)
+        await self._session.call(address, header)
+
+    def ack_soon(self) -> asyncio.Future[Command] | None:
+        """Start the ack without waiting; None when there is no open connection to do it on."""
+        session = self._session
+        parts = self.receipt.split(" ")
+        retry, broker_name, queue_id, offset = parts[4:8]
+        address = session.routes.master(broker_name)
+        connection = session.open_connection(address) if address else None
+        if connection is None:
+            return None
+        if session.options.access_key:
+            call = connection.start_call(sign(wire.request(self._ack_header()), session.options))
+        else:
+            template = _ack_template(
+                self._group, names.real_topic(self._topic, self._group, retry), broker_name
+            )
+            render = partial(template.frame, receipt=self.receipt, queue_id=queue_id, offset=offset)
+            call = connection.start_frame(render)
+        session.deadlines.watch(call, session.clock.now() + session.options.request_timeout_ms)
+        return call
+
+    async def hide(self, invisible_ms: int) -> None:
+        """Visible again `invisible_ms` from now; from here on the new receipt counts."""
+        parsed = Receipt.parse(self.receipt)
+        header = ChangeInvisible(
+            consumer_group=self._group,
+            topic=parsed.real_topic(self._topic, self._group),
+            queue_id=parsed.queue_id,
+            extra_info=self.receipt,
+            offset=parsed.offset,
+            invisible_time=invisible_ms,
+            broker_name=parsed.broker_name,
+        )
+        address = await self._session.master(parsed.broker_name, self._topic)
+        result = (await self._session.call(address, header)).fields(ChangeInvisibleResult)
+        self.receipt = parsed._replace(
+            start_offset=parsed.offset,
+            pop_time=result.pop_time,
+            invisible_time=result.invisible_time,
+            revive_qid=result.revive_qid,
+            commit_log_offset=-1,
+        ).text
+
+
+class Popped(msgspec.Struct, frozen=True):
+    """An answer to a pop. `full`: the broker holds too many requests already."""
+
+    messages: list[ReceivedMessage]
+    rest: int
+    full: bool
+    pop_time: int
+    invisible_ms: int
+
+
+async def pop(session: Session, address: str, request: PopMessage) -> Popped:
+    answer = await session.call(
+        address, request, timeout_ms=request.poll_time + EXTRA_WAIT_MS, accept=ANSWERS
+    )
+    result = answer.fields(PopResult)
+    messages: list[ReceivedMessage] = []
+    if answer.code == ResponseCode.SUCCESS:
+        broker_name = request.broker_name or session.routes.name_of(address) or ""
+        messages = decode_messages(answer.body, Origin(broker_name))
+        add_receipts(messages, result, broker_name, request.topic)
+        for message in messages:
+            handle = message.property(props.POP_CK) or ""
+            message.lease = Lease(session, request.consumer_group, request.topic, handle)
+    full = answer.code == ResponseCode.POLLING_FULL
+    return Popped(messages, result.rest_num, full, result.pop_time, result.invisible_time)
+
+
+def add_receipts(messages: list[ReceivedMessage], result: PopResult, broker_name: str, topic: str) -> None:
+    """Give every message its handle, from the info strings of the answer (pop.md 3.3)."""
+    starts = receipts.parse_start_offsets(result.start_offset_info)
+    offsets = receipts.parse_msg_offsets(result.msg_offset_info)
+    counts = receipts.parse_order_counts(result.order_count_info)
+    seen: dict[tuple[str, int], int] = {}
+    firsts: dict[tuple[str, int], int] = {}
+    for message in messages:
+        present = message.property(props.POP_CK)
+        retry = present.split(" ")[4] if present else names.retry_flag(message.topic)
+        key = retry, message.queue_id
+        if present is None or not starts:
+            index = seen.get(key, 0)
+            seen[key] = index + 1
+            own = offsets.get(key, ())
+            offset = own[index] if index < len(own) else message.queue_offset
+            start = starts.get(key, firsts.setdefault(key, offset))  # no info: an old broker
+            handle = Receipt(
+                start, result.pop_time, result.invisible_time, result.revive_qid, retry, broker_name,
+                message.queue_id, offset,
+            )  # fmt: skip
+            message.properties_text += f"{props.POP_CK}\x01{handle.text}\x02"
+        count = counts.get(
+            (retry, f"qo{message.queue_id}%{message.queue_offset}"),
+            counts.get((retry, str(message.queue_id)), 0),
+        )
+        if count > 0:
+            message.reconsume_times = count
+        if message.property(props.FIRST_POP_TIME) is None:
+            message.properties_text += f"{props.FIRST_POP_TIME}\x01{result.pop_time}\x02"
+        message.topic = topic

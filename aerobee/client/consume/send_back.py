@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A message that failed goes back: the broker keeps it in the group's retry topic and delivers it again later."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from aerobee.client.consume import backoff
+from aerobee.client.session.templates import Sending
+from aerobee.errors import AerobeeError
+from aerobee.protocol import names
+from aerobee.protocol import properties as props
+from aerobee.protocol.codes import SysFlag
+from aerobee.protocol.headers.produce import SendBack, SendMessageV2
+
+if TYPE_CHECKING:
+    from aerobee.client.message import ReceivedMessage
+    from aerobee.client.session.session import Session
+    from aerobee.protocol.bodies import MessageQueue
+
+log = logging.getLogger("aerobee.client.consumer")
+
+
+async def send_back(
+    session: Session, group: str, message: ReceivedMessage, delay_level: int, max_reconsume: int
+) -> None:
+    """Ask the broker to deliver `message` again; when that fails, send it to the retry topic ourselves. Raises when
+    that fails too."""
+    header = SendBack(
+        offset=message.physical_offset,
+        group=group,
+        delay_level=delay_level,
+        origin_msg_id=message.message_id,
+        origin_topic=message.topic,
+        unit_mode=False,
+        max_reconsume_times=max_reconsume,
+        broker_name=message.broker_name,
+    )
+    timeout_ms = session.options.send_back_timeout_ms
+    try:
+        address = await session.master(message.broker_name, message.topic)
+        await session.call(address, header, timeout_ms=timeout_ms)
+    except AerobeeError as error:
+        log.warning("send-back of %s failed, sending to the retry topic: %s", message.message_id, error)
+        await send_to_retry_topic(session, group, message, max_reconsume)
+
+
+async def send_to_retry_topic(
+    session: Session, group: str, message: ReceivedMessage, max_reconsume: int
+) -> None:
+    """As an ordinary message; the broker makes a dead letter of it when the count is past the limit."""
+    topic = names.retry_topic(group)
+    queues = (await session.route(topic)).writable
+    queue = next((q for q in queues if q.broker_name == message.broker_name), None) or queues[0]
+    sending = retry_copy(message, group, max_reconsume)
+    address = await session.master(queue.broker_name, topic)
+    await session.call(
+        address, _header(sending, queue, group), sending.body, timeout_ms=session.options.send_timeout_ms
+    )
+
+
+def retry_copy(message: ReceivedMessage, group: str, max_reconsume: int) -> Sending:
+    """The message as a producer of the retry topic sends it."""
+    found = message.properties
+    for name in (props.TRAN_MSG, props.DELAY, props.MIN_OFFSET, props.MAX_OFFSET, props.POP_CK):
+        found.pop(name, None)
+    found.setdefault(props.ORIGIN_MESSAGE_ID, message.offset_id)
+    found.setdefault(props.RETRY_TOPIC, message.topic)
+    found[props.DELAY] = str(backoff.retry_level(message.reconsume_times))
+    return Sending(
+        topic=names.retry_topic(group),
+        body=message.body,
+        properties_text=props.render(found),
+        message_id=message.message_id,
+        born=message.born_timestamp,
+        sys_flag=message.sys_flag
+        & ~(SysFlag.TRANSACTION_MASK | SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6),
+        flag=message.flag,
+        reconsume_times=message.reconsume_times + 1,
+        max_reconsume=max_reconsume,
+    )
+
+
+def _header(sending: Sending, queue: MessageQueue, group: str) -> SendMessageV2:
+    return SendMessageV2(
+        producer_group=names.INNER_PRODUCER_GROUP,
+        topic=sending.topic,
+        queue_id=queue.queue_id,
+        sys_flag=sending.sys_flag,
+        born_timestamp=sending.born,
+        flag=sending.flag,
+        properties=sending.properties_text,
+        reconsume_times=sending.reconsume_times,
+        unit_mode=False,
+        max_reconsume_times=sending.max_reconsume,
+        batch=False,
+        broker_name=queue.broker_name,
+    )

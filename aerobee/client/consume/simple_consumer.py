@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""POP by hand: receive, then ack each message, or let it come again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from typing import TYPE_CHECKING, Self
+
+from aerobee.client.consume.popped import Popped, pop
+from aerobee.client.consume.push_consumer import check_group
+from aerobee.client.consume.start_offset import Start, StartPoint
+from aerobee.client.consume.subscriptions import Expression, Subscriptions
+from aerobee.client.session.session import Session
+from aerobee.clock import Clock, SystemClock
+from aerobee.errors import AerobeeError, NoRoute, SystemFailure
+from aerobee.protocol import bodies, reading
+from aerobee.protocol.bodies import ConsumeFromWhere, ConsumeType, MessageQueue
+from aerobee.protocol.headers.consume import Notification, NotificationResult
+from aerobee.protocol.reading import ANY_QUEUE, EXTRA_WAIT_MS, PopRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aerobee.client.message import ReceivedMessage
+    from aerobee.client.options import Options
+    from aerobee.protocol.message import Record
+
+log = logging.getLogger("aerobee.client.pop")
+
+MAX_MESSAGES = 32
+
+
+class SimpleConsumer:
+    """Receives messages and answers for each.
+
+    >>> async with SimpleConsumer("127.0.0.1:9876", group="shipping", topics={"orders": "*"}) as consumer:
+    ...     for message in await consumer.receive(max_messages=32, invisible_ms=30_000):
+    ...         await message.ack()                  # or message.nack(delay_ms), or message.extend(ms)
+
+    A message received is invisible to all others for `invisible_ms`; without an ack it then comes again. Any number
+    of consumers share any number of queues. With `ordered` a queue gives nothing more until what it gave is acked.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is a real setting of a consumer
+        self,
+        namesrv: str | Session,
+        *,
+        group: str,
+        topics: Mapping[str, Expression],
+        ordered: bool = False,
+        start: Start = "first",
+        options: Options | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        check_group(group)
+        clock = namesrv.clock if isinstance(namesrv, Session) else clock or SystemClock()
+        self.session = namesrv if isinstance(namesrv, Session) else Session(namesrv, options, clock)
+        self.group = group
+        self._clock = clock
+        self._ordered = ordered
+        self._start = StartPoint.of(start)
+        self._subscriptions = Subscriptions(topics, clock.now())
+        if not topics:
+            raise ValueError("topics is empty; name at least one topic to receive from")
+        self._next = 0
+        self._open = False
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        if self._open:
+            raise RuntimeError(f"consumer of group {self.group!r} was started already")
+        if self.group in self.session.consumers:
+            raise ValueError(f"group {self.group!r} has a consumer in this session already")
+        self._open = True
+        self.session.consumers[self.group] = self
+        await self.session.start()
+        for topic in self._subscriptions:
+            try:
+                await self.session.route(topic)
+            except NoRoute:
+                log.warning("topic=%s of group=%s is unknown to the name servers yet", topic, self.group)
+        await self.session.heartbeat()
+
+    async def stop(self) -> None:
+        """Messages received and not answered come again when their time has passed."""
+        if not self._open:
+            return
+        self._open = False
+        await self.session.leave(consumer_group=self.group)
+        del self.session.consumers[self.group]
+        await self.session.stop()
+
+    # -- receiving -----------------------------------------------------------------------------------------
+
+    async def receive(
+        self, max_messages: int = MAX_MESSAGES, invisible_ms: int = 30_000, wait_ms: int = 15_000
+    ) -> list[ReceivedMessage]:
+        """As soon as there is something, at most 32 messages; an empty list when nothing came within `wait_ms`."""
+        self._check(max_messages, invisible_ms, wait_ms)
+        deadline = self._clock.now() + wait_ms
+        attempt = str(uuid.uuid4()) if self._ordered else None
+        while True:
+            places = await self._places()
+            if len(places) == 1:
+                left_ms = max(0, deadline - self._clock.now())
+                answer = await self._pop(places[0], max_messages, invisible_ms, left_ms, attempt)
+                if answer.messages or left_ms == 0:
+                    return answer.messages
+            else:
+                for place in places:
+                    answer = await self._pop(place, max_messages, invisible_ms, 0, attempt)
+                    if answer.messages:
+                        return answer.messages
+            left_ms = deadline - self._clock.now()
+            if left_ms <= 0:
+                return []
+            if answer_is_idle(places, answer):
+                await self._clock.sleep(min(left_ms, 1_000))
+            elif len(places) > 1:
+                await self._notified(places, left_ms)
+
+    async def _places(self) -> list[tuple[str, str]]:
+        """(topic, broker name) pairs, each time beginning at another one so that none starves."""
+        places = []
+        for topic in self._subscriptions:
+            try:
+                queues = (await self.session.route(topic)).readable
+            except NoRoute:
+                continue
+            places += [(topic, name) for name in sorted({queue.broker_name for queue in queues})]
+        if not places:
+            await self._clock.sleep(1_000)
+            raise NoRoute(f"none of the topics {', '.join(self._subscriptions)} is known to the name servers")
+        self._next += 1
+        turn = self._next % len(places)
+        return places[turn:] + places[:turn]
+
+    async def _pop(
+        self, place: tuple[str, str], max_messages: int, invisible_ms: int, poll_ms: int, attempt: str | None
+    ) -> Popped:
+        topic, broker_name = place
+        subscription = self._subscriptions.get(topic)
+        assert subscription is not None
+        request = PopRequest(
+            group=self.group,
+            queue=MessageQueue(broker_name, ANY_QUEUE, topic),
+            subscription=subscription,
+            max_messages=max_messages,
+            invisible_ms=invisible_ms,
+            hold_ms=poll_ms,
+            from_first=self._start.where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+            ordered=self._ordered,
+            attempt=attempt,
+        )
+        address = await self.session.master(broker_name, topic)
+        answer = await pop(self.session, address, reading.pop(request, self._clock.now()))
+        unwanted = [m for m in answer.messages if subscription.tags and m.tags not in subscription.tags]
+        for message in unwanted:  # same hash, other tag: not ours, and not to come again
+            await message.ack()
+            answer.messages.remove(message)
+        return answer
+
+    async def _notified(self, places: list[tuple[str, str]], wait_ms: int) -> None:
+        """Until one of several places has something, without taking it from the others."""
+        asking = [asyncio.ensure_future(self._ask(place, wait_ms)) for place in places]
+        try:
+            await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED, timeout=wait_ms / 1000)
+        finally:
+            for each in asking:
+                each.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+
+    async def _ask(self, place: tuple[str, str], wait_ms: int) -> bool:
+        topic, broker_name = place
+        header = Notification(
+            consumer_group=self.group,
+            topic=topic,
+            queue_id=ANY_QUEUE,
+            poll_time=wait_ms,
+            born_time=self._clock.now(),
+            order=self._ordered,
+        )
+        address = await self.session.master(broker_name, topic)
+        try:
+            answer = await self.session.call(address, header, timeout_ms=wait_ms + EXTRA_WAIT_MS)
+        except AerobeeError as error:
+            log.debug("notification failed topic=%s broker=%s: %s", topic, broker_name, error)
+            await self._clock.sleep(1_000)
+            return False
+        return answer.fields(NotificationResult).has_msg
+
+    def _check(self, max_messages: int, invisible_ms: int, wait_ms: int) -> None:
+        if not self._open:
+            raise RuntimeError(f"consumer of group {self.group!r} is not started, or stopped")
+        if not 1 <= max_messages <= MAX_MESSAGES:
+            raise ValueError(f"max_messages is {max_messages}; a pop gives 1 to {MAX_MESSAGES}")
+        if invisible_ms <= 0:
+            raise ValueError(f"invisible_ms is {invisible_ms}; it must be positive")
+        if wait_ms < 0:
+            raise ValueError(f"wait_ms is {wait_ms}; it cannot be negative")
+
+    # -- what brokers ask for (through the session) --------------------------------------------------------
+
+    def heartbeat_data(self) -> bodies.ConsumerData:
+        return bodies.ConsumerData(
+            consume_from_where=self._start.where,
+            consume_type=ConsumeType.CONSUME_POP,
+            group_name=self.group,
+            subscription_data_set=self._subscriptions.data(),
+        )
+
+    def route_changed(self, topic: str) -> None:
+        """Routes are looked at with every receive."""
+
+    def members_changed(self) -> None:
+        """Others may come and go: the broker balances."""
+
+    async def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
+        """The broker keeps the progress of POP groups."""
+
+    def status(self, topic: str) -> dict[MessageQueue, int]:
+        return {}
+
+    def running_info(self) -> bodies.ConsumerRunningInfo:
+        return bodies.ConsumerRunningInfo(
+            properties={
+                "PROP_CONSUME_TYPE": ConsumeType.CONSUME_POP,
+                "PROP_NAMESERVER_ADDR": self.session.namesrv,
+            },
+            subscription_set=self._subscriptions.data(),
+        )
+
+    async def consume_directly(self, record: Record, broker_name: str) -> bodies.ConsumeDirectlyResult:
+        raise SystemFailure(f"group {self.group!r} receives by hand; there is no handler to call")
+
+
+def answer_is_idle(places: list[tuple[str, str]], answer: Popped) -> bool:
+    """The broker holds no further request: wait here instead of asking again at once."""
+    return len(places) == 1 and answer.full

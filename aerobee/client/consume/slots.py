@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fixed number of workers over one list of work: no task per message, no thread hand-over when it is async."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from aerobee.client.session.tasks import Tasks
+
+W = TypeVar("W")
+
+# A handler that never waits would keep the loop from pulling: give it a turn after so many pieces of work.
+YIELD_EVERY = 64
+
+
+class Slots(Generic[W]):
+    def __init__(self, tasks: Tasks, count: int, work: Callable[[W], Awaitable[None]], name: str) -> None:
+        self._tasks = tasks
+        self._count = count
+        self._work = work
+        self._name = name
+        self._running = 0
+        self.ready: deque[W] = deque()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self.busy = 0
+        self._quiet: asyncio.Future[None] | None = None
+
+    def add(self, work: W) -> None:
+        self.ready.append(work)
+        self._wake_one()
+
+    def _wake_one(self) -> None:
+        while self._idle:
+            waiter = self._idle.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        if self._running < self._count:
+            self._running += 1
+            self._tasks.start(self._run(), f"{self._name}-{self._running}")
+
+    async def _run(self) -> None:
+        ready, done = self.ready, 0
+        while True:
+            while not ready:
+                waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._idle.append(waiter)
+                await waiter
+            self.busy += 1
+            try:
+                await self._work(ready.popleft())
+            finally:
+                self.busy -= 1
+                if self._quiet is not None and not self.busy and not self._quiet.done():
+                    self._quiet.set_result(None)
+            done += 1
+            if done % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+
+    async def drained(self, wait_ms: int) -> bool:
+        """Wait, so long at most, until running work has ended; what is only ready is dropped."""
+        self.ready.clear()
+        if self.busy:
+            self._quiet = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._quiet], timeout=wait_ms / 1000)
+        return not self.busy

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The producer: send one, many, a batch, one-way, with a reply."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Self
+
+from aerobee.client.message import Message, SendResult
+from aerobee.client.produce import queue_selector
+from aerobee.client.produce.gate import Gate
+from aerobee.client.produce.outgoing import check_batch, prepare, prepare_batch, split
+from aerobee.client.produce.replies import Replies
+from aerobee.client.produce.sender import Sender
+from aerobee.client.session.session import Session
+from aerobee.client.trace import Tracer
+from aerobee.protocol import names
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.command import ONE_WAY
+from aerobee.protocol.ids import UniqueIds
+from aerobee.protocol.message import pack_host
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aerobee.client.message import ReceivedMessage
+    from aerobee.client.options import Options
+    from aerobee.client.produce.queue_selector import Selector
+    from aerobee.clock import Clock
+    from aerobee.protocol.bodies import MessageQueue
+    from aerobee.protocol.headers.produce import PushReply
+    from aerobee.protocol.headers.transaction import CheckTransaction
+    from aerobee.protocol.message import Record
+
+_SEND = RequestCode.SEND_MESSAGE_V2
+
+
+class Producer:
+    """Sends messages; any number of sends may be under way at once.
+
+    >>> async with Producer("127.0.0.1:9876", group="shop") as producer:
+    ...     sent = await producer.send(Message("orders", b"{}", tags="paid", keys=["o-1"]))
+
+    A send that fails is tried again on other brokers, within `send_timeout_ms` altogether. When it returns, the
+    broker has the message; when it raises a NetworkError, the broker may have it.
+    """
+
+    def __init__(
+        self,
+        namesrv: str | Session,
+        *,
+        group: str = "DEFAULT_PRODUCER",
+        options: Options | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        names.check_group(group)
+        self.session = namesrv if isinstance(namesrv, Session) else Session(namesrv, options, clock)
+        self.group = group
+        self._options = self.session.options
+        self._clock = self.session.clock
+        ip = self.session.client_id.partition("@")[0]
+        self._ids = UniqueIds(pack_host(ip, 0)[:-4], os.getpid(), self._clock)
+        self._gate = Gate(self._options.max_in_flight, self._options.max_in_flight_bytes)
+        self._sender = Sender(self.session, group)
+        self._replies = Replies(self.session)
+        self._tracer = Tracer(self.session, self._sender, group) if self._options.trace else None
+        self._open = False
+
+    # -- life ----------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        if self._open:
+            raise RuntimeError(f"producer of group {self.group!r} was started already")
+        if self.group in self.session.producers:
+            raise ValueError(f"group {self.group!r} has a producer in this session already")
+        self._open = True
+        self.session.producers[self.group] = self
+        await self.session.start()
+
+    async def stop(self) -> None:
+        """Sends under way are waited for, so long as `stop_wait_ms` at most."""
+        if not self._open:
+            return
+        self._open = False
+        await self._gate.empty(self._options.stop_wait_ms)
+        if self._tracer is not None:
+            await self._tracer.close()
+        await self.session.leave(producer_group=self.group)
+        del self.session.producers[self.group]
+        self._sender.close()
+        await self.session.stop()
+
+    # -- sending -------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        argument: Any = None,
+    ) -> SendResult:
+        """Send and wait until the broker has it. The queue is the one given, or the selector's choice, or that of
+        the message's sharding key, or the next in turn."""
+        self._check_open()
+        if message.message_id is None:
+            message.message_id = self._ids.next()
+        sending = prepare(message, self._options, self._clock.now())
+        size = len(sending.body)
+        if not self._gate.try_enter(size):
+            await self._gate.enter(size)
+        try:
+            if queue is None and (selector is not None or message.sharding_key):
+                queue = await self._select(message, selector, argument)
+            started = self._sender.start_now(sending, _SEND, queue)
+            if started is None:
+                result = await self._sender.send(sending, _SEND, queue)
+            else:
+                call, chosen = started
+                result = await self._sender.finish(call, sending, _SEND, queue, chosen)
+        finally:
+            self._gate.leave(size)
+        if self._tracer is not None:
+            self._tracer.sent(message, sending, result, self._clock.now())
+        return result
+
+    async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
+        """Send without asking for an answer: fast, and nobody knows whether it arrived."""
+        self._check_open()
+        message.message_id = message.message_id or self._ids.next()
+        sending = prepare(message, self._options, self._clock.now())
+        sending.command_flag = ONE_WAY
+        if queue is None and message.sharding_key:
+            queue = await self._select(message, None, None)
+        await self._sender.send_oneway(sending, queue)
+
+    async def send_batch(
+        self, messages: Sequence[Message], *, queue: MessageQueue | None = None
+    ) -> list[SendResult]:
+        """Several messages of one topic in as few requests as the size limit allows; a result per request."""
+        self._check_open()
+        check_batch(messages)
+        for message in messages:
+            message.message_id = message.message_id or self._ids.next()
+        results = []
+        for part in split(messages, self._options.max_message_bytes):
+            sending = prepare_batch(part, self._clock.now())
+            await self._gate.enter(len(sending.body))
+            try:
+                results.append(await self._sender.send(sending, RequestCode.SEND_BATCH_MESSAGE, queue))
+            finally:
+                self._gate.leave(len(sending.body))
+        return results
+
+    async def queues(self, topic: str) -> Sequence[MessageQueue]:
+        """The queues a message to `topic` may go to."""
+        names.check_topic(topic)
+        return await self._sender.queues(topic)
+
+    async def _select(self, message: Message, selector: Selector | None, argument: Any) -> MessageQueue:
+        queues = await self._sender.queues(message.topic)
+        if selector is not None:
+            chosen = selector(queues, message, argument)
+            if chosen not in queues:
+                raise ValueError(
+                    f"the selector chose {chosen!r}, which is no queue of topic {message.topic!r}"
+                )
+            return chosen
+        return queue_selector.by_sharding_key(queues, message.sharding_key or "")
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise RuntimeError(f"producer of group {self.group!r} is not started, or stopped")
+
+    # -- request and reply ---------------------------------------------------------------------------------
+
+    async def request(self, message: Message, timeout_ms: int = 3_000) -> ReceivedMessage:
+        """Send and wait for a consumer's reply. RequestTimeout when none comes in time."""
+        self._check_open()
+        message.message_id = message.message_id or self._ids.next()
+        await self._sender.queues(message.topic)
+        await self.session.heartbeat()  # the broker must know us to bring the reply
+        with self._replies.expect(timeout_ms) as waiting:
+            extra = waiting.properties(self.session.client_id, timeout_ms)
+            sending = prepare(message, self._options, self._clock.now(), extra)
+            queue = await self._select(message, None, None) if message.sharding_key else None
+            await self._sender.send(sending, RequestCode.SEND_MESSAGE_V2, queue)
+            return await waiting.reply()
+
+    async def reply(self, request: ReceivedMessage, body: bytes) -> SendResult:
+        """Answer a message that was sent by `request`; used by consumers."""
+        self._check_open()
+        topic, extra = self._replies.answer_properties(request)
+        message = Message(topic, body, message_id=self._ids.next())
+        sending = prepare(message, self._options, self._clock.now(), extra)
+        return await self._sender.send(sending, RequestCode.SEND_REPLY_MESSAGE_V2, None)
+
+    # -- what brokers ask for (through the session) --------------------------------------------------------
+
+    async def check_transaction(self, address: str, header: CheckTransaction, record: Record) -> None:
+        """Only a transaction producer can answer; the broker will ask another member of the group."""
+
+    def reply_arrived(self, header: PushReply, body: bytes) -> bool:
+        return self._replies.arrived(header, body)

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A client's connections: name servers, brokers, routes and heartbeats; shared by the producers and consumers of
+one client id. Requests that brokers send to us are answered in `broker_requests.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from aerobee.client.options import Options
+from aerobee.client.session import broker_requests
+from aerobee.client.session.deadlines import Deadlines
+from aerobee.client.session.identity import client_id, local_ip
+from aerobee.client.session.route_cache import RouteCache
+from aerobee.client.session.tasks import Tasks
+from aerobee.clock import Clock, SystemClock
+from aerobee.errors import AerobeeError, NetworkError, NoRoute, TopicNotFound, error_for
+from aerobee.net.connection import Answer, Connection, Limits
+from aerobee.net.pool import Pool
+from aerobee.net.shared import Shared
+from aerobee.net.tls import client_tls
+from aerobee.protocol import bodies
+from aerobee.protocol import command as wire
+from aerobee.protocol.accounts import sign
+from aerobee.protocol.addresses import parse_addresses
+from aerobee.protocol.headers.consume import SendHeartbeat, Unregister
+from aerobee.protocol.headers.route import GetRoute
+from aerobee.protocol.routing import MASTER, NameServers, TopicQueues, unfold
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Coroutine
+    from typing import Any
+
+    from aerobee.client.session.broker_requests import Consumer, Producer
+    from aerobee.protocol.command import Command, Header
+
+log = logging.getLogger("aerobee.client.session.session")
+
+SUCCESS = frozenset({0})
+
+
+class Session:
+    """Started once; every call raises a NetworkError or a BrokerError, never returns a refusal."""
+
+    def __init__(self, namesrv: str, options: Options | None = None, clock: Clock | None = None) -> None:
+        self.options = options or Options()
+        self.clock = clock or SystemClock()
+        self.namesrv = namesrv
+        servers = parse_addresses(namesrv)
+        if not servers:
+            raise ValueError(f"namesrv is {namesrv!r}; give host:port, several separated by ';'")
+        self._name_servers = NameServers(servers)
+        ip = self.options.client_ip or local_ip(servers[0])
+        self.client_id = client_id(ip, self.options.instance)
+        self.routes = RouteCache()
+        self.tasks = Tasks()
+        self.deadlines = Deadlines(self.clock)  # of requests that wait `request_timeout_ms` without a task
+        self.producers: dict[str, Producer] = {}
+        self.consumers: dict[str, Consumer] = {}
+        self.broker_versions: dict[str, int] = {}
+        self._used_topics: set[str] = set()
+        self._first_routes = Shared(self.refresh_route, "asking for the route of")
+        self._greeted: dict[str, Connection] = {}
+        self._greetings = Shared(self._introduce, "greeting")
+        tls = client_tls(self.options.tls_ca) if self.options.tls == "on" else None
+        limits = Limits(max_write_buffer=1 << 30)  # what we send is bounded by the producer's gate
+        self._pool = Pool(self._asked, limits, tls)
+        self.users = 0
+
+    # -- life ----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Each user (producer, consumer, admin) starts and stops the session; the first and last one count."""
+        self.users += 1
+        if self.users == 1:
+            self.tasks.start(self._refresh_routes_forever(), "routes")
+            self.tasks.start(self._heartbeat_forever(), "heartbeat")
+
+    async def stop(self) -> None:
+        self.users -= 1
+        if self.users == 0:
+            await self.tasks.cancel()
+            self.deadlines.close()
+            await self._first_routes.close()
+            await self._greetings.close()
+            await self._pool.close()
+
+    async def _refresh_routes_forever(self) -> None:
+        while True:
+            await self.clock.sleep(self.options.route_refresh_ms)
+            for topic in sorted(self._used_topics):
+                await self._refresh_quietly(topic)
+
+    async def _refresh_quietly(self, topic: str) -> None:
+        try:
+            await self.refresh_route(topic)
+        except AerobeeError as error:
+            log.debug("route of topic=%s not refreshed: %s", topic, error)
+
+    async def _heartbeat_forever(self) -> None:
+        while True:
+            await self.clock.sleep(self.options.heartbeat_ms)
+            await self.heartbeat()
+
+    # -- asking --------------------------------------------------------------------------------------------
+
+    async def connection(self, address: str) -> Connection:
+        """The open connection; a broker's new one starts with our heartbeat, for it knows us no longer."""
+        connection = await self._pool.get(address)
+        if self._greeted.get(address) is not connection:
+            await self._greetings.get(address)
+        return connection
+
+    async def _introduce(self, address: str) -> None:
+        connection = self._pool.peek(address)
+        if connection is None:
+            return  # lost again: the request that follows fails and says so
+        is_new_to_broker = self.routes.name_of(address) is not None
+        try:
+            if is_new_to_broker:
+                await self._greet(address, connection)
+        except AerobeeError as error:
+            log.warning("heartbeat to broker=%s failed: %s", address, error)
+        self._greeted[address] = connection
+        if is_new_to_broker:
+            for consumer in list(self.consumers.values()):
+                consumer.members_changed()
+
+    def open_connection(self, address: str) -> Connection | None:
+        """The greeted open connection, if there is one: the way without waiting."""
+        connection = self._pool.peek(address)
+        return connection if connection is not None and self._greeted.get(address) is connection else None
+
+    async def call(
+        self,
+        address: str,
+        header: Header,
+        body: bytes = b"",
+        *,
+        timeout_ms: int = 0,
+        accept: Collection[int] = SUCCESS,
+    ) -> Command:
+        connection = await self.connection(address)
+        return await self._call_on(
+            connection, header, body, timeout_ms or self.options.request_timeout_ms, accept
+        )
+
+    async def _call_on(
+        self,
+        connection: Connection,
+        header: Header,
+        body: bytes,
+        timeout_ms: int,
+        accept: Collection[int] = SUCCESS,
+    ) -> Command:
+        answer = await connection.call(sign(wire.request(header, body), self.options), timeout_ms)
+        if answer.code not in accept:
+            raise error_for(answer.code, answer.remark)
+        return answer
+
+    async def send(self, address: str, header: Header, body: bytes = b"") -> None:
+        """One-way: no answer, so no refusal either."""
+        connection = await self.connection(address)
+        connection.send(sign(wire.request(header, body, one_way=True), self.options))
+
+    async def ask_name_server(self, header: Header, body: bytes = b"") -> Command:
+        """The name server in use is kept until it fails, then the next one is."""
+        last: NetworkError | None = None
+        for address in self._name_servers:
+            try:
+                return await self.call(address, header, body)
+            except NetworkError as error:
+                last = error
+                self._name_servers.failed(address)
+        raise last or NetworkError(f"no name server in {self.namesrv!r}")
+
+    def _asked(self, connection: Connection, command: Command) -> Answer | Coroutine[Any, Any, Answer]:
+        return broker_requests.handle(self, connection, command)
+
+    # -- routes --------------------------------------------------------------------------------------------
+
+    async def route(self, topic: str) -> TopicQueues:
+        """The topic's queues, asked for once and then kept fresh. NoRoute when no name server knows it."""
+        self._used_topics.add(topic)
+        return self.routes.get(topic) or await self._first_routes.get(topic)
+
+    async def refresh_route(self, topic: str) -> TopicQueues:
+        try:
+            answer = await self.ask_name_server(GetRoute(topic=topic, accept_standard_json_only=True))
+        except TopicNotFound:
+            self._route_gone(topic)
+            raise NoRoute(
+                f"topic {topic!r} is unknown to the name servers {self.namesrv}: create it first"
+            ) from None
+        self._learn(topic, bodies.decode(answer.body, bodies.TopicRoute))
+        found = self.routes.get(topic)
+        if found is None:
+            raise NoRoute(f"topic {topic!r} has no route")
+        return found
+
+    def adopt_route(self, topic: str, route: bodies.TopicRoute) -> TopicQueues:
+        """An unknown topic is sent to the template topic's brokers, which then create it."""
+        self._learn(topic, route)
+        return self.routes.get(topic) or unfold(topic, route)
+
+    def _learn(self, topic: str, route: bodies.TopicRoute) -> None:
+        if self.routes.put(topic, route):
+            log.debug("route of topic=%s changed brokers=%d", topic, len(route.broker_datas))
+            self._tell_route_changed(topic)
+
+    def _route_gone(self, topic: str) -> None:
+        if self.routes.get(topic) is not None:
+            self.routes.forget(topic)
+            self._tell_route_changed(topic)
+
+    def _tell_route_changed(self, topic: str) -> None:
+        for consumer in list(self.consumers.values()):
+            consumer.route_changed(topic)
+
+    def unuse_topic(self, topic: str) -> None:
+        self._used_topics.discard(topic)
+
+    async def master(self, broker_name: str, topic: str) -> str:
+        """The master's address; a missing one is looked for once in a fresh route, then any broker will do."""
+        address = self.routes.master(broker_name)
+        if address is None:
+            await self.refresh_route(topic)
+            address = self.routes.address(broker_name)
+        if address is None:
+            raise NoRoute(f"broker {broker_name!r} of topic {topic!r} has no address in the routes")
+        return address
+
+    # -- heartbeats ----------------------------------------------------------------------------------------
+
+    def _heartbeat_body(self) -> bytes:
+        consumers = [consumer.heartbeat_data() for consumer in self.consumers.values()]
+        producers = [bodies.ProducerData(group_name=group) for group in self.producers]
+        return bodies.encode(
+            bodies.Heartbeat(
+                client_id=self.client_id, consumer_data_set=consumers, producer_data_set=producers
+            )
+        )
+
+    def _brokers(self) -> list[str]:
+        """Whom we tell that we live: all brokers of our topics; slaves only when we consume."""
+        return [
+            address
+            for members in self.routes.brokers_of(self._used_topics).values()
+            for broker_id, address in members.items()
+            if broker_id == MASTER or self.consumers
+        ]
+
+    async def heartbeat(self) -> int:
+        """Tell every broker of our topics who we are and what we subscribe to; how many were told."""
+        if not self.producers and not self.consumers:
+            return 0
+        told = await asyncio.gather(*(self._heartbeat_to(address) for address in self._brokers()))
+        return sum(told)
+
+    async def _heartbeat_to(self, address: str) -> bool:
+        try:
+            known = self._greeted.get(address)
+            connection = await self.connection(address)
+            if known is connection:  # else the greeting has said it
+                await self._greet(address, connection)
+        except AerobeeError as error:
+            log.warning("heartbeat to broker=%s failed: %s", address, error)
+            return False
+        return True
+
+    async def _greet(self, address: str, connection: Connection) -> None:
+        if not self.producers and not self.consumers:
+            return
+        answer = await self._call_on(
+            connection, SendHeartbeat(), self._heartbeat_body(), self.options.request_timeout_ms
+        )
+        self.broker_versions[address] = answer.version
+
+    async def leave(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
+        """Tell all brokers that a group has one member less; those that cannot be reached will find out."""
+        header = Unregister(
+            client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
+        )
+        for address in self._brokers():
+            connection = self._pool.peek(address)
+            if connection is None:
+                continue
+            try:
+                await self._call_on(connection, header, b"", self.options.request_timeout_ms)
+            except AerobeeError as error:
+                log.debug("leaving broker=%s failed: %s", address, error)

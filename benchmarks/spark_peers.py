@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class _Reader(DataSourceReader):
     def __init__(self, options: Any, names: tuple[str, ...]) -> None:
         from aerobee.spark import options as parsed
-        from aerobee.spark.batch_reader import BatchReader
+        from aerobee.spark.reading.batch_reader import BatchReader
 
         self._reader = BatchReader(parsed.for_batch(options, names), names)
 
@@ -54,7 +54,7 @@ class _PlainReader(_Reader):
     """Arrow batches, filled by the plain decoder record by record."""
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        from aerobee.spark.plain import decode_plain
+        from aerobee.spark.decoding.plain import decode_plain
 
         for buffer, positions in _records(partition.task):
             yield decode_plain(buffer, positions, partition.task.columns, "store").batch
@@ -73,7 +73,7 @@ class _RepeatingReader(_Reader):
 
 def _records(task: Any) -> Iterator[tuple[pa.Buffer, Any]]:
     """Buffers and positions as the store scan finds them."""
-    from aerobee.spark import store_scan
+    from aerobee.spark.reading import store_scan
 
     root = store_scan.store_root(task.options.store_path)
     return store_scan.stretches(root, task.parts, task.options)
@@ -124,7 +124,7 @@ class _RowWriter(DataSourceWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         from aerobee.protocol import batch
-        from aerobee.spark.writer import Sender, Sent
+        from aerobee.spark.writing.writer import Sender, Sent
 
         sender, items, size, rows = Sender(self._options), [], 0, 0
         topic, limit = self._options.topic, self._options.max_batch_bytes

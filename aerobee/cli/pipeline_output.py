@@ -21,7 +21,7 @@ console = Console(stderr=True)
 
 def watch(query: StreamingQuery, name: str) -> int:
     """Follow a stream until it ends or Ctrl-C; a live count on a terminal, a line per batch elsewhere."""
-    from aerobee.spark.metrics import figures_of
+    from aerobee.spark.stream_figures import figures_of
 
     seen, rows = -1, 0
     with console.status(f"{name}: starting") as status:

@@ -12,20 +12,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aerobee.spark.frames import read, read_stream, write
-    from aerobee.spark.metrics import figures_of, listen
-    from aerobee.spark.sending_back import send_back
+    from aerobee.spark.dataframes import read, read_stream, write
     from aerobee.spark.sessions import session
+    from aerobee.spark.stream_figures import figures_of, listen
+    from aerobee.spark.writing.sending_back import send_back
 
 __all__ = ["figures_of", "listen", "read", "read_stream", "send_back", "session", "write"]
 
 _HOMES = {
-    "read": "aerobee.spark.frames",
-    "read_stream": "aerobee.spark.frames",
-    "write": "aerobee.spark.frames",
-    "figures_of": "aerobee.spark.metrics",
-    "listen": "aerobee.spark.metrics",
-    "send_back": "aerobee.spark.sending_back",
+    "read": "aerobee.spark.dataframes",
+    "read_stream": "aerobee.spark.dataframes",
+    "write": "aerobee.spark.dataframes",
+    "figures_of": "aerobee.spark.stream_figures",
+    "listen": "aerobee.spark.stream_figures",
+    "send_back": "aerobee.spark.writing.sending_back",
     "session": "aerobee.spark.sessions",
 }
 

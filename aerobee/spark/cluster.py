@@ -15,7 +15,7 @@ from aerobee.protocol import bodies
 from aerobee.protocol.addresses import parse_addresses
 from aerobee.protocol.headers.route import AllTopics, GetClusterInfo, GetRoute
 from aerobee.protocol.routing import NameServers, TopicQueues, unfold
-from aerobee.spark.link import Link, link_to
+from aerobee.spark.blocking_connection import BlockingConnection, connection_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,13 +33,13 @@ class Cluster:
         self._options = options
         self._tries = tries
         self._name_servers = NameServers(parse_addresses(options.namesrv))
-        self._links: dict[str, Link] = {}
+        self._links: dict[str, BlockingConnection] = {}
 
-    def link(self, address: str) -> Link:
+    def link(self, address: str) -> BlockingConnection:
         """The connection, made when it is first used."""
-        return self._links.setdefault(address, link_to(address, self._options))
+        return self._links.setdefault(address, connection_to(address, self._options))
 
-    def ask(self, address: str, question: Callable[[Link], T]) -> T:
+    def ask(self, address: str, question: Callable[[BlockingConnection], T]) -> T:
         for left in reversed(range(self._tries)):
             link = self.link(address)
             try:
@@ -51,7 +51,7 @@ class Cluster:
                 time.sleep(self._options.retry_ms / 1000)
         raise AssertionError("unreachable")
 
-    def ask_name_server(self, question: Callable[[Link], T]) -> T:
+    def ask_name_server(self, question: Callable[[BlockingConnection], T]) -> T:
         last: NetworkError | None = None
         for address in self._name_servers:
             try:

@@ -11,7 +11,8 @@ import msgspec
 
 from aerobee.protocol.filters import compile_filter
 from aerobee.protocol.names import check_group, check_topic
-from aerobee.spark import plan, schema
+from aerobee.spark import schema
+from aerobee.spark.reading import plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

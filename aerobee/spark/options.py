@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from aerobee.spark import option_values as values
-from aerobee.spark import plan, schema
+from aerobee.spark import schema
 from aerobee.spark.option_values import EARLIEST, Assignment, Position
+from aerobee.spark.reading import plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

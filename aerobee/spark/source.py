@@ -36,7 +36,7 @@ class RocketMQSource(DataSource):
         return schema.ddl(options.columns_of(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from aerobee.spark import batch_reader
+        from aerobee.spark.reading import batch_reader
 
         # A reader class with `pushFilters` makes every query fail while Spark's push-down setting is off, and the
         # setting is not visible here; only Spark's push-down worker may see such a class. And only where asked for:
@@ -47,17 +47,17 @@ class RocketMQSource(DataSource):
         return chosen(parsed, _names(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from aerobee.spark.stream_reader import StreamReader
+        from aerobee.spark.reading.stream_reader import StreamReader
 
         return StreamReader(options.for_stream(self.options, _names(schema)))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's signature
-        from aerobee.spark.writer import BatchWriter
+        from aerobee.spark.writing.writer import BatchWriter
 
         return BatchWriter(_sink_options(self.options, schema, overwrite=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001
-        from aerobee.spark.writer import StreamWriter
+        from aerobee.spark.writing.writer import StreamWriter
 
         return StreamWriter(_sink_options(self.options, schema, overwrite=overwrite))
 
@@ -67,7 +67,7 @@ def _names(struct: StructType) -> tuple[str, ...]:
 
 
 def _sink_options(given: Any, struct: StructType, *, overwrite: bool) -> options.Write:
-    from aerobee.spark.encode import check_columns
+    from aerobee.spark.writing.encode import check_columns
 
     if overwrite:
         raise options.OptionError('a topic cannot be overwritten: write with .mode("append")')

@@ -12,9 +12,10 @@ from servers import RocketMQ, wait_until
 
 from aerobee import Admin, Message, Producer
 from aerobee.errors import RequestCodeNotSupported
-from aerobee.spark import options, wire_scan
-from aerobee.spark.heads import BrokerHeads
-from aerobee.spark.plan import Range
+from aerobee.spark import options
+from aerobee.spark.reading import wire_scan
+from aerobee.spark.reading.plan import Range
+from aerobee.spark.reading.queue_source import BrokerQueues
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,15 +87,15 @@ def test_the_java_broker_is_pulled_from_however_much_there_is(
     """It does not know Aerobee's questions for bulk, and says so."""
     monkeypatch.setattr(wire_scan, "LARGE", 1)
     asked = options.for_batch({"namesrv": broker.namesrv, "subscribe": TOPIC})
-    heads = BrokerHeads(asked)
+    source = BrokerQueues(asked)
     parts = [
         Range(TOPIC, name, int(queue), low, high)
-        for name, queues in heads.queues(TOPIC).items()
+        for name, queues in source.queues(TOPIC).items()
         for queue, (low, high) in queues.items()
     ]
     with pytest.raises(RequestCodeNotSupported):
-        heads.units(parts[0], 1)
-    assert wire_scan.cut(heads, parts, 2, asked) is None
+        source.units(parts[0], 1)
+    assert wire_scan.cut(source, parts, 2, asked) is None
 
 
 def test_a_stream_reads_once_and_tells_the_group_how_far_it_is(

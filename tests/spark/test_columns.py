@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from aerobee.protocol import message, properties
 from aerobee.protocol.compression import Compression, compress, compressed_flag
 from aerobee.protocol.message import Record
-from aerobee.spark import columns, schema
-from aerobee.spark.plain import decode_plain
+from aerobee.spark import schema
+from aerobee.spark.decoding import columns
+from aerobee.spark.decoding.plain import decode_plain
 
 ALL = tuple(schema.COLUMNS)
 V4 = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"

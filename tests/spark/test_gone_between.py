@@ -14,9 +14,9 @@ from aerobee import Message, Producer
 from aerobee.clock import ManualClock
 from aerobee.config import StoreConfig
 from aerobee.protocol.message import Record
-from aerobee.spark import tasks
 from aerobee.spark.options import for_batch
-from aerobee.spark.plan import DataLoss, Range
+from aerobee.spark.reading import tasks
+from aerobee.spark.reading.plan import DataLoss, Range
 from aerobee.spark.reasons import reason
 from aerobee.store.message_store import MessageStore
 from aerobee.testing.server import TestServer
@@ -122,7 +122,7 @@ TRACE = """[STREAM_FAILED] Query terminated with exception: [X] failed: Tracebac
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (TRACE.format("aerobee.spark.plan.DataLoss: t/b/0: gone. Do this"), "t/b/0: gone. Do this"),
+        (TRACE.format("aerobee.spark.reading.plan.DataLoss: t/b/0: gone. Do this"), "t/b/0: gone. Do this"),
         (
             TRACE.format("ModuleNotFoundError: No module named 'x'"),
             "ModuleNotFoundError: No module named 'x'",

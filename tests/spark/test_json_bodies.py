@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from aerobee.spark import json_bodies
+from aerobee.spark.decoding import json_bodies
 from aerobee.spark.options import OptionError
 
 if TYPE_CHECKING:

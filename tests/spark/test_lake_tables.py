@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from aerobee.spark.metrics import Figures
+    from aerobee.spark.stream_figures import Figures
 
 pytestmark = [
     pytest.mark.spark,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aerobee.spark import store_scan
 from aerobee.spark.options import for_batch
-from aerobee.spark.plan import DataLoss, Range
-from aerobee.spark.store_scan import UNIT, in_log_order
+from aerobee.spark.reading import store_scan
+from aerobee.spark.reading.plan import DataLoss, Range
+from aerobee.spark.reading.store_scan import UNIT, in_log_order
 
 if TYPE_CHECKING:
     import numpy.typing as npt

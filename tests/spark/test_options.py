@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from aerobee.spark import options, schema
-from aerobee.spark.encode import check_columns
 from aerobee.spark.options import OptionError
+from aerobee.spark.writing.encode import check_columns
 
 WIRE = {"namesrv": "127.0.0.1:9876", "subscribe": "orders"}
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aerobee.spark import plan
-from aerobee.spark.plan import Range
+from aerobee.spark.reading import plan
+from aerobee.spark.reading.plan import Range
 
 queues = st.dictionaries(st.integers(0, 12).map(str), st.integers(0, 1000), max_size=8)
 offsets = st.dictionaries(

@@ -16,9 +16,10 @@ from aerobee.protocol import command as wire
 from aerobee.protocol import message
 from aerobee.protocol.headers.consume import PullMessage, PullResult
 from aerobee.protocol.message import Record
-from aerobee.spark import options, tasks
-from aerobee.spark.link import Link
-from aerobee.spark.plan import Range
+from aerobee.spark import options
+from aerobee.spark.blocking_connection import BlockingConnection
+from aerobee.spark.reading import tasks
+from aerobee.spark.reading.plan import Range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -140,7 +141,7 @@ def test_a_peer_that_is_gone_is_an_error_that_names_it(peer: Callable[..., Peer]
 
 
 def test_an_answer_that_can_no_longer_come_is_an_error(peer: Callable[..., Peer]) -> None:
-    link = Link(peer().address)
+    link = BlockingConnection(peer().address)
     opaque = link.send(tasks.request(Range("t", "b", 0, 0, COUNT), 0, options.for_batch(
         {"namesrv": "127.0.0.1:1", "subscribe": "t"})))  # fmt: skip
     link.close()
@@ -150,7 +151,7 @@ def test_an_answer_that_can_no_longer_come_is_an_error(peer: Callable[..., Peer]
 
 def test_frames_that_were_never_asked_for_are_dropped() -> None:
     listening = socket.create_server(("127.0.0.1", 0))
-    link = Link(f"127.0.0.1:{listening.getsockname()[1]}")
+    link = BlockingConnection(f"127.0.0.1:{listening.getsockname()[1]}")
     sent = link.send(PullMessage(consumer_group="g", topic="t", queue_id=0, queue_offset=0))
     connection, _ = listening.accept()
     for opaque, flag in ((999, 1), (sent, 0), (sent, 1)):  # of nobody, the broker's own request, ours

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aerobee.spark import options, resolve
+from aerobee.spark import options
 from aerobee.spark.options import OptionError
+from aerobee.spark.reading import resolve
 
 if TYPE_CHECKING:
-    from aerobee.spark.plan import Bounds
+    from aerobee.spark.reading.plan import Bounds
 
 BOUNDS: Bounds = {
     "orders": {"broker-a": {"0": (5, 20), "1": (0, 10)}},

@@ -14,8 +14,10 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from aerobee.protocol.message import Record
-from aerobee.spark import metrics, options, plan, sizes
-from aerobee.spark.stream_reader import StreamReader
+from aerobee.spark import options
+from aerobee.spark import stream_figures as metrics
+from aerobee.spark.reading import plan, sizes
+from aerobee.spark.reading.stream_reader import StreamReader
 from aerobee.testing.server import TestServer
 
 if TYPE_CHECKING:

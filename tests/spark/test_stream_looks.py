@@ -16,8 +16,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from aerobee import Admin, ManualClock, Message, Producer
 from aerobee.protocol import bodies
 from aerobee.protocol.message import Record
-from aerobee.spark import options, plan
-from aerobee.spark.stream_reader import StreamReader
+from aerobee.spark import options
+from aerobee.spark.reading import plan
+from aerobee.spark.reading.stream_reader import StreamReader
 from aerobee.testing.server import TestServer
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import pytest
 from aerobee.clock import SystemClock
 from aerobee.config import StoreConfig
 from aerobee.protocol.message import Record
-from aerobee.spark.batch_reader import BatchReader, Part
 from aerobee.spark.options import for_batch
 from aerobee.spark.pipelines.lake import lake
+from aerobee.spark.reading.batch_reader import BatchReader, Part
 from aerobee.store.message_store import MessageStore
 from aerobee.testing.server import TestServer
 

@@ -19,9 +19,10 @@ from aerobee.protocol import command as wire
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.headers.consume import LogBounds, ReadLog, ReadUnits, UnitsRead
 from aerobee.protocol.message import Record
-from aerobee.spark import options, tasks, wire_scan
-from aerobee.spark.heads import BrokerHeads
-from aerobee.spark.plan import DataLoss, Range
+from aerobee.spark import options
+from aerobee.spark.reading import tasks, wire_scan
+from aerobee.spark.reading.plan import DataLoss, Range
+from aerobee.spark.reading.queue_source import BrokerQueues
 from aerobee.store.message_store import MessageStore
 
 if TYPE_CHECKING:
@@ -138,12 +139,12 @@ def options_for(peer: Peer, **given: str) -> options.Read:
 
 def planned(peer: Peer, parts: list[Range], count: int = 3, **given: str) -> list[list[Range]] | None:
     read = options_for(peer, **given)
-    heads = BrokerHeads(read)
-    heads._brokers["b"] = peer.address
+    source = BrokerQueues(read)
+    source._brokers["b"] = peer.address
     try:
-        return wire_scan.cut(heads, parts, count, read)
+        return wire_scan.cut(source, parts, count, read)
     finally:
-        heads.close()
+        source.close()
 
 
 def rows(peer: Peer, parts: list[Range], **given: str) -> list[tuple[str, int, int, bytes]]:

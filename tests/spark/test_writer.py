@@ -22,8 +22,10 @@ from aerobee.protocol import batch, properties
 from aerobee.protocol.bodies import BrokerData, QueueData, TopicRoute
 from aerobee.protocol.headers.produce import SendMessageV2
 from aerobee.protocol.routing import place_of_key, unfold
-from aerobee.spark import cluster, options, tasks, writer
-from aerobee.spark.batch_reader import BatchReader, Part
+from aerobee.spark import cluster, options
+from aerobee.spark.reading import tasks
+from aerobee.spark.reading.batch_reader import BatchReader, Part
+from aerobee.spark.writing import writer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,7 +82,7 @@ class Brokers:
         return error
 
 
-class FakeLink:
+class FakeConnection:
     def __init__(self, address: str, brokers: Brokers) -> None:
         self.address, self._brokers = address, brokers
         self._numbers = itertools.count(1)
@@ -107,7 +109,7 @@ class FakeLink:
 @pytest.fixture
 def sender(monkeypatch: pytest.MonkeyPatch) -> Any:
     def make(brokers: Brokers, **given: str) -> writer.Sender:
-        monkeypatch.setattr(cluster, "link_to", lambda address, _: FakeLink(address, brokers))
+        monkeypatch.setattr(cluster, "connection_to", lambda address, _: FakeConnection(address, brokers))
         monkeypatch.setattr(cluster.Cluster, "route", lambda *_: brokers.route())
         known = {"namesrv": "127.0.0.1:1", "topic": "t", "retryIntervalMs": "0", "numRetries": "1000"}
         return writer.Sender(options.for_write({**known, "maxBatchBytes": "1024", **given}))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from aerobee.errors import AerobeeError, GroupNotFound
 from aerobee.spark import schema
 from aerobee.spark.options import connection, for_batch
-from aerobee.spark.sending_back import send_back
+from aerobee.spark.writing.sending_back import send_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -191,18 +191,18 @@ def _final_commit(query: StreamingQuery, group: str, brokers: dict[str, str]) ->
     """Mirror the last batch's end: a stream only tells its progress when the next batch is planned."""
     import json
 
-    from aerobee.spark.heads import BrokerHeads
-    from aerobee.spark.plan import flat
+    from aerobee.spark.reading.plan import flat
+    from aerobee.spark.reading.queue_source import BrokerQueues
 
     progress = query.lastProgress
     if not progress or not progress["sources"][0]["endOffset"]:
         return
     end = progress["sources"][0]["endOffset"]
     offsets = (json.loads(end) if isinstance(end, str) else end)["o"]
-    heads = BrokerHeads(for_batch({"subscribe": "any", "group": group, **brokers}))
+    source = BrokerQueues(for_batch({"subscribe": "any", "group": group, **brokers}))
     for topic, broker, queue, offset in flat(offsets):
         try:
-            heads.commit(topic, broker, int(queue), offset)
+            source.commit(topic, broker, int(queue), offset)
         except GroupNotFound:  # nothing was there to be read, so nobody has made the group known
             return
         except AerobeeError as error:  # the topic was deleted meanwhile; nothing is left to be told

@@ -13,9 +13,9 @@ from aerobee.protocol import bodies
 from aerobee.protocol.headers.offsets import AllConsumerOffsets, AllDelayOffsets
 from aerobee.spark import schema
 from aerobee.spark.cluster import Cluster
-from aerobee.spark.heads import MISSING, BrokerHeads
 from aerobee.spark.options import Read, for_batch
-from aerobee.spark.store_scan import BROKER, StoreHeads, store_root
+from aerobee.spark.reading.queue_source import MISSING, BrokerQueues
+from aerobee.spark.reading.store_scan import BROKER, StoreQueues, store_root
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,17 +38,17 @@ class Evidence:
         self.spark = spark
         self._source = source
         self._options: Read = for_batch({**source, "subscribe": "any"})
-        self._heads: Any = (
-            StoreHeads(self._options.store_path) if self._options.store_path else BrokerHeads(self._options)
+        self._queues: Any = (
+            StoreQueues(self._options.store_path) if self._options.store_path else BrokerQueues(self._options)
         )
 
     def topics(self) -> list[str]:
-        return list(self._heads.topics())
+        return list(self._queues.topics())
 
     def bounds(self, topic: str) -> dict[str, dict[str, tuple[int, int]]]:
         """broker -> queue -> (min, max); nothing when the topic was deleted since it was listed."""
         try:
-            found: dict[str, dict[str, tuple[int, int]]] = self._heads.queues(topic)
+            found: dict[str, dict[str, tuple[int, int]]] = self._queues.queues(topic)
         except MISSING:
             return {}
         return found

@@ -19,7 +19,7 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from aerobee.spark import json_bodies
+from aerobee.spark.decoding import json_bodies
 from aerobee.spark.options import OptionError
 from aerobee.spark.pipelines.files import Files
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aerobee.clock import Clock, SystemClock
-from aerobee.spark.heads import MISSING, BrokerHeads
 from aerobee.spark.options import for_batch
-from aerobee.spark.plan import edge
+from aerobee.spark.reading.plan import edge
+from aerobee.spark.reading.queue_source import MISSING, BrokerQueues
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,9 +151,9 @@ def _starting_offsets(
     known: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
     fresh = [topic for topic in targets if topic not in known]
     for topic in fresh:
-        heads = BrokerHeads(for_batch({"subscribe": topic, **brokers}))
+        source = BrokerQueues(for_batch({"subscribe": topic, **brokers}))
         try:
-            known.update(edge({topic: heads.queues(topic)}, 1))
+            known.update(edge({topic: source.queues(topic)}, 1))
         except MISSING:
             known[topic] = {}
     if fresh and keep:

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 from aerobee.spark.option_values import EARLIEST, LATEST
 from aerobee.spark.options import OptionError
-from aerobee.spark.plan import Bounds, edge, flat, put, tidy
+from aerobee.spark.reading.plan import Bounds, edge, flat, put, tidy
 
 if TYPE_CHECKING:
-    from aerobee.spark.heads import Heads
     from aerobee.spark.option_values import Offsets, Position
     from aerobee.spark.options import Read
+    from aerobee.spark.reading.queue_source import QueueSource
 
 
-def start(options: Read, heads: Heads, bounds: Bounds) -> Offsets:
+def start(options: Read, source: QueueSource, bounds: Bounds) -> Offsets:
     position = options.start
     if position.word == "group":
-        return _from_group(heads, bounds)
-    return _resolved(position, options, heads, bounds, side="startingOffsets")
+        return _from_group(source, bounds)
+    return _resolved(position, options, source, bounds, side="startingOffsets")
 
 
-def end(options: Read, heads: Heads, bounds: Bounds) -> Offsets:
-    return _resolved(options.end, options, heads, bounds, side="endingOffsets")
+def end(options: Read, source: QueueSource, bounds: Bounds) -> Offsets:
+    return _resolved(options.end, options, source, bounds, side="endingOffsets")
 
 
 def check_names(options: Read, topics: list[str], bounds: Bounds) -> None:
@@ -51,7 +51,9 @@ def _check_topic(option: str, topic: str, topics: list[str]) -> None:
         )
 
 
-def _resolved(position: Position, options: Read, heads: Heads, bounds: Bounds, *, side: str) -> Offsets:
+def _resolved(
+    position: Position, options: Read, source: QueueSource, bounds: Bounds, *, side: str
+) -> Offsets:
     if position.word:
         return edge(bounds, 0 if position.word == "earliest" else 1)
     if position.offsets is not None:
@@ -66,7 +68,7 @@ def _resolved(position: Position, options: Read, heads: Heads, bounds: Bounds, *
         assert timestamp is not None
         for broker, queues in brokers.items():
             for queue, (low, high) in queues.items():
-                offset = heads.offset_at(topic, broker, int(queue), timestamp) if high > low else high
+                offset = source.offset_at(topic, broker, int(queue), timestamp) if high > low else high
                 if (
                     offset >= high
                     and high > low
@@ -99,12 +101,12 @@ def _given(offsets: Offsets, bounds: Bounds, side: str) -> Offsets:
     return tidy(found)
 
 
-def _from_group(heads: Any, bounds: Bounds) -> Offsets:
+def _from_group(source: Any, bounds: Bounds) -> Offsets:
     """The group's stored offsets; a queue it never read starts at the earliest."""
     found: Offsets = {}
     for topic, brokers in bounds.items():
         for broker, queues in brokers.items():
             for queue, (low, _) in queues.items():
-                stored = heads.group_offset(topic, broker, int(queue))
+                stored = source.group_offset(topic, broker, int(queue))
                 put(found, topic, broker, queue, low if stored is None else max(stored, low))
     return tidy(found)

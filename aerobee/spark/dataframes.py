@@ -52,7 +52,7 @@ def with_json(frame: DataFrame, schema: str | Literal[True]) -> DataFrame:
     """Column `data` parsed from JSON bodies; null where a body is no JSON."""
     from pyspark.sql import functions as f
 
-    from aerobee.spark.json_bodies import inferred
+    from aerobee.spark.decoding.json_bodies import inferred
 
     body = f.col("body").cast("string")
     if isinstance(schema, str):

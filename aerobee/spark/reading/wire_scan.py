@@ -16,8 +16,8 @@ import numpy as np
 
 from aerobee.errors import BrokerError, NetworkError, TopicNotFound, UnknownResponse
 from aerobee.protocol.headers.consume import LogBounds, ReadLog, ReadUnits, UnitsRead
-from aerobee.spark import columns
-from aerobee.spark.store_scan import UNIT, Places, in_log_order, real_units, report_lost
+from aerobee.spark.decoding import columns
+from aerobee.spark.reading.store_scan import UNIT, Places, in_log_order, real_units, report_lost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from aerobee.protocol.command import Header
-    from aerobee.spark.heads import BrokerHeads
-    from aerobee.spark.link import Link
+    from aerobee.spark.blocking_connection import BlockingConnection
+    from aerobee.spark.decoding.spans import Ints
     from aerobee.spark.options import Read
-    from aerobee.spark.plan import Range
-    from aerobee.spark.spans import Ints
+    from aerobee.spark.reading.plan import Range
+    from aerobee.spark.reading.queue_source import BrokerQueues
 
 LARGE = 100_000  # messages from which on it is worth a look at samples
 SAMPLES = 1_000  # of a queue
@@ -49,14 +49,14 @@ class _Sampled(NamedTuple):
     size: Ints
 
 
-def cut(heads: BrokerHeads, parts: list[Range], tasks: int, options: Read) -> list[list[Range]] | None:
+def cut(source: BrokerQueues, parts: list[Range], tasks: int, options: Read) -> list[list[Range]] | None:
     """The ranges cut at common places of the log into `tasks` of about equal size; None where pulls serve better."""
     filtered = options.tags != "*" or bool(options.sql)
     if filtered or options.ordered or options.max_records or sum(map(len, parts)) < LARGE:
         return None
     if len({part.broker for part in parts}) != 1:
         return None
-    sampled = [_sampled(heads, part) for part in parts]
+    sampled = [_sampled(source, part) for part in parts]
     known = [one for one in sampled if one is not None]
     if len(known) < len(sampled) or not _is_dense(known):
         return None
@@ -70,10 +70,10 @@ def cut(heads: BrokerHeads, parts: list[Range], tasks: int, options: Read) -> li
     return [one for one in bins if one]
 
 
-def _sampled(heads: BrokerHeads, part: Range) -> _Sampled | None:
+def _sampled(source: BrokerQueues, part: Range) -> _Sampled | None:
     step = max(1, -(-len(part) // SAMPLES))
     try:
-        found = heads.units(part, step)
+        found = source.units(part, step)
     except (BrokerError, UnknownResponse):
         return None  # Apache's answer; should something else be wrong, a pull will tell
     wanted = -(-len(part) // step)
@@ -105,7 +105,9 @@ def _edges(sampled: list[_Sampled], tasks: int) -> Ints:
 # -- the reading, in a task -------------------------------------------------------------------------------------
 
 
-def scan(link: Link, parts: list[Range], names: tuple[str, ...], options: Read) -> Iterator[columns.Decoded]:
+def scan(
+    link: BlockingConnection, parts: list[Range], names: tuple[str, ...], options: Read
+) -> Iterator[columns.Decoded]:
     """Record batches of the ranges, in the order of the log."""
     asking = _Asking(link, options)
     queues = [_Queue(asking, part) for part in parts]
@@ -162,7 +164,7 @@ class _Bytes(NamedTuple):
 class _Asking:
     """Requests with retries."""
 
-    def __init__(self, link: Link, options: Read) -> None:
+    def __init__(self, link: BlockingConnection, options: Read) -> None:
         self._link = link
         self._options = options
 

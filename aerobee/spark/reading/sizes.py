@@ -13,8 +13,9 @@ import msgspec
 import numpy as np
 
 from aerobee.errors import AerobeeError
-from aerobee.spark import columns, plan, tasks
 from aerobee.spark.cluster import Cluster
+from aerobee.spark.decoding import columns
+from aerobee.spark.reading import plan, tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from aerobee.spark.option_values import Offsets
     from aerobee.spark.options import Read
-    from aerobee.spark.plan import Range
+    from aerobee.spark.reading.plan import Range
 
 SAMPLED = 8  # messages at each place
 SAMPLE_BYTES = 64 * 1024
@@ -73,7 +74,7 @@ class StoreSizes:
         self._root = root
 
     def average(self, part: Range) -> float:
-        from aerobee.spark.store_scan import Queue, real_units
+        from aerobee.spark.reading.store_scan import Queue, real_units
 
         queue = Queue(self._root / "consumequeue" / part.topic / str(part.queue))
         sizes = real_units(queue.units(part.start, part.end))["size"]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from aerobee.spark import plan, pushdown, resolve, tasks
-from aerobee.spark.heads import bounds_of, chosen_topics, heads_for
+from aerobee.spark.reading import plan, pushdown, resolve, tasks
+from aerobee.spark.reading.queue_source import bounds_of, chosen_topics, source_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,19 +36,19 @@ class BatchReader(DataSourceReader):
         self._narrow = pushdown.Narrow()
 
     def partitions(self) -> list[InputPartition]:
-        heads = heads_for(self._options)
-        topics = chosen_topics(self._options, heads)
+        source = source_for(self._options)
+        topics = chosen_topics(self._options, source)
         bounds: plan.Bounds = bounds_of(
-            self._options, heads, [topic for topic in topics if self._narrow.keeps_topic(topic)]
+            self._options, source, [topic for topic in topics if self._narrow.keeps_topic(topic)]
         )
         resolve.check_names(self._options, topics, bounds)
-        start = resolve.start(self._options, heads, bounds)
-        end = resolve.end(self._options, heads, bounds)
+        start = resolve.start(self._options, source, bounds)
+        end = resolve.end(self._options, source, bounds)
         parts = plan.ranges(start, end, bounds, fail_on_data_loss=self._options.fail_on_data_loss)
-        parts = self._narrow.ranges(parts, heads)
-        return [Part(task) for task in self._tasks(parts, heads)]
+        parts = self._narrow.ranges(parts, source)
+        return [Part(task) for task in self._tasks(parts, source)]
 
-    def _tasks(self, parts: list[plan.Range], heads: Any) -> list[tasks.Task]:
+    def _tasks(self, parts: list[plan.Range], source: Any) -> list[tasks.Task]:
         options = self._options
         most = options.max_partitions or max(2, os.cpu_count() or 2) * 2
         groups = plan.pack(
@@ -60,9 +60,9 @@ class BatchReader(DataSourceReader):
         )
         options = msgspec.structs.replace(options, tags=self._narrow.tags or options.tags)
         if not options.store_path:
-            return tasks.over_the_wire(heads, parts, groups, options, self._columns)
+            return tasks.over_the_wire(source, parts, groups, options, self._columns)
         if not options.ordered:
-            from aerobee.spark.store_scan import physical_split, store_root
+            from aerobee.spark.reading.store_scan import physical_split, store_root
 
             groups = physical_split(store_root(options.store_path), parts, len(groups))
         return [tasks.Task(options, group, {}, self._columns) for group in groups]

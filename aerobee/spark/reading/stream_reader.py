@@ -26,9 +26,9 @@ from pyspark.sql.streaming.datasource import (
 
 from aerobee.clock import SystemClock
 from aerobee.errors import AerobeeError
-from aerobee.spark import plan, resolve, sizes, tasks
-from aerobee.spark.batch_reader import Part
-from aerobee.spark.heads import MISSING, BrokerHeads, chosen_topics, heads_for, is_named
+from aerobee.spark.reading import plan, resolve, sizes, tasks
+from aerobee.spark.reading.batch_reader import Part
+from aerobee.spark.reading.queue_source import MISSING, BrokerQueues, chosen_topics, is_named, source_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,7 +46,7 @@ MIRROR_AGAIN_MS = 1_000
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Read) -> None:
         self._options = options
-        self._heads: Any = None
+        self._source_now: Any = None
         self._sizes: sizes.Sizes | None = None
         self._clock = SystemClock()
         self._bounds: plan.Bounds = {}
@@ -129,15 +129,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Not reliably called: nothing depends on it."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_heads": None, "_sizes": None}
+        return {**self.__dict__, "_source_now": None, "_sizes": None}
 
     # -- looking at the heads -----------------------------------------------------------------------
 
     @property
     def _ask(self) -> Any:
-        if self._heads is None:
-            self._heads = heads_for(self._options)
-        return self._heads
+        if self._source_now is None:
+            self._source_now = source_for(self._options)
+        return self._source_now
 
     def _look(self, *, fresh: bool = False) -> plan.Bounds:
         now = self._clock.now()
@@ -196,7 +196,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _message_sizes(self) -> sizes.Sizes:
         if self._sizes is None:
             if self._options.store_path:
-                from aerobee.spark.store_scan import store_root
+                from aerobee.spark.reading.store_scan import store_root
 
                 self._sizes = sizes.StoreSizes(store_root(self._options.store_path))
             else:
@@ -210,7 +210,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         if not _is_past(self._mirror_failed_at, MIRROR_AGAIN_MS, self._clock.now()):
             return
-        assert isinstance(self._ask, BrokerHeads)
+        assert isinstance(self._ask, BrokerQueues)
         told: Offsets = {}
         for topic, broker, queue, offset in plan.flat(done):
             try:

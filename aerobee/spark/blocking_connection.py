@@ -25,7 +25,7 @@ _LENGTH = struct.Struct(">I")
 _ACCEPTED = frozenset((0, 10, 11, 12, 19, 20, 21))
 
 
-class Link:
+class BlockingConnection:
     """`options`: the account that signs and whether to talk TLS; without them, neither."""
 
     def __init__(self, address: str, timeout_ms: int = 10_000, options: Read | Write | None = None) -> None:
@@ -150,9 +150,9 @@ class Link:
         return {**self.__dict__, "_socket": None, "_buffer": bytearray(), "_asked": set(), "_early": {}}
 
 
-def link_to(address: str, options: Read | Write) -> Link:
+def connection_to(address: str, options: Read | Write) -> BlockingConnection:
     """A connection as the options have it: timeout, account, TLS."""
-    return Link(address, options.timeout_ms, options)
+    return BlockingConnection(address, options.timeout_ms, options)
 
 
 def _tls(sock: socket.socket) -> socket.socket:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aerobee.spark import plan
+from aerobee.spark.reading import plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,16 +24,16 @@ import pyarrow as pa
 
 from aerobee.errors import TopicNotFound
 from aerobee.protocol.filters import compile_filter
-from aerobee.spark import columns
-from aerobee.spark.plan import DataLoss, Range
+from aerobee.spark.decoding import columns
+from aerobee.spark.reading.plan import DataLoss, Range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
+    from aerobee.spark.decoding.spans import Ints
     from aerobee.spark.options import Read
-    from aerobee.spark.spans import Ints
 
 logger = logging.getLogger("aerobee.spark")
 
@@ -142,7 +142,7 @@ def _used(units: npt.NDArray[Any]) -> int:
     return low
 
 
-class StoreHeads:
+class StoreQueues:
     def __init__(self, root: str, assign: dict[str, dict[str, list[int]]] | None = None) -> None:
         self.root = store_root(root)
         self._assign = assign

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the driver asks: which topics and queues there are, where they begin and end, which offset a time has.
 
-Two answers to the same questions: brokers over the wire (`BrokerHeads`), or store files (`StoreHeads`).
+Two answers to the same questions: brokers over the wire (`BrokerQueues`), or store files (`StoreQueues`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from aerobee.spark.cluster import Cluster
 
 if TYPE_CHECKING:
     from aerobee.spark.options import Read
-    from aerobee.spark.plan import Range
+    from aerobee.spark.reading.plan import Range
 
 log = logging.getLogger("aerobee.spark")
 
@@ -36,36 +36,36 @@ Queues = dict[str, dict[str, tuple[int, int]]]  # broker -> queue -> (min, max)
 Route = dict[str, tuple[str, int]]  # broker -> (master's address, readable queues)
 
 
-class Heads(Protocol):
+class QueueSource(Protocol):
     def topics(self) -> list[str]: ...
     def queues(self, topic: str) -> Queues: ...
     def forget_routes(self) -> None: ...
     def offset_at(self, topic: str, broker: str, queue: int, timestamp: int) -> int: ...
 
 
-def chosen_topics(options: Read, heads: Heads) -> list[str]:
+def chosen_topics(options: Read, source: QueueSource) -> list[str]:
     """The topics the options select, now."""
     if options.assign:
         return sorted(options.assign)
     names = list(options.topics)
     if options.pattern:
         wanted = re.compile(options.pattern)
-        names = [n for n in heads.topics() if wanted.fullmatch(n) and not is_system_topic(n)]
+        names = [n for n in source.topics() if wanted.fullmatch(n) and not is_system_topic(n)]
         names = [n for n in names if not is_retry(n) and not is_dead_letter(n)]
     if options.include_retries:
-        known = set(heads.topics())
+        known = set(source.topics())
         retries = [retry_topic(options.group), *(pop_retry_topic(t, options.group) for t in names)]
         names += [n for n in retries if n in known]
     return sorted(set(names))
 
 
-def bounds_of(options: Read, heads: Heads, topics: list[str]) -> dict[str, Queues]:
+def bounds_of(options: Read, source: QueueSource, topics: list[str]) -> dict[str, Queues]:
     """The bounds of `topics`. Topics come and go under a pattern; a named one that is missing is an error, unless
     `failOnDataLoss` says to go on with what is there."""
     found = {}
     for topic in topics:
         try:
-            found[topic] = heads.queues(topic)
+            found[topic] = source.queues(topic)
         except MISSING as error:
             if is_named(options, topic) and options.fail_on_data_loss:
                 raise
@@ -78,7 +78,7 @@ def is_named(options: Read, topic: str) -> bool:
     return topic in options.topics or topic in (options.assign or {})
 
 
-class BrokerHeads:
+class BrokerQueues:
     def __init__(self, options: Read) -> None:
         self._options = options
         self._cluster = Cluster(options, options.retries + 1)
@@ -189,9 +189,9 @@ def _only(found: Queues, wanted: dict[str, list[int]], topic: str) -> Queues:
     return kept
 
 
-def heads_for(options: Read) -> Heads:
+def source_for(options: Read) -> QueueSource:
     if options.store_path:
-        from aerobee.spark.store_scan import StoreHeads
+        from aerobee.spark.reading.store_scan import StoreQueues
 
-        return StoreHeads(options.store_path, options.assign)
-    return BrokerHeads(options)
+        return StoreQueues(options.store_path, options.assign)
+    return BrokerQueues(options)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from aerobee.spark.alike import alike
-from aerobee.spark.spans import gather, valid_text
+from aerobee.spark.decoding.alike import alike
+from aerobee.spark.decoding.spans import gather, valid_text
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from aerobee.spark.alike import Alike
-    from aerobee.spark.spans import Ints
+    from aerobee.spark.decoding.alike import Alike
+    from aerobee.spark.decoding.spans import Ints
 
     Words = npt.NDArray[np.uint64]
 

@@ -27,17 +27,18 @@ from aerobee.protocol.filters import compile_filter
 from aerobee.protocol.filters.tags import Subscription, parse_tags
 from aerobee.protocol.headers.consume import PullMessage, PullResult
 from aerobee.protocol.reading import PullRequest, pull
-from aerobee.spark import columns, wire_scan
-from aerobee.spark.link import Link, link_to
+from aerobee.spark.blocking_connection import BlockingConnection, connection_to
+from aerobee.spark.decoding import columns
 from aerobee.spark.options import DEFAULT_GROUP, Read
-from aerobee.spark.plan import DataLoss, Range
-from aerobee.spark.store_scan import UNIT, scan, store_root
+from aerobee.spark.reading import wire_scan
+from aerobee.spark.reading.plan import DataLoss, Range
+from aerobee.spark.reading.store_scan import UNIT, scan, store_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aerobee.spark.heads import BrokerHeads
-    from aerobee.spark.spans import Ints
+    from aerobee.spark.decoding.spans import Ints
+    from aerobee.spark.reading.queue_source import BrokerQueues
 
 log = logging.getLogger("aerobee.spark")
 
@@ -59,15 +60,15 @@ class Task(msgspec.Struct, frozen=True):
 
 
 def over_the_wire(
-    heads: BrokerHeads,
+    source: BrokerQueues,
     parts: list[Range],
     groups: list[list[Range]],
     options: Read,
     names: tuple[str, ...],
 ) -> list[Task]:
     """Tasks for the ranges: as a scan of the broker's log where that serves better, else the `groups` by pulls."""
-    addresses = {part.broker: heads.address(part.broker) for part in parts}
-    stretches = wire_scan.cut(heads, parts, len(groups), options)
+    addresses = {part.broker: source.address(part.broker) for part in parts}
+    stretches = wire_scan.cut(source, parts, len(groups), options)
     in_log_order = stretches is not None
     return [Task(options, group, addresses, names, in_log_order) for group in stretches or groups]
 
@@ -145,9 +146,9 @@ def _scanned_over_the_wire(task: Task, asked: tuple[str, ...]) -> Iterator[colum
         link.close()
 
 
-def _links(task: Task) -> dict[str, Link]:
+def _links(task: Task) -> dict[str, BlockingConnection]:
     options = task.options
-    return {name: link_to(address, options) for name, address in task.addresses.items()}
+    return {name: connection_to(address, options) for name, address in task.addresses.items()}
 
 
 def _pulled(task: Task, asked: tuple[str, ...]) -> Iterator[columns.Decoded]:
@@ -164,7 +165,7 @@ def _pulled(task: Task, asked: tuple[str, ...]) -> Iterator[columns.Decoded]:
             link.close()
 
 
-def _opened(task: Task, links: dict[str, Link]) -> Iterator[tuple[Range, int | None]]:
+def _opened(task: Task, links: dict[str, BlockingConnection]) -> Iterator[tuple[Range, int | None]]:
     """The parts, and the first request of each. Small ones, as of a stream's batch, are asked for some at a time:
     one wait instead of one for each."""
     asked: dict[int, int | None] = {}
@@ -211,7 +212,9 @@ class _Held:
         yield columns.decode(data, positions, self._asked, self._broker)
 
 
-def _bodies(link: Link, part: Range, options: Read, opaque: int | None) -> Iterator[tuple[memoryview, Ints]]:
+def _bodies(
+    link: BlockingConnection, part: Range, options: Read, opaque: int | None
+) -> Iterator[tuple[memoryview, Ints]]:
     """Answer bodies and the positions of their records inside the range; one request is always ahead of the decoding,
     `opaque` is the first. A body is good until the next is asked for."""
     at, failures = part.start, 0

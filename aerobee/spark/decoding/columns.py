@@ -25,16 +25,16 @@ import pyarrow.compute as pc
 from aerobee.errors import ProtocolError
 from aerobee.protocol import message
 from aerobee.protocol.compression import decompress
-from aerobee.spark.pairs import Pairs
+from aerobee.spark.decoding.pairs import Pairs
+from aerobee.spark.decoding.spans import constant, gather, valid_text
 from aerobee.spark.schema import COLUMNS, MAX_MILLIS, arrow_schema
-from aerobee.spark.spans import constant, gather, valid_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy.typing as npt
 
-    from aerobee.spark.spans import Ints
+    from aerobee.spark.decoding.spans import Ints
 
 _HEAD = np.dtype(
     [
@@ -319,7 +319,7 @@ _BUILDERS: dict[str, Callable[[_Rows, str], pa.Array]] = {
 
 def _decode_mixed(rows: _Rows, columns: tuple[str, ...], broker_name: str) -> Decoded:
     """Split into runs of simple and of special records, decode each its way, join in order."""
-    from aerobee.spark.plain import decode_plain
+    from aerobee.spark.decoding.plain import decode_plain
 
     special = rows.special
     edges = np.flatnonzero(np.diff(special.astype(np.int8))) + 1

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql.datasource import Filter
 
-    from aerobee.spark.heads import Heads
     from aerobee.spark.options import Read
-    from aerobee.spark.plan import Range
+    from aerobee.spark.reading.plan import Range
+    from aerobee.spark.reading.queue_source import QueueSource
 
 
 class Narrow:
@@ -94,7 +94,7 @@ class Narrow:
         if isinstance(one, (LessThan, LessThanOrEqual, EqualTo)):
             self.until = min(self.until or 1 << 62, moment + 1001)
 
-    def ranges(self, parts: list[Range], heads: Heads) -> list[Range]:
+    def ranges(self, parts: list[Range], source: QueueSource) -> list[Range]:
         kept = []
         for part in parts:
             if self.queues is not None and part.queue not in self.queues:
@@ -105,9 +105,9 @@ class Narrow:
             )
             if part.topic != SCHEDULE_TOPIC:
                 if self.since is not None:
-                    low = max(low, heads.offset_at(part.topic, part.broker, part.queue, self.since))
+                    low = max(low, source.offset_at(part.topic, part.broker, part.queue, self.since))
                 if self.until is not None:
-                    high = min(high, heads.offset_at(part.topic, part.broker, part.queue, self.until))
+                    high = min(high, source.offset_at(part.topic, part.broker, part.queue, self.until))
             if low < high:
                 kept.append(msgspec.structs.replace(part, start=low, end=high))
         return kept

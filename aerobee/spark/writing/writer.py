@@ -27,15 +27,15 @@ from aerobee.protocol.headers.produce import SendBatch, SendMessageV2
 from aerobee.protocol.ids import UniqueIds
 from aerobee.protocol.names import DEFAULT_TOPIC
 from aerobee.protocol.routing import limited, place_of_key, unfold
-from aerobee.spark import encode
 from aerobee.spark.cluster import Cluster
+from aerobee.spark.writing import encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from aerobee.protocol.bodies import MessageQueue
     from aerobee.protocol.routing import TopicQueues
-    from aerobee.spark.link import Link
+    from aerobee.spark.blocking_connection import BlockingConnection
     from aerobee.spark.options import Write
 
 _NEW_TOPIC_QUEUES = 4  # of a topic that the first row creates
@@ -70,7 +70,7 @@ class Sender:
         self._turn = itertools.count(os.getpid())
         self._clock = SystemClock()
         self._ids = UniqueIds(bytes((127, 0, 0, 1)), os.getpid(), self._clock)
-        self._window: deque[tuple[Link, int, _Request]] = deque()
+        self._window: deque[tuple[BlockingConnection, int, _Request]] = deque()
         self.rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -232,7 +232,7 @@ class Sender:
             self._routes[topic] = route
         return self._routes[topic].writable
 
-    def _link(self, request: _Request) -> Link:
+    def _link(self, request: _Request) -> BlockingConnection:
         """Wherever the queue's broker is now."""
         address = self._routes[request.topic].masters.get(request.queue.broker_name)
         if address is None:

@@ -12,7 +12,7 @@ from aerobee.errors import ProtocolError
 from aerobee.protocol import message
 from aerobee.protocol.batch import unwrap
 from aerobee.protocol.compression import decompress
-from aerobee.spark.columns import BadRecord, Decoded
+from aerobee.spark.decoding.columns import BadRecord, Decoded
 from aerobee.spark.schema import MAX_MILLIS, arrow_schema
 
 if TYPE_CHECKING:

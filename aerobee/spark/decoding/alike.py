@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from aerobee.spark.spans import of_width, valid_text
+from aerobee.spark.decoding.spans import of_width, valid_text
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from aerobee.spark.spans import Ints
+    from aerobee.spark.decoding.spans import Ints
 
     Bytes = npt.NDArray[np.uint8]
 

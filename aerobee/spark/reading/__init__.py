@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From options to Arrow batches: which offsets, which ranges, which executor, and the reading itself."""

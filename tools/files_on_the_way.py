@@ -45,11 +45,15 @@ async def journeys() -> dict[str, set[str]]:
     async with Server(ephemeral=True) as server, Producer(server.namesrv, group="p") as producer:
         await producer.send(Message("t", b"first"))
         found["send"] = await files_of(lambda: producer.send(Message("t", b"x")))
-        async with PullConsumer(server.namesrv, group="pulling", topics={"t": "*"}, start="first") as consumer:
+        async with PullConsumer(
+            server.namesrv, group="pulling", topics={"t": "*"}, start="first"
+        ) as consumer:
             await _until_polled(consumer, 2)
             found["pull"] = await files_of(lambda: _sent_and_polled(producer, consumer))
             found["pull"] -= found["send"] - await files_of(lambda: _polled(consumer))
-        async with SimpleConsumer(server.namesrv, group="popping", topics={"t": "*"}, start="first") as consumer:
+        async with SimpleConsumer(
+            server.namesrv, group="popping", topics={"t": "*"}, start="first"
+        ) as consumer:
             for message in await consumer.receive(max_messages=1, invisible_ms=30_000):
                 await message.ack()
             popped = []

@@ -173,7 +173,6 @@ def make_member(session: FakeSession) -> Callable[..., Membership]:
         model: MessageModel = MessageModel.CLUSTERING,
         topics: dict[str, str] | None = None,
         start: str = "last",
-        may_pop: bool = False,
     ) -> Membership:
         member = Membership(
             session,  # type: ignore[arg-type]
@@ -184,7 +183,6 @@ def make_member(session: FakeSession) -> Callable[..., Membership]:
             RemoteOffsets(session, "g"),  # type: ignore[arg-type]
             StartPoint.of(start),
             AVG,
-            may_pop=may_pop,
         )
         member.running = True
         return member

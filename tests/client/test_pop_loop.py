@@ -35,7 +35,7 @@ def loop(make_member: Any, session: Any, hooks: Any, tasks: Any, settle: Any) ->
 
     class Loop:
         def __init__(self, function: Any, **member: Any) -> None:
-            self.member = make_member(may_pop=True, **member)
+            self.member = make_member(**member)
             self.popped = PoppedQueue(MessageQueue("a", -1, "T"), session.clock.now())
             self.member.popped[self.popped.queue] = self.popped
             options = session.options

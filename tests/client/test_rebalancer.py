@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from aerobee.client.consume.assignment import as_the_broker_says, divided_here
 from aerobee.client.consume.offset_keeper import RemoteOffsets
 from aerobee.client.consume.ownership import Ownership
 from aerobee.client.consume.queue_locks import QueueLocks
@@ -36,7 +37,7 @@ def group(make_member: Any, session: Any) -> Any:
     class Group:
         """A member whose broker says who else there is."""
 
-        def __init__(self, **member: Any) -> None:
+        def __init__(self, assign: Any = divided_here, idle_ms: int = 120_000, **member: Any) -> None:
             self.member = make_member(**member)
             self.ids: Any = ["me"]
             self.offsets: Any = lambda queue_id: (0, OffsetResult(offset=100 + queue_id), b"")
@@ -50,7 +51,7 @@ def group(make_member: Any, session: Any) -> Any:
                 lambda owned: self.pulling.append(owned.queue.queue_id),
                 lambda popped: self.popping.append(popped.queue.queue_id),
             )
-            self.rebalancer = Rebalancer(self.member, self.ownership, self._changed)
+            self.rebalancer = Rebalancer(self.member, self.ownership, self._changed, assign, idle_ms)
             session.answers[ConsumerList] = lambda *_: self._ids()
             session.answers[QueryConsumerOffset] = lambda a, header, b: self.offsets(header.queue_id)
             session.answers[LockQueues] = self._lock
@@ -317,7 +318,7 @@ class TestPop:
 
     @pytest.mark.seed("S000-1", "S000-14", "S000-23", "S000-24", "S000-8")
     async def test_where_the_broker_says_pop_its_assignment_is_taken(self, group: Any, session: Any) -> None:
-        g = group(may_pop=True)
+        g = group(as_the_broker_says)
         self.assign(session, -1)
         await g.rebalancer.rebalance()
         assert (g.popping, g.pulling) == ([-1], [])
@@ -327,7 +328,7 @@ class TestPop:
 
     @pytest.mark.seed("S000-38")
     async def test_where_it_says_pull_the_queues_are_divided_here(self, group: Any, session: Any) -> None:
-        g = group(may_pop=True)
+        g = group(as_the_broker_says)
         self.assign(session, 0, 1, mode=Mode.PULL)
         await g.rebalancer.rebalance()
         assert g.queues == [0, 1, 2, 3]
@@ -335,14 +336,14 @@ class TestPop:
     @pytest.mark.seed("S000-2")
     async def test_pull_and_ordered_consumers_never_pop(self, group: Any, session: Any) -> None:
         self.assign(session, -1)
-        for g in (group(may_pop=False), group(may_pop=True, ordered=True)):
+        for g in (group(divided_here), group(as_the_broker_says, ordered=True)):
             await g.rebalancer.rebalance()
             assert g.popping == []
         assert session.headers(QueryAssignment) == []
 
     @pytest.mark.seed("S000-34")
     async def test_null_changes_nothing_and_empty_drops_all(self, group: Any, session: Any) -> None:
-        g = group(may_pop=True)
+        g = group(as_the_broker_says)
         g.member.session.options = Options(rebalance="broker")
         self.assign(session, -1)
         await g.rebalancer.rebalance()
@@ -358,7 +359,7 @@ class TestPop:
 
     @pytest.mark.seed("S000-3", "S000-7")
     async def test_the_mode_may_change_while_running(self, group: Any, session: Any) -> None:
-        g = group(may_pop=True)
+        g = group(as_the_broker_says)
         self.assign(session, 0, mode=Mode.PULL)
         await g.rebalancer.rebalance()
         self.assign(session, -1)
@@ -375,7 +376,7 @@ class TestPop:
         assert names.pop_retry_topic("T", g.member.group) not in g.member.subscriptions
 
     async def test_an_old_broker_without_assignments_means_pull(self, group: Any, session: Any) -> None:
-        g = group(may_pop=True)
+        g = group(as_the_broker_says)
         session.answers[QueryAssignment] = lambda *_: (3, None, b"")
         assert await g.rebalancer.rebalance()
         assert g.queues == [0, 1, 2, 3]
@@ -439,8 +440,7 @@ async def test_a_queue_under_repair_is_left_alone(group: Any, session: Any) -> N
 
 @pytest.mark.seed("S003-44")
 async def test_a_pull_consumers_queue_may_rest_as_long_as_it_likes(group: Any, session: Any) -> None:
-    g = group()
-    g.member.renews_idle_queues = False
+    g = group(idle_ms=0)
     await g.rebalancer.rebalance()
     before = dict(g.member.pulled)
     session.clock.advance(10 * 120_000)

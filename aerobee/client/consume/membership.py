@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every part of one push consumer needs to know about it."""
+"""What every part of a consumer that owns queues needs to know about it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PoppedQueue:
 
 @dataclass
 class Membership:
-    """One consumer in its group. Parts read it; only the push consumer itself and the rebalance change it."""
+    """One consumer in its group. Parts read it; only the consumer itself and the rebalance change it."""
 
     session: Session
     group: str
@@ -64,8 +64,6 @@ class Membership:
     offsets: OffsetStore
     start: StartPoint
     strategy: Strategy
-    may_pop: bool = True  # pull consumers never pop, whatever the broker says
-    renews_idle_queues: bool = True  # pull consumers may leave a queue alone as long as they like
     running: bool = False
     suspended: bool = False
     pulled: dict[MessageQueue, OwnedQueue] = field(default_factory=dict)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aerobee.client.consume.queue_locks import QueueLocks
     from aerobee.protocol.bodies import MessageQueue
 
-log = logging.getLogger("aerobee.client.consume.rebalance")
+log = logging.getLogger("aerobee.client.rebalance")
 
 
 class Ownership:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Self
 from aerobee.client.consume import raw_pull
 from aerobee.client.consume import report as consumer_report
 from aerobee.client.consume import start_offset as offsets_of
+from aerobee.client.consume.assignment import divided_here
 from aerobee.client.consume.flow_control import full
+from aerobee.client.consume.group_member import GroupMember
 from aerobee.client.consume.membership import Membership, OwnedQueue
 from aerobee.client.consume.offset_keeper import RemoteOffsets, read_memory_first
 from aerobee.client.consume.ownership import Ownership
 from aerobee.client.consume.poll_buffer import PollBuffer
-from aerobee.client.consume.push_consumer import QueueListener, check_group, named_strategy
+from aerobee.client.consume.push_consumer import QueueListener, named_strategy
 from aerobee.client.consume.queue_locks import QueueLocks
 from aerobee.client.consume.raw_pull import PullAnswer, PullStatus
 from aerobee.client.consume.rebalancer import Rebalancer
@@ -24,7 +26,7 @@ from aerobee.client.consume.subscriptions import Expression, Subscriptions
 from aerobee.client.session.session import Session
 from aerobee.client.session.tasks import Tasks
 from aerobee.clock import Clock, SystemClock
-from aerobee.errors import AerobeeError, FlowControl, NoRoute, SystemFailure
+from aerobee.errors import AerobeeError, FlowControl, SystemFailure
 from aerobee.protocol import bodies
 from aerobee.protocol.bodies import ConsumeType, MessageModel, MessageQueue
 from aerobee.protocol.filters.tags import TAG, subscribe
@@ -68,7 +70,6 @@ class PullConsumer:
         on_queues: QueueListener | None = None,
         clock: Clock | None = None,
     ) -> None:
-        check_group(group)
         clock = namesrv.clock if isinstance(namesrv, Session) else clock or SystemClock()
         self.session = namesrv if isinstance(namesrv, Session) else Session(namesrv, options, clock)
         self.group = group
@@ -82,9 +83,8 @@ class PullConsumer:
             RemoteOffsets(self.session, group),
             StartPoint.of(start),
             strategy or named_strategy(self.session.options.strategy),
-            may_pop=False,
-            renews_idle_queues=False,
         )
+        self._place = GroupMember(self, self.session, group, member.subscriptions)
         self._on_queues = on_queues
         self._tasks = Tasks()
         self._buffer = PollBuffer()
@@ -92,7 +92,8 @@ class PullConsumer:
         self._consumed: dict[MessageQueue, int] = {}
         self._last_commit = clock.now()
         self._ownership = Ownership(member, QueueLocks(member), self._start_fetching, lambda popped: None)
-        self._rebalancer = Rebalancer(member, self._ownership, self._queues_changed)
+        # Never as the broker says, which may be POP; and a queue may be left alone as long as the application likes.
+        self._rebalancer = Rebalancer(member, self._ownership, self._queues_changed, divided_here, idle_ms=0)
         self.started_at = 0
 
     # -- life ----------------------------------------------------------------------------------------------
@@ -105,19 +106,13 @@ class PullConsumer:
         await self.stop()
 
     async def start(self) -> None:
-        if self.started_at:
-            raise RuntimeError(f"consumer of group {self.group!r} was started already; make a new one")
-        if self.group in self.session.consumers:
-            raise ValueError(f"group {self.group!r} has a consumer in this session already")
+        try:
+            await self._place.join()
+            await self._place.announce()
+        except BaseException:
+            await self.stop()
+            raise
         self.started_at = self._member.clock.now()
-        self.session.consumers[self.group] = self
-        await self.session.start()
-        for topic in self._member.subscriptions:
-            try:
-                await self.session.route(topic)
-            except NoRoute:
-                log.warning("topic=%s of group=%s is unknown to the name servers yet", topic, self.group)
-        await self._announce()
         self._member.running = True
         if self._shares:
             self._tasks.start(self._rebalancer.run_forever(), "rebalance")
@@ -125,34 +120,28 @@ class PullConsumer:
 
     async def stop(self) -> None:
         """What was polled counts as consumed."""
-        if self.session.consumers.get(self.group) is not self:
+        if not self._place.is_in:
             return
         self._member.running = False
         try:
             if self.session.options.auto_commit_ms:
                 await self.commit()
-            await self.session.leave(consumer_group=self.group)
         except AerobeeError as error:
-            log.warning("group=%s left without a word: %s", self.group, error)
-        del self.session.consumers[self.group]
+            log.warning("group=%s could not tell how far it is: %s", self.group, error)
+        await self._place.say_goodbye()
         await self._tasks.cancel()
-        await self.session.stop()
+        await self._place.leave()
 
     async def _persist_forever(self) -> None:
         while True:
             await self._member.clock.sleep(self.session.options.persist_offsets_ms)
             await self._member.offsets.persist(list(self._member.pulled))
 
-    async def _announce(self) -> None:
-        versions = self._member.subscriptions.versions()
-        await self.session.heartbeat()
-        self._member.subscriptions.told(versions)
-
     # -- reading -------------------------------------------------------------------------------------------
 
     async def poll(self, max_messages: int = 32, timeout_ms: int | None = None) -> list[ReceivedMessage]:
         """Up to `max_messages`, as soon as there are any; an empty list when there are none in time."""
-        self._check_open()
+        self._place.check_in()
         if max_messages <= 0:
             raise ValueError(f"max_messages is {max_messages}; ask for at least one")
         if timeout_ms is not None and timeout_ms < 0:
@@ -202,7 +191,7 @@ class PullConsumer:
 
     async def assign(self, queues: Iterable[MessageQueue], expression: Expression = "*") -> None:
         """Read exactly these queues, whatever other members of the group do."""
-        self._check_open()
+        self._place.check_in()
         if self._shares:
             raise TypeError(
                 "this consumer was given topics and shares their queues; assign needs one without"
@@ -217,7 +206,7 @@ class PullConsumer:
                 await self.session.route(queue.topic)
             if queue not in self._member.pulled and not await self._ownership.take(queue):
                 raise SystemFailure(f"queue {queue} could not be taken: its broker does not answer")
-        await self._announce()
+        await self._place.announce()
 
     # -- position ------------------------------------------------------------------------------------------
 
@@ -267,7 +256,7 @@ class PullConsumer:
         self._paused.difference_update(queues)
 
     def _owned(self, queue: MessageQueue) -> OwnedQueue:
-        self._check_open()
+        self._place.check_in()
         owned = self._member.pulled.get(queue)
         if owned is None:
             raise ValueError(f"queue {queue} is not assigned to this consumer")
@@ -303,10 +292,6 @@ class PullConsumer:
             owned = self._member.pulled.get(queue)
             if offset >= 0 and owned is not None and not owned.inbox.dropped:
                 self._member.offsets.memory.set(queue, offset)
-
-    def _check_open(self) -> None:
-        if not self._member.running:
-            raise RuntimeError(f"consumer of group {self.group!r} is not started, or stopped")
 
     # -- fetching ------------------------------------------------------------------------------------------
 

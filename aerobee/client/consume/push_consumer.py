@@ -12,8 +12,10 @@ import msgspec
 
 from aerobee.client import trace
 from aerobee.client.consume import report as consumer_report
+from aerobee.client.consume.assignment import as_the_broker_says
 from aerobee.client.consume.concurrent_loop import ConsumeLoop
 from aerobee.client.consume.fetch_loop import FetchLoop
+from aerobee.client.consume.group_member import GroupMember
 from aerobee.client.consume.handler import Handler, UserHandler
 from aerobee.client.consume.hooks import Hooks
 from aerobee.client.consume.membership import Membership, OwnedQueue, PoppedQueue
@@ -30,7 +32,7 @@ from aerobee.client.options import Options
 from aerobee.client.session.session import Session
 from aerobee.client.session.tasks import Tasks
 from aerobee.clock import Clock, SystemClock
-from aerobee.errors import AerobeeError, NoRoute
+from aerobee.errors import AerobeeError
 from aerobee.protocol import bodies, names
 from aerobee.protocol.bodies import MessageModel, MessageQueue
 from aerobee.protocol.headers.consume import CheckClientConfig
@@ -75,7 +77,6 @@ class PushConsumer:
         on_queues: QueueListener | None = None,
         clock: Clock | None = None,
     ) -> None:
-        check_group(group)
         kind = _model(model)
         clock = namesrv.clock if isinstance(namesrv, Session) else clock or SystemClock()
         options = namesrv.options if isinstance(namesrv, Session) else options or Options()
@@ -88,6 +89,7 @@ class PushConsumer:
         session = namesrv if isinstance(namesrv, Session) else Session(namesrv, options, clock)
         self.session = session
         self.group = group
+        self._place = GroupMember(self, session, group, subscriptions)
         self._member = member = Membership(
             session, group, kind, ordered, subscriptions, _offsets(session, kind, group), StartPoint.of(start),
             strategy or named_strategy(options.strategy),
@@ -107,7 +109,9 @@ class PushConsumer:
         self._fetching = FetchLoop(member, self._consuming.submit, self._start_repair)
         self._popping = PopLoop(member, self._handler, self.hooks, self._tasks)
         self._ownership = Ownership(member, self._locks, self._start_pulling, self._start_popping)
-        self._rebalancer = Rebalancer(member, self._ownership, self._queues_changed)
+        self._rebalancer = Rebalancer(
+            member, self._ownership, self._queues_changed, as_the_broker_says, options.idle_queue_ms
+        )
         self._rebalancing: asyncio.Task[None] | None = None
         self.started_at = 0
 
@@ -122,38 +126,18 @@ class PushConsumer:
 
     async def start(self) -> None:
         """Join the group. Raises when a subscription is refused; unknown topics are waited for."""
-        if self.started_at:
-            raise RuntimeError(f"consumer of group {self.group!r} was started already; make a new one")
-        if self.group in self.session.consumers:
-            raise ValueError(f"group {self.group!r} has a consumer in this session already")
-        self.started_at = self._member.clock.now()
         self._member.offsets.load()
-        self.session.consumers[self.group] = self
-        await self.session.start()
         try:
-            await self._join()
+            await self._place.join()
+            for subscription in self._member.subscriptions.sql():
+                await self._check_sql(to_data(subscription))
+            await self._place.announce()
         except BaseException:
             await self.stop()
             raise
+        self.started_at = self._member.clock.now()
         self._member.running = True
         self._start_background()
-
-    async def _join(self) -> None:
-        for topic in self._member.subscriptions:
-            try:
-                await self.session.route(topic)
-            except NoRoute:
-                if not names.is_retry(topic):
-                    log.warning("topic=%s of group=%s is unknown to the name servers yet", topic, self.group)
-        for subscription in self._member.subscriptions.sql():
-            await self._check_sql(to_data(subscription))
-        await self._announce()
-
-    async def _announce(self) -> None:
-        """Tell brokers what we subscribe to, before any pull refers to it."""
-        versions = self._member.subscriptions.versions()
-        await self.session.heartbeat()
-        self._member.subscriptions.told(versions)
 
     async def _check_sql(self, subscription: bodies.SubscriptionData) -> None:
         """Brokers may have SQL switched off, or understand less of it than we do."""
@@ -175,7 +159,7 @@ class PushConsumer:
     async def stop(self) -> None:
         """Let running handlers end, report offsets, release locks, leave the group."""
         member = self._member
-        if self.session.consumers.get(self.group) is not self:
+        if not self._place.is_in:
             return
         member.running = False
         if self._rebalancing is not None:
@@ -194,9 +178,8 @@ class PushConsumer:
             await self._tracer.close()
         await self._tasks.cancel()  # before unlocking: the renewal would lock again
         await self._settle()
-        del self.session.consumers[self.group]
         self._handler.close()
-        await self.session.stop()
+        await self._place.leave()
         self._stopped.set()
 
     async def _settle(self) -> None:
@@ -206,9 +189,9 @@ class PushConsumer:
             await member.offsets.persist(list(member.pulled))
             if member.locks_queues:
                 await self._locks.unlock_all()
-            await self.session.leave(consumer_group=self.group)
         except AerobeeError as error:
-            log.warning("group=%s left without a word: %s", self.group, error)
+            log.warning("group=%s could not tell how far it is: %s", self.group, error)
+        await self._place.say_goodbye()
         for owned in member.pulled.values():
             owned.inbox.dropped = True
         for popped in member.popped.values():
@@ -235,13 +218,13 @@ class PushConsumer:
     async def subscribe(self, topic: str, expression: Expression = "*") -> None:
         """Add a topic, or change its expression."""
         self._member.subscriptions.add(topic, expression, self._member.clock.now())
-        await self._announce()
+        await self._place.announce()
         self._rebalancer.wake()
 
     async def unsubscribe(self, topic: str) -> None:
         self._member.subscriptions.remove(topic)
         self.session.unuse_topic(topic)
-        await self._announce()
+        await self._place.announce()
         self._rebalancer.wake()
 
     @property
@@ -286,7 +269,7 @@ class PushConsumer:
         member = self._member
         member.queues_changed(topic)
         member.subscriptions.renew(topic, member.clock.now())
-        self._tasks.start(self._announce(), "heartbeat")
+        self._tasks.start(self._place.announce(), "heartbeat")
         if self._on_queues is not None:
             self._on_queues(topic, every, own)
 
@@ -333,12 +316,6 @@ class PushConsumer:
 
     async def consume_directly(self, record: Record, broker_name: str) -> bodies.ConsumeDirectlyResult:
         return await consumer_report.consume_directly(self._member, self._handler, record, broker_name)
-
-
-def check_group(group: str) -> None:
-    names.check_group(group)
-    if group == "DEFAULT_CONSUMER":
-        raise ValueError("group 'DEFAULT_CONSUMER' is RocketMQ's placeholder; choose a name of your own")
 
 
 def _model(model: str) -> MessageModel:

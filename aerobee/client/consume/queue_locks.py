@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aerobee.client.consume.membership import Membership, OwnedQueue
     from aerobee.protocol.bodies import MessageQueue
 
-log = logging.getLogger("aerobee.client.consume.rebalance")
+log = logging.getLogger("aerobee.client.rebalance")
 
 UNLOCK_TRIES = 3
 

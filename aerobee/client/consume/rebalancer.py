@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which queues are this consumer's: asked anew on a timer, when members come or go, and when routes change.
-
-'auto' asks the broker first whether the group pops the topic. If it does, the broker's assignment is taken; if it
-pulls, the queues are divided here, by the strategy of this consumer.
-"""
+"""Which queues are this consumer's: asked anew on a timer, when members come or go, and when routes change."""
 
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
@@ -17,30 +12,31 @@ import msgspec
 from aerobee.client.consume.alarm import Alarm
 from aerobee.client.consume.rebalance.table import compare, unsubscribed
 from aerobee.errors import AerobeeError, NoRoute
-from aerobee.protocol import bodies, names
-from aerobee.protocol.bodies import MessageQueue, Mode
-from aerobee.protocol.headers.consume import ConsumerList, QueryAssignment
+from aerobee.protocol import names
+from aerobee.protocol.bodies import MessageQueue
 
 if TYPE_CHECKING:
+    from aerobee.client.consume.assignment import Assign, Assigned
     from aerobee.client.consume.membership import Membership, OwnedQueue
     from aerobee.client.consume.ownership import Ownership
 
-log = logging.getLogger("aerobee.client.consume.rebalance")
+log = logging.getLogger("aerobee.client.rebalance")
 
 # Told of a topic whose queues changed: all queues, and ours.
 Changed = Callable[[str, Collection[MessageQueue], Collection[MessageQueue]], None]
 
 
-class Assigned(msgspec.Struct, frozen=True):
-    pulled: frozenset[MessageQueue]
-    popped: frozenset[MessageQueue] = frozenset()
-
-
 class Rebalancer:
-    def __init__(self, member: Membership, ownership: Ownership, changed: Changed) -> None:
+    """`assign` says which queues are ours, `idle_ms` after which time without a fetch one is taken anew (0: never)."""
+
+    def __init__(
+        self, member: Membership, ownership: Ownership, changed: Changed, assign: Assign, idle_ms: int
+    ) -> None:
         self._member = member
         self._ownership = ownership
         self._changed = changed
+        self._assign = assign
+        self._idle_ms = idle_ms
         self._alarm = Alarm(member.clock)
 
     def wake(self) -> None:
@@ -86,79 +82,8 @@ class Rebalancer:
                 self._changed(topic, (), ())
                 log.warning("topic=%s of group=%s has no route yet", topic, member.group)
             return names.is_retry(topic)
-        assigned = await self._assigned(topic, queues)
+        assigned = await self._assign(member, topic, queues)
         return assigned is None or await self._apply(topic, queues, assigned)
-
-    # -- who gets what -------------------------------------------------------------------------------------
-
-    async def _assigned(self, topic: str, queues: Collection[MessageQueue]) -> Assigned | None:
-        """None: nothing can be said now, so nothing changes."""
-        member = self._member
-        if not member.clustering:
-            return Assigned(frozenset(queues))
-        if self._broker_may_decide(topic):
-            try:
-                answer = await self._ask_broker(topic)
-            except AerobeeError as error:
-                log.debug("no assignment from the broker topic=%s: %s", topic, error)
-                if self._pops(topic) or member.options.rebalance == "broker":
-                    return None  # an outage is no reason to change from POP to pull
-            else:
-                if answer is None:
-                    return None
-                if answer.popped or member.options.rebalance == "broker":
-                    return answer
-        return await self._divide(topic, queues)
-
-    def _broker_may_decide(self, topic: str) -> bool:
-        member = self._member
-        wanted = member.may_pop and not member.ordered and member.options.rebalance != "client"
-        return wanted and not names.is_retry(topic)
-
-    def _pops(self, topic: str) -> bool:
-        return any(queue.topic == topic for queue in self._member.popped)
-
-    async def _ask_broker(self, topic: str) -> Assigned | None:
-        member = self._member
-        query = bodies.AssignmentQuery(
-            client_id=member.session.client_id,
-            consumer_group=member.group,
-            message_model=member.model,
-            strategy_name=member.strategy.name,
-            topic=topic,
-        )
-        answer = await member.session.call(self._some_broker(topic), QueryAssignment(), bodies.encode(query))
-        found = bodies.decode(answer.body, bodies.Assignment).message_queue_assignments
-        if found is None:
-            return None
-        return Assigned(
-            frozenset(entry.message_queue for entry in found if entry.mode is not Mode.POP),
-            frozenset(entry.message_queue for entry in found if entry.mode is Mode.POP),
-        )
-
-    async def _divide(self, topic: str, queues: Collection[MessageQueue]) -> Assigned | None:
-        member = self._member
-        if not queues:
-            return None
-        answer = await member.session.call(
-            self._some_broker(topic), ConsumerList(consumer_group=member.group)
-        )
-        clients = bodies.decode(answer.body, bodies.ConsumerIds).consumer_id_list
-        if not clients:
-            return None
-        own = member.strategy.divide(member.session.client_id, sorted(queues), sorted(clients))
-        return Assigned(frozenset(own))
-
-    def _some_broker(self, topic: str) -> str:
-        """Any broker of the topic knows the group's members: master first, else a slave."""
-        brokers = self._member.session.routes.brokers_of([topic])
-        names_with_address = [name for name, members in brokers.items() if members]
-        if not names_with_address:
-            raise NoRoute(f"topic {topic!r} has no broker with an address")
-        address = self._member.session.routes.address(random.choice(names_with_address))
-        if address is None:
-            raise NoRoute(f"topic {topic!r} has no broker with an address")
-        return address
 
     # -- acting on it --------------------------------------------------------------------------------------
 
@@ -187,8 +112,7 @@ class Rebalancer:
     def _lost_touch(self, owned: OwnedQueue, now: int) -> bool:
         if owned.inbox.dropped:
             return not owned.repairing
-        member = self._member
-        return member.renews_idle_queues and owned.inbox.pull_expired(now, member.options.idle_queue_ms)
+        return bool(self._idle_ms) and owned.inbox.pull_expired(now, self._idle_ms)
 
     def _apply_popped(self, topic: str, assigned: frozenset[MessageQueue], now: int) -> bool:
         member = self._member

@@ -8,8 +8,8 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Self
 
+from aerobee.client.consume.group_member import GroupMember
 from aerobee.client.consume.popped import Popped, pop
-from aerobee.client.consume.push_consumer import check_group
 from aerobee.client.consume.start_offset import Start, StartPoint
 from aerobee.client.consume.subscriptions import Expression, Subscriptions
 from aerobee.client.session.session import Session
@@ -54,7 +54,6 @@ class SimpleConsumer:
         options: Options | None = None,
         clock: Clock | None = None,
     ) -> None:
-        check_group(group)
         clock = namesrv.clock if isinstance(namesrv, Session) else clock or SystemClock()
         self.session = namesrv if isinstance(namesrv, Session) else Session(namesrv, options, clock)
         self.group = group
@@ -64,8 +63,8 @@ class SimpleConsumer:
         self._subscriptions = Subscriptions(topics, clock.now())
         if not topics:
             raise ValueError("topics is empty; name at least one topic to receive from")
+        self._place = GroupMember(self, self.session, group, self._subscriptions)
         self._next = 0
-        self._open = False
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -75,28 +74,18 @@ class SimpleConsumer:
         await self.stop()
 
     async def start(self) -> None:
-        if self._open:
-            raise RuntimeError(f"consumer of group {self.group!r} was started already")
-        if self.group in self.session.consumers:
-            raise ValueError(f"group {self.group!r} has a consumer in this session already")
-        self._open = True
-        self.session.consumers[self.group] = self
-        await self.session.start()
-        for topic in self._subscriptions:
-            try:
-                await self.session.route(topic)
-            except NoRoute:
-                log.warning("topic=%s of group=%s is unknown to the name servers yet", topic, self.group)
-        await self.session.heartbeat()
+        try:
+            await self._place.join()
+            await self._place.announce()
+        except BaseException:
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         """Messages received and not answered come again when their time has passed."""
-        if not self._open:
-            return
-        self._open = False
-        await self.session.leave(consumer_group=self.group)
-        del self.session.consumers[self.group]
-        await self.session.stop()
+        if self._place.is_in:
+            await self._place.say_goodbye()
+            await self._place.leave()
 
     # -- receiving -----------------------------------------------------------------------------------------
 
@@ -198,8 +187,7 @@ class SimpleConsumer:
         return answer.fields(NotificationResult).has_msg
 
     def _check(self, max_messages: int, invisible_ms: int, wait_ms: int) -> None:
-        if not self._open:
-            raise RuntimeError(f"consumer of group {self.group!r} is not started, or stopped")
+        self._place.check_in()
         if not 1 <= max_messages <= MAX_MESSAGES:
             raise ValueError(f"max_messages is {max_messages}; a pop gives 1 to {MAX_MESSAGES}")
         if invisible_ms <= 0:

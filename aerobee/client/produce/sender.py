@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aerobee.net.connection import Connection
     from aerobee.protocol.command import Command
 
-log = logging.getLogger("aerobee.client.produce.producer")
+log = logging.getLogger("aerobee.client.producer")
 
 # NO_BUYER_ID and NOT_IN_CURRENT_UNIT have no error class of their own.
 RETRY_CODES = frozenset({17, 14, 1, 2, 16, 204, 205, 1500})

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aerobee.protocol.headers.transaction import CheckTransaction
     from aerobee.protocol.message import Record
 
-log = logging.getLogger("aerobee.client.produce.producer")
+log = logging.getLogger("aerobee.client.producer")
 
 
 class TransactionState(IntEnum):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aerobee.protocol.command import Command
     from aerobee.protocol.message import Record
 
-log = logging.getLogger("aerobee.client.session.session")
+log = logging.getLogger("aerobee.client.session")
 
 
 class Consumer(Protocol):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from aerobee.client.session.broker_requests import Consumer, Producer
     from aerobee.protocol.command import Command, Header
 
-log = logging.getLogger("aerobee.client.session.session")
+log = logging.getLogger("aerobee.client.session")
 
 SUCCESS = frozenset({0})
 

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A consumer's place in its group, whatever kind it is: joined once, told to the brokers, left."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from aerobee.errors import AerobeeError, NoRoute
+from aerobee.protocol import names
+
+if TYPE_CHECKING:
+    from aerobee.client.consume.subscriptions import Subscriptions
+    from aerobee.client.session.broker_requests import Consumer
+    from aerobee.client.session.session import Session
+
+log = logging.getLogger("aerobee.client.consumer")
+
+
+def check_group(group: str) -> None:
+    names.check_group(group)
+    if group == "DEFAULT_CONSUMER":
+        raise ValueError("group 'DEFAULT_CONSUMER' is RocketMQ's placeholder; choose a name of your own")
+
+
+class GroupMember:
+    """`consumer` is what the session asks in the group's name (heartbeats, offsets, running info)."""
+
+    def __init__(
+        self, consumer: Consumer, session: Session, group: str, subscriptions: Subscriptions
+    ) -> None:
+        check_group(group)
+        self._consumer = consumer
+        self._session = session
+        self._group = group
+        self._subscriptions = subscriptions
+        self._was_started = False
+
+    @property
+    def is_in(self) -> bool:
+        return self._session.consumers.get(self._group) is self._consumer
+
+    def check_in(self) -> None:
+        if not self.is_in:
+            raise RuntimeError(f"consumer of group {self._group!r} is not started, or stopped")
+
+    async def join(self) -> None:
+        """Start the session, ask where the topics are (unknown ones are waited for); then `announce`."""
+        if self._was_started:
+            raise RuntimeError(f"consumer of group {self._group!r} was started already; make a new one")
+        if self._group in self._session.consumers:
+            raise ValueError(f"group {self._group!r} has a consumer in this session already")
+        self._was_started = True
+        self._session.consumers[self._group] = self._consumer
+        await self._session.start()
+        for topic in self._subscriptions:
+            try:
+                await self._session.route(topic)
+            except NoRoute:
+                if not names.is_retry(topic):
+                    log.warning("topic=%s of group=%s is unknown to the name servers yet", topic, self._group)
+
+    async def announce(self) -> None:
+        """Tell brokers what we subscribe to, before any request refers to it."""
+        versions = self._subscriptions.versions()
+        await self._session.heartbeat()
+        self._subscriptions.told(versions)
+
+    async def say_goodbye(self) -> None:
+        """Tell the brokers, which need not wait for us to be silent."""
+        try:
+            await self._session.leave(consumer_group=self._group)
+        except AerobeeError as error:
+            log.warning("group=%s left without a word: %s", self._group, error)
+
+    async def leave(self) -> None:
+        """The session answers for us no longer."""
+        del self._session.consumers[self._group]
+        await self._session.stop()

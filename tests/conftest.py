@@ -22,6 +22,18 @@ settings.register_profile("unhurried", deadline=None, suppress_health_check=[Hea
 settings.load_profile("unhurried")
 
 
+# Longer than the 300 s of the others: a JVM starts, and peers are fetched and built.
+_LIMITS_S = {"spark": 900, "interop": 1200}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("timeout") is None:
+            kinds = [kind for kind in _LIMITS_S if item.get_closest_marker(kind) or kind in item.path.parts]
+            for kind in kinds[:1]:
+                item.add_marker(pytest.mark.timeout(_LIMITS_S[kind]))
+
+
 @pytest.fixture(autouse=True)
 def log_levels_end_with_the_test() -> Iterator[None]:
     """Commands run in this process turn the log down for their user; the next test must hear it again."""

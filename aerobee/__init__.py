@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from aerobee.client.produce.transaction_producer import TransactionProducer as TransactionProducer
     from aerobee.client.produce.transaction_producer import TransactionState as TransactionState
     from aerobee.clock import ManualClock as ManualClock
-    from aerobee.config import BrokerConfig as BrokerConfig
-    from aerobee.config import StoreConfig as StoreConfig
+    from aerobee.settings import BrokerConfig as BrokerConfig
+    from aerobee.settings import StoreConfig as StoreConfig
     from aerobee.server import Server as Server
 
 __version__ = "0.1.0"
 
 _HOME = {
     "Admin": "aerobee.client.admin",
-    "BrokerConfig": "aerobee.config",
+    "BrokerConfig": "aerobee.settings",
     "ConsumeResult": "aerobee.client.consume.handler",
     "ManualClock": "aerobee.clock",
     "Message": "aerobee.client.message",
@@ -42,7 +42,7 @@ _HOME = {
     "Server": "aerobee.server",
     "SimpleConsumer": "aerobee.client.consume.simple_consumer",
     "Sql": "aerobee.client.consume.subscriptions",
-    "StoreConfig": "aerobee.config",
+    "StoreConfig": "aerobee.settings",
     "TransactionProducer": "aerobee.client.produce.transaction_producer",
     "TransactionState": "aerobee.client.produce.transaction_producer",
 }

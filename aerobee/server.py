@@ -8,20 +8,21 @@ import shutil
 import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 import msgspec
 
 from aerobee.broker.background.jobs import Background
 from aerobee.broker.broker import Broker, assemble
 from aerobee.clock import Clock, SystemClock
-from aerobee.config import BrokerConfig, NamesrvConfig, StoreConfig
 from aerobee.errors import AerobeeError
 from aerobee.fronts.remoting.server import RemotingFront, VipFront
 from aerobee.net.connection import Limits
 from aerobee.net.server import Listener, ListenLimits
 from aerobee.protocol.addresses import format_address
 from aerobee.protocol.message import pack_host
+from aerobee.settings import VIP_BELOW, BrokerConfig, NamesrvConfig, StoreConfig
+from aerobee.settings.declare import CENTURY_MS
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aerobee.server")
 
-LOCAL = "127.0.0.1"
+T = TypeVar("T")
+
 OFF = -1
 ANY_PORT = 0
 GRACE_MS = 3_000
-_NEVER_MS = 1 << 50
 
 
 class Front(Protocol):
@@ -53,6 +54,8 @@ class Server:
     `data` is the directory of everything that survives a restart; an ephemeral server uses a temporary one, removed
     at the end, and any free ports. A port of -1 leaves that front out: without a name server port the broker
     registers with `config.namesrv`; without a broker port only the name server runs. gRPC is off unless asked for.
+    All settings are those of `BrokerConfig`, `StoreConfig` and `NamesrvConfig`; the arguments named like one of
+    theirs win over it.
 
     `clock=ManualClock()` lets a test move time: delays, retries and invisible times then need no waiting. Idle
     connections and silent clients are then not dropped.
@@ -63,10 +66,10 @@ class Server:
         data: str | Path | None = None,
         *,
         ephemeral: bool = False,
-        host: str = LOCAL,
+        host: str | None = None,
         namesrv_port: int | None = None,
         broker_port: int | None = None,
-        grpc_port: int = OFF,
+        grpc_port: int | None = None,
         clock: Clock | None = None,
         config: BrokerConfig | None = None,
         store: StoreConfig | None = None,
@@ -80,22 +83,22 @@ class Server:
         # Peers live in real time: moving the clock by hand must not make their connections look idle.
         self._real_clock = SystemClock()
         self._ephemeral = ephemeral
-        self._data = None if ephemeral else Path(data or "aerobee-data")
-        config, namesrv = config or BrokerConfig(), namesrv or NamesrvConfig()
+        config, store, namesrv = config or BrokerConfig(), store or StoreConfig(), namesrv or NamesrvConfig()
+        self._store_config = store if data is None else msgspec.structs.replace(store, data=str(data))
+        self._data = None if ephemeral else Path(self._store_config.data)
+        port = ANY_PORT if ephemeral else None
         self._config = msgspec.structs.replace(
             config,
-            host=host if config.host == LOCAL else config.host,
-            port=_port(broker_port, config.port, ephemeral),
-            grpc_port=grpc_port,
-            channel_expiry_ms=config.channel_expiry_ms if clock is None else _NEVER_MS,
+            host=host or config.host,
+            port=_given(broker_port, config.port, BrokerConfig().port, port),
+            grpc_port=_given(grpc_port, config.grpc_port, BrokerConfig().grpc_port, OFF),
+            channel_expiry_ms=config.channel_expiry_ms if clock is None else CENTURY_MS,
         )
         self._namesrv_config = msgspec.structs.replace(
             namesrv,
-            host=self._config.host if namesrv.host == LOCAL else namesrv.host,
-            port=_port(namesrv_port, namesrv.port, ephemeral),
+            host=host or _given(None, namesrv.host, NamesrvConfig().host, config.host),
+            port=_given(namesrv_port, namesrv.port, NamesrvConfig().port, port),
         )
-        # Copies, also of these: operators may change settings while the server runs.
-        self._store_config = msgspec.structs.replace(store or StoreConfig())
         self._name_server: NameServer | None = None
         self._broker: Broker | None = None
         self._listeners: list[Listener] = []
@@ -189,12 +192,13 @@ class Server:
         background = Background(broker)
         self._exits.callback(background.save)
         front = RemotingFront(broker)
-        listener = await self._listen(front, self._config.port)
+        asked = self._config
+        listener = await self._listen(front, asked.port)
         # Only now the port is known that messages are stamped with and routes name.
-        msgspec.structs.force_setattr(self._config, "port", listener.port)
-        broker.store.store_host = pack_host(self._config.advertise or self._config.host, listener.port)
-        if self._config.vip_port != OFF:
-            await self._listen(VipFront(front), self._config.vip_port)
+        self._config = msgspec.structs.replace(asked, port=listener.port)
+        broker.settings.swap(self._config)
+        broker.store.store_host = pack_host(asked.advertise or asked.host, listener.port)
+        await self._listen_below(VipFront(front), asked)
         if self._config.grpc_port != OFF:
             await self._start_grpc(broker)
         self._exits.callback(broker.pops.stop)
@@ -202,6 +206,22 @@ class Server:
         background.start()
         self._exits.push_async_callback(background.stop)
         await self._register(broker)
+
+    async def _listen_below(self, front: VipFront, asked: BrokerConfig) -> None:
+        """The port that the official dashboard, and Java clients of 4.4 and older, use instead of the broker's."""
+        if asked.vip_port != VIP_BELOW:
+            if asked.vip_port != OFF:
+                await self._listen(front, asked.vip_port)
+            return
+        port = asked.port + VIP_BELOW
+        if port <= 0:
+            return  # nobody was told a port, so nobody looks two below it
+        try:
+            await self._listen(front, port)
+        except AerobeeError as error:
+            log.warning(
+                "port=%d two below the broker's is not open: %s; `vip_port` names another", port, error
+            )
 
     async def _listen(self, front: RemotingFront | VipFront, port: int) -> Listener:
         config = self._config
@@ -244,10 +264,11 @@ class Server:
         await self._grpc.start()
 
 
-def _port(given: int | None, configured: int, ephemeral: bool) -> int:  # noqa: FBT001 - the setting itself
-    if given is not None:
-        return given
-    return ANY_PORT if ephemeral else configured
+def _given(argument: T | None, configured: T, usual: T, here: T | None) -> T:
+    """The argument, or what the settings say; where they say nothing but the usual, what is usual `here`."""
+    if argument is not None:
+        return argument
+    return configured if configured != usual or here is None else here
 
 
 def _tls(config: BrokerConfig) -> ServerTls | None:

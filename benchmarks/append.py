@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from aerobee.clock import SystemClock
-from aerobee.config import StoreConfig
+from aerobee.settings import StoreConfig
 from aerobee.protocol.batch import Batch, Columns
 from aerobee.protocol.message import Record
 from aerobee.store.message_store import MessageStore

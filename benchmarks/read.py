@@ -15,7 +15,7 @@ from pathlib import Path
 from append import records
 
 from aerobee.clock import SystemClock
-from aerobee.config import StoreConfig
+from aerobee.settings import StoreConfig
 from aerobee.store.message_store import MessageStore, ReadLimit
 
 MESSAGES = 80_000

@@ -14,7 +14,7 @@ from pathlib import Path
 from append import records
 
 from aerobee.clock import SystemClock
-from aerobee.config import StoreConfig
+from aerobee.settings import StoreConfig
 from aerobee.store.message_store import MessageStore
 
 # Benchmarks may run on disks that are fuller than a broker likes.

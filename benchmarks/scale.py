@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 from aerobee.clock import SystemClock
-from aerobee.config import StoreConfig
+from aerobee.settings import StoreConfig
 from aerobee.protocol.message import Record
 from aerobee.store.consume_queue import UNIT
 from aerobee.store.message_store import MessageStore, ReadLimit

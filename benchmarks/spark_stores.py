@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from aerobee.clock import SystemClock
-from aerobee.config import StoreConfig
+from aerobee.settings import StoreConfig
 from aerobee.protocol.message import Record
 
 if TYPE_CHECKING:

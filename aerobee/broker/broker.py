@@ -20,20 +20,21 @@ from aerobee.broker.state.queue_locks import QueueLocks
 from aerobee.broker.state.stats import Stats
 from aerobee.broker.state.topics import INHERIT, READ_WRITE, Topics
 from aerobee.protocol import names
+from aerobee.settings.in_force import InForce
 from aerobee.store.message_store import MessageStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from aerobee.clock import Clock
-    from aerobee.config import BrokerConfig, StoreConfig
+    from aerobee.settings import BrokerConfig, StoreConfig
 
 log = logging.getLogger("aerobee.broker")
 
 
 @dataclass(frozen=True)
 class Broker:
-    config: BrokerConfig
+    settings: InForce[BrokerConfig]
     clock: Clock
     store: MessageStore
     topics: Topics
@@ -46,26 +47,30 @@ class Broker:
     transactions: HalfMessages
     stats: Stats
 
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings in force now. What runs for every message reads `settings.value`, a call cheaper."""
+        return self.settings.value
+
 
 def assemble(config: BrokerConfig, store_config: StoreConfig, data_dir: Path, clock: Clock) -> Broker:
     """Open what is on disk and put the parts together. Raises StoreInUse when the directory is taken."""
-    # Copies: an operator may change settings of the running broker, and they are this broker's only.
-    config, store_config = msgspec.structs.replace(config), msgspec.structs.replace(store_config)
+    settings = InForce(config)
+    store_config = msgspec.structs.replace(store_config, data=str(data_dir))
     store = MessageStore.open(data_dir / "store", store_config, clock)
     directory = data_dir / "store" / "config"
     try:
         topics = Topics(directory, clock)
         _create_system_topics(topics, config, len(store.delays))
         _adopt_orphans(topics, store)
-        parked = ParkedReads(clock, store.max_offset, config.max_held_pulls)
-        if config.long_polling:
-            store.listeners[parked.arrived] = parked.awaits
+        parked = ParkedReads(clock, store.max_offset, settings)
+        store.listeners[parked.arrived] = parked.awaits
         offsets = Offsets(directory, clock)
-        groups = Groups(directory, clock, auto_create=config.auto_create_groups)
-        clients = Clients(config.channel_expiry_ms)
+        groups = Groups(directory, clock, settings)
+        clients = Clients(settings)
         clients.on_change = notice(groups)
         return Broker(
-            config=config,
+            settings=settings,
             clock=clock,
             store=store,
             topics=topics,
@@ -73,8 +78,8 @@ def assemble(config: BrokerConfig, store_config: StoreConfig, data_dir: Path, cl
             offsets=offsets,
             clients=clients,
             parked=parked,
-            locks=QueueLocks(config.lock_expiry_ms),
-            pops=Pops(config, clock, store, offsets, directory),
+            locks=QueueLocks(settings),
+            pops=Pops(settings, clock, store, offsets, directory),
             transactions=HalfMessages(),
             stats=Stats(clock.now()),
         )

@@ -12,8 +12,8 @@ from aerobee.protocol.codes import Perm
 if TYPE_CHECKING:
     from aerobee.broker.state.groups import Groups
     from aerobee.broker.state.topics import Topics
-    from aerobee.config import BrokerConfig
     from aerobee.protocol.bodies import GroupConfig, TopicConfig
+    from aerobee.settings import BrokerConfig
 
 
 READ, WRITE = int(Perm.READ), int(Perm.WRITE)  # plain integers: an IntFlag's & takes a microsecond

@@ -14,46 +14,49 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aerobee.cli import settings
 from aerobee.errors import AerobeeError
 from aerobee.memory import keep_freed
+from aerobee.settings import BrokerConfig, NamesrvConfig, Settings, StoreConfig, load
+from aerobee.settings.declare import Declared, fields
+from aerobee.settings.sources import OF_A_BROKER, OF_A_NAME_SERVER
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aerobee.server import Server
 
 OFF = -1
 KEPT_BYTES = 64 * 1024 * 1024  # of dropped answers: a reader in bulk asks for megabytes at a time
 
-Host = Annotated[str | None, typer.Option("--host", help="address to listen on [127.0.0.1]")]
-Advertise = Annotated[
-    str | None, typer.Option("--advertise", help="address that routes tell clients [the host]")
-]
-NamesrvPort = Annotated[
-    int | None, typer.Option("--namesrv-port", help="name server port, 0 = any, -1 = off [9876]")
-]
-BrokerPort = Annotated[
-    int | None, typer.Option("--broker-port", help="remoting port, 0 = any, -1 = off [10911]")
-]
-GrpcPort = Annotated[int | None, typer.Option("--grpc-port", help="gRPC port, 0 = any, -1 = off [8081]")]
+
+def _flag(name: str, kind: type[Declared], field: str, *more: str) -> Any:
+    """A flag is a setting that is given often; what it is stands with the setting."""
+    about = fields(kind)[field]
+    usual = f" [{about.text(about.default)}]" if about.default != "" else ""
+    return typer.Option(name, *more, help=about.about.text + usual)
+
+
+Host = Annotated[str | None, _flag("--host", BrokerConfig, "host")]
+Advertise = Annotated[str | None, _flag("--advertise", BrokerConfig, "advertise")]
+NamesrvPort = Annotated[int | None, _flag("--namesrv-port", NamesrvConfig, "port")]
+BrokerPort = Annotated[int | None, _flag("--broker-port", BrokerConfig, "port")]
+GrpcPort = Annotated[int | None, _flag("--grpc-port", BrokerConfig, "grpc_port")]
 HttpPort = Annotated[int, typer.Option("--http-port", help="console and metrics port, 0 = any, -1 = off")]
-Data = Annotated[Path, typer.Option("--data", help="data directory")]
+Data = Annotated[Path | None, _flag("--data", StoreConfig, "data")]
 Ephemeral = Annotated[bool, typer.Option("--ephemeral", help="a temporary data directory, removed at exit")]
-Cluster = Annotated[str | None, typer.Option("--cluster", help="cluster name [DefaultCluster]")]
-Name = Annotated[str | None, typer.Option("--name", help="broker name [broker-a]")]
+Cluster = Annotated[str | None, _flag("--cluster", BrokerConfig, "cluster")]
+Name = Annotated[str | None, _flag("--name", BrokerConfig, "name")]
 Config = Annotated[
     Path | None, typer.Option("--config", help="settings file: TOML, or RocketMQ's broker.conf")
 ]
 Setting = Annotated[
-    list[str] | None, typer.Option("--set", help="any setting, as name=value; may be repeated")
+    list[str] | None,
+    typer.Option("--set", help="any setting of `aerobee settings`, as name=value; may be repeated"),
 ]
 LogLevel = Annotated[
     str, typer.Option("--log-level", help="DEBUG, INFO, WARNING or ERROR; logs go to stderr")
 ]
-Namesrv = Annotated[
-    str | None, typer.Option("--namesrv", "-n", help="name servers to register with, ';' between them")
-]
-
-DEFAULT_DATA = Path("./aerobee-data")
+Namesrv = Annotated[str | None, _flag("--namesrv", BrokerConfig, "namesrv", "-n")]
 
 
 def serve(
@@ -63,7 +66,7 @@ def serve(
     broker_port: BrokerPort = None,
     grpc_port: GrpcPort = None,
     http_port: HttpPort = 8088,
-    data: Data = DEFAULT_DATA,
+    data: Data = None,
     ephemeral: Ephemeral = False,
     cluster: Cluster = None,
     name: Name = None,
@@ -86,17 +89,18 @@ def serve(
         "broker": _given(
             host=host, advertise=advertise, port=broker_port, grpc_port=grpc_port, cluster=cluster, name=name
         ),
+        "store": _given(data=data),
         "namesrv": _given(host=host, port=namesrv_port),
     }
-    loaded = _load(config, given, set_)
-    _run(_server(loaded, data, ephemeral), data if not ephemeral else None)
+    _run(_server(_load(config, given, set_), ephemeral))
 
 
 def namesrv(
     host: Host = None,
     port: NamesrvPort = None,
-    data: Data = DEFAULT_DATA,
+    data: Data = None,
     config: Config = None,
+    set_: Setting = None,
     log_level: LogLevel = "INFO",
 ) -> None:
     """The name server alone; brokers register with it.
@@ -104,10 +108,12 @@ def namesrv(
     aerobee namesrv --host 0.0.0.0
     """
     _logging(log_level)
-    loaded = _load(
-        config, {"namesrv": _given(host=host, port=port), "broker": {**_given(host=host), "port": OFF}}, None
-    )
-    _run(_server(loaded, data, False), data)
+    given = {
+        "namesrv": _given(host=host, port=port),
+        "store": _given(data=data),
+        "broker": {**_given(host=host), "port": OFF},
+    }
+    _run(_server(_load(config, given, set_, OF_A_NAME_SERVER), False))
 
 
 def broker(
@@ -117,7 +123,7 @@ def broker(
     broker_port: BrokerPort = None,
     grpc_port: GrpcPort = None,
     http_port: HttpPort = OFF,
-    data: Data = DEFAULT_DATA,
+    data: Data = None,
     ephemeral: Ephemeral = False,
     cluster: Cluster = None,
     name: Name = None,
@@ -140,40 +146,41 @@ def broker(
             name=name,
             namesrv=namesrv or os.environ.get("AEROBEE_NAMESRV"),
         ),
+        "store": _given(data=data),
         "namesrv": {"port": OFF},
     }
     loaded = _load(config, given, set_)
     if not loaded.broker.namesrv:
         raise typer.BadParameter("name at least one name server: --namesrv 127.0.0.1:9876")
-    _run(_server(loaded, data, ephemeral), data if not ephemeral else None)
+    _run(_server(loaded, ephemeral))
 
 
 def _given(**flags: Any) -> dict[str, Any]:
-    return {name: value for name, value in flags.items() if value is not None}
+    return {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in flags.items()
+        if value is not None
+    }
 
 
 def _load(
-    config: Path | None, given: dict[str, dict[str, Any]], pairs: list[str] | None
-) -> settings.Settings:
-    given = {"broker": {}, "store": {}, "namesrv": {}, **given}
+    config: Path | None,
+    given: dict[str, dict[str, Any]],
+    pairs: list[str] | None,
+    tables: Sequence[str] = OF_A_BROKER,
+) -> Settings:
     try:
-        for pair in pairs or ():
-            name, _, value = pair.partition("=")
-            table, field = settings.find_setting(name.strip())
-            given[table][field] = value.strip()
-        return settings.load(config, os.environ, given)
+        return load(config, os.environ, given, pairs or (), tables)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
 
-def _server(loaded: settings.Settings, data: Path, ephemeral: bool) -> Server:
+def _server(loaded: Settings, ephemeral: bool) -> Server:
     gc.disable()  # until it runs: a start makes much and drops little
     from aerobee.server import Server
 
     return Server(
-        None if ephemeral else data,
         ephemeral=ephemeral,
-        host=loaded.broker.host,
         namesrv_port=loaded.namesrv.port,
         broker_port=loaded.broker.port,
         grpc_port=loaded.broker.grpc_port if loaded.broker.port != OFF else OFF,
@@ -189,7 +196,7 @@ def _logging(level: str) -> None:
     )
 
 
-def _run(server: Server, data: Path | None) -> None:
+def _run(server: Server) -> None:
     try:
         import uvloop
     except ImportError:
@@ -198,19 +205,19 @@ def _run(server: Server, data: Path | None) -> None:
         factory = uvloop.new_event_loop
     try:
         with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(_until_signal(server, data))
+            runner.run(_until_signal(server))
     except AerobeeError as error:
         print(f"aerobee: {error}", file=sys.stderr)  # noqa: T201 - the one line of a failed start
         raise typer.Exit(1) from None
 
 
-async def _until_signal(server: Server, data: Path | None) -> None:
+async def _until_signal(server: Server) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     async with server:
-        print(_ready_line(server, data), flush=True)  # noqa: T201 - the contract of design.md section 2
+        print(_ready_line(server), flush=True)  # noqa: T201 - the contract of design.md section 2
         # What exists now stays for good; leaving it out keeps collections short while messages flow.
         gc.collect()
         gc.freeze()
@@ -221,7 +228,7 @@ async def _until_signal(server: Server, data: Path | None) -> None:
         logging.getLogger("aerobee.server").info("stopping")
 
 
-def _ready_line(server: Server, data: Path | None) -> str:
+def _ready_line(server: Server) -> str:
     addresses = {
         "namesrv": server.namesrv,
         "broker": server.broker_address,
@@ -229,5 +236,5 @@ def _ready_line(server: Server, data: Path | None) -> str:
         "http": server.http_address,
     }
     shown = " ".join(f"{name}={address or 'off'}" for name, address in addresses.items())
-    where = data or server.data or Path()
+    where = server.data or Path()
     return f"aerobee ready {shown} data={where if where.is_absolute() else f'./{where}'}"

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from aerobee.config import doc
+from aerobee.settings.declare import setting as doc
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,9 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from aerobee.errors import InvalidParameter, QueryNotFound, SystemFailure, TopicNotFound
+from aerobee.errors import QueryNotFound, SystemFailure, TopicNotFound
 from aerobee.namesrv.route_table import UNIT, UNIT_SUBSCRIPTION
 from aerobee.net.connection import Connection, Reply
 from aerobee.protocol import names
@@ -31,12 +29,13 @@ from aerobee.protocol.bodies import (
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers import route as headers
+from aerobee.settings.running import change, official_text
 
 if TYPE_CHECKING:
     from aerobee.clock import Clock
-    from aerobee.config import NamesrvConfig
+    from aerobee.namesrv.key_values import KeyValues
     from aerobee.namesrv.route_table import RouteTable
-    from aerobee.namesrv.settings import Settings
+    from aerobee.settings import InForce, NamesrvConfig
 
 log = logging.getLogger("aerobee.namesrv")
 
@@ -44,8 +43,8 @@ log = logging.getLogger("aerobee.namesrv")
 @dataclass
 class Parts:
     routes: RouteTable
-    settings: Settings
-    config: NamesrvConfig
+    key_values: KeyValues
+    settings: InForce[NamesrvConfig]
     clock: Clock
 
 
@@ -60,7 +59,7 @@ def get_route(parts: Parts, connection: Connection, command: Command) -> Reply:
     route = parts.routes.route(asked.topic)
     if route is None:
         raise TopicNotFound(f"No topic route info in name server for the topic: {asked.topic}")
-    route.order_topic_conf = parts.settings.get(names.ORDER_TOPIC_NAMESPACE, asked.topic)
+    route.order_topic_conf = parts.key_values.get(names.ORDER_TOPIC_NAMESPACE, asked.topic)
     return Reply(body=encode(route, route_dialect(command.version, asked.accept_standard_json_only)))
 
 
@@ -133,7 +132,7 @@ def register_broker(parts: Parts, connection: Connection, command: Command) -> R
     if asked.body_crc32 and asked.body_crc32 != zlib.crc32(command.body) & 0x7FFFFFFF:
         raise SystemFailure(f"broker '{asked.broker_name}': crc32 not match, its body came damaged")
     result = parts.routes.register(asked, _registration(asked, command), parts.clock.now(), connection)
-    ordered = parts.settings.namespace(names.ORDER_TOPIC_NAMESPACE)
+    ordered = parts.key_values.namespace(names.ORDER_TOPIC_NAMESPACE)
     return Reply(header=result, body=encode(KVTable(table=ordered)) if ordered else b"")
 
 
@@ -174,13 +173,13 @@ def get_member_group(parts: Parts, connection: Connection, command: Command) -> 
 
 def put_kv(parts: Parts, connection: Connection, command: Command) -> Reply:
     asked = command.fields(headers.PutKV)
-    parts.settings.put(asked.namespace, asked.key, asked.value)
+    parts.key_values.put(asked.namespace, asked.key, asked.value)
     return Reply()
 
 
 def get_kv(parts: Parts, connection: Connection, command: Command) -> Reply:
     asked = command.fields(headers.GetKV)
-    value = parts.settings.get(asked.namespace, asked.key)
+    value = parts.key_values.get(asked.namespace, asked.key)
     if value is None:
         raise QueryNotFound(f"No config item, Namespace: {asked.namespace} Key: {asked.key}")
     return Reply(header=headers.GetKVResult(value=value))
@@ -188,47 +187,25 @@ def get_kv(parts: Parts, connection: Connection, command: Command) -> Reply:
 
 def delete_kv(parts: Parts, connection: Connection, command: Command) -> Reply:
     asked = command.fields(headers.DeleteKV)
-    parts.settings.delete(asked.namespace, asked.key)
+    parts.key_values.delete(asked.namespace, asked.key)
     return Reply()
 
 
 def get_kv_list(parts: Parts, connection: Connection, command: Command) -> Reply:
     namespace = command.fields(headers.GetKVList).namespace
-    table = parts.settings.namespace(namespace)
+    table = parts.key_values.namespace(namespace)
     if table is None:
         raise QueryNotFound(f"No config item, Namespace: {namespace}")
     return Reply(body=encode(KVTable(table=table)))
 
 
-# What may change while it runs; the rest needs a restart.
-_CHANGEABLE = {"brokerExpiryMs": "broker_expiry_ms", "scanIntervalMs": "scan_interval_ms"}
-
-
 def get_config(parts: Parts, connection: Connection, command: Command) -> Reply:
-    values = msgspec.structs.asdict(parts.config)
-    lines = {_camel(name): value for name, value in values.items()}
-    lines["listenPort"] = lines.pop("port")
-    return Reply(body="".join(f"{name}={value}\n" for name, value in lines.items()).encode())
+    return Reply(body=official_text(parts.settings.value).encode())
 
 
 def update_config(parts: Parts, connection: Connection, command: Command) -> Reply:
-    """Until the next start; the settings file is the operator's."""
-    pairs = [line.split("=", 1) for line in command.body.decode(errors="replace").splitlines() if "=" in line]
-    changes = {name.strip(): value.strip() for name, value in pairs if not name.lstrip().startswith("#")}
-    for name, value in changes.items():
-        if name not in _CHANGEABLE or not value.isdigit():
-            known = ", ".join(_CHANGEABLE)
-            raise InvalidParameter(f"setting {name}={value}: only {known} can be changed, to a number")
-    named = {_CHANGEABLE[name]: int(value) for name, value in changes.items()}
-    parts.config = msgspec.structs.replace(parts.config, **named)
-    parts.routes.expiry_ms = parts.config.broker_expiry_ms
-    log.info("settings changed %s by=%s", named, connection.remote_text)
+    change(command.body.decode(errors="replace"), {"namesrv": parts.settings})
     return Reply()
-
-
-def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(part.capitalize() for part in rest)
 
 
 ROUTES: dict[int, Answer] = {

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from aerobee.errors import RequestCodeNotSupported
 from aerobee.namesrv.handlers import ROUTES, Parts
+from aerobee.namesrv.key_values import KeyValues, decode_key_values
 from aerobee.namesrv.route_table import RouteTable
-from aerobee.namesrv.settings import Settings, decode_settings
 from aerobee.net.server import Listener, ListenLimits
+from aerobee.settings.in_force import InForce
 from aerobee.store.metadata import JsonFile
 
 if TYPE_CHECKING:
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aerobee.clock import Clock, Timer
-    from aerobee.config import NamesrvConfig
     from aerobee.net.connection import Connection, Reply
     from aerobee.net.tls import ServerTls
     from aerobee.protocol.bodies import RegisterBrokerBody
     from aerobee.protocol.command import Command
     from aerobee.protocol.headers.route import RegisterBroker, RegisterBrokerResult, UnregisterBroker
+    from aerobee.settings import NamesrvConfig
 
 log = logging.getLogger("aerobee.namesrv")
 
@@ -39,9 +40,10 @@ class NameServer:
         *,
         tls: ServerTls | None = None,
     ) -> None:
-        file = JsonFile(data_dir / "namesrv" / "kvConfig.json", decode_settings) if data_dir else None
-        self.routes = RouteTable(config.broker_expiry_ms)
-        self._parts = Parts(self.routes, Settings(file), config, clock)
+        file = JsonFile(data_dir / "namesrv" / "kvConfig.json", decode_key_values) if data_dir else None
+        own = InForce(config)
+        self.routes = RouteTable(own)
+        self._parts = Parts(self.routes, KeyValues(file), own, clock)
         self._clock = clock
         self._listener = Listener(self._handle, clock, observer=self, limits=ListenLimits(), tls=tls)
         self._scan_timer: Timer | None = None
@@ -51,7 +53,7 @@ class NameServer:
         return self._listener.address
 
     async def start(self) -> None:
-        config = self._parts.config
+        config = self._parts.settings.value
         await self._listener.start(config.host, config.port)
         self._scan_later()
         log.info("listening address=%s", self.address)
@@ -89,7 +91,7 @@ class NameServer:
 
     def _scan_later(self) -> None:
         now = self._clock.now()
-        self._scan_timer = self._clock.call_at(now + self._parts.config.scan_interval_ms, self._scan)
+        self._scan_timer = self._clock.call_at(now + self._parts.settings.value.scan_interval_ms, self._scan)
 
     def _scan(self) -> None:
         for link in self.routes.expire(self._clock.now()):

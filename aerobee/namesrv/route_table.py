@@ -25,6 +25,7 @@ from aerobee.protocol.bodies import (
 )
 from aerobee.protocol.codes import Perm
 from aerobee.protocol.headers.route import RegisterBrokerResult
+from aerobee.settings import InForce, NamesrvConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -60,8 +61,8 @@ class Live(msgspec.Struct):
 
 
 class RouteTable:
-    def __init__(self, expiry_ms: int = 120_000) -> None:
-        self.expiry_ms = expiry_ms
+    def __init__(self, settings: InForce[NamesrvConfig] | None = None) -> None:
+        self._settings = settings or InForce(NamesrvConfig())
         self._brokers: dict[str, BrokerData] = {}
         self._clusters: dict[str, dict[str, None]] = {}  # cluster -> its broker names, in order
         self._topics: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> its queues
@@ -93,7 +94,7 @@ class RouteTable:
             log.info("registered broker=%s id=%d address=%s", broker.broker_name, request.broker_id, key[1])
         self._live[key] = Live(
             request.broker_name,
-            request.heartbeat_timeout_millis or self.expiry_ms,
+            request.heartbeat_timeout_millis or self._settings.value.broker_expiry_ms,
             now,
             configs.data_version,
             request.ha_server_addr,

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aerobee.clock import Clock
-    from aerobee.config import StoreConfig
     from aerobee.errors import StoreError
     from aerobee.protocol.batch import Batch
     from aerobee.protocol.message import Record
+    from aerobee.settings import InForce, StoreConfig
     from aerobee.store.commit_log import CommitLog
     from aerobee.store.consume_queue import ConsumeQueue
     from aerobee.store.dispatch import TagCodes
@@ -47,7 +47,7 @@ class Appender:
 
     def __init__(
         self,
-        config: StoreConfig,
+        settings: InForce[StoreConfig],
         clock: Clock,
         log: CommitLog,
         queues: ConsumeQueues,
@@ -59,8 +59,8 @@ class Appender:
         self.refused: Callable[[], StoreError] | None = None
         self.store_host = b""
         self.last_store_time = 0
-        self._check_size = RECORD_CHECK_SIZE if config.record_check else 0
-        self._max_body = config.max_message_bytes
+        self._check_size = RECORD_CHECK_SIZE if settings.value.record_check else 0
+        self._settings = settings
         self._max_text = MAX_PROPERTIES - self._check_size
         self._now = clock.now
         self._log = log
@@ -143,7 +143,7 @@ class Appender:
         data = [text.encode() for text in texts]
         longest = max(map(len, bodies)), max(map(len, data))
         if (
-            longest[0] > self._max_body
+            longest[0] > self._settings.value.max_message_bytes
             or longest[1] > self._max_text
             or len(queue.topic_field) > _MAX_TOPIC_FIELD
         ):
@@ -237,7 +237,11 @@ class Appender:
     def _size(self, record: Record, queue: ConsumeQueue, text: bytes) -> int:
         """The size of the record to be, stamped; refuses what no record can hold."""
         body_size, text_size, topic_size = len(record.body), len(text), len(queue.topic_field)
-        if body_size > self._max_body or text_size > self._max_text or topic_size > _MAX_TOPIC_FIELD:
+        if (
+            body_size > self._settings.value.max_message_bytes
+            or text_size > self._max_text
+            or topic_size > _MAX_TOPIC_FIELD
+        ):
             self._refuse(body_size, text_size, queue)
         hosts = len(record.born_host) + len(record.store_host)
         size = record.size = _FIXED + hosts + body_size + topic_size + text_size + self._check_size
@@ -246,7 +250,7 @@ class Appender:
     def _refuse(self, body_size: int, text_size: int, queue: ConsumeQueue) -> NoReturn:
         raise MessageIllegal(
             f"topic {queue.topic[:40]!r}: a name of {len(queue.topic)} characters, a body of {body_size} bytes, "
-            f"properties of {text_size}; the limit is 255, {self._max_body}, {self._max_text}"
+            f"properties of {text_size}; the limit is 255, {self._settings.value.max_message_bytes}, {self._max_text}"
         )
 
     def _encode(self, record: Record, queue: ConsumeQueue, text: bytes) -> bytes:

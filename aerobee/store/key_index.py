@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from aerobee.config import StoreConfig
+    from aerobee.settings import StoreConfig
 
 log = logging.getLogger("aerobee.store")
 

@@ -18,6 +18,7 @@ from aerobee.clock import perf_counter_ns
 from aerobee.errors import DiskFull, StoreError
 from aerobee.protocol import message
 from aerobee.protocol.delay import parse_levels
+from aerobee.settings.in_force import InForce
 from aerobee.store import checkpoint as checkpoints
 from aerobee.store.appender import Appender
 from aerobee.store.checkpoint import Checkpoint
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aerobee.clock import Clock
-    from aerobee.config import StoreConfig
     from aerobee.protocol.batch import Batch
     from aerobee.protocol.message import Record
+    from aerobee.settings import StoreConfig
     from aerobee.store.batch_columns import Places
     from aerobee.store.results import Accept
 
@@ -63,7 +64,7 @@ class MessageStore:
         self, root: Path, config: StoreConfig, clock: Clock, disk: Callable[[], Disk] | None
     ) -> None:
         self._root = root
-        self._config = config
+        self.settings = settings = InForce(config)
         self._clock = clock
         self._lock = StoreLock(root)
         try:
@@ -72,7 +73,7 @@ class MessageStore:
             self._index = KeyIndex(root / "index", config)
             self._delays = parse_levels(config.delay_levels)
             codes = TagCodes(self._delays)
-            self._appender = Appender(config, clock, self._log, self._queues, self._index, codes)
+            self._appender = Appender(settings, clock, self._log, self._queues, self._index, codes)
             recovery = self._recover(codes)
         except BaseException:
             self._lock.release()
@@ -84,7 +85,7 @@ class MessageStore:
         self._reader = Reader(self._log, int(memory * _IN_MEMORY_RATIO))
         self._flush = Flush(root, self._log, self._queues, self._index, self._refuse_while_broken)
         self._retention = Retention(
-            config, self._log, self._queues, self._index, disk or (lambda: disk_of(root))
+            settings, self._log, self._queues, self._index, disk or (lambda: disk_of(root))
         )
         self._next_flush = self._next_checkpoint = self._next_retention = 0
         self._checked_from = self._last_position = self._log.end
@@ -133,7 +134,8 @@ class MessageStore:
 
     @property
     def config(self) -> StoreConfig:
-        return self._config
+        """The settings in force now; a change of one puts another struct into `settings`."""
+        return self.settings.value
 
     @property
     def delays(self) -> tuple[int, ...]:
@@ -173,11 +175,11 @@ class MessageStore:
 
     @property
     def needs_sync(self) -> bool:
-        return self._config.flush == "sync"
+        return self.settings.value.flush == "sync"
 
     async def durable(self, physical_end: int) -> None:
         """Sync flush: until the log is on disk up to there. Async flush: at once."""
-        if self._config.flush == "sync":
+        if self.settings.value.flush == "sync":
             await self._flush.durable(physical_end)
 
     async def on_disk(self, physical_end: int) -> None:
@@ -363,10 +365,10 @@ class MessageStore:
             if now >= self._next_checkpoint:
                 self._flush.start(self._checkpoint())
                 self._next_checkpoint = now + _CHECKPOINT_MS
-                self._next_flush = now + self._config.flush_interval_ms
+                self._next_flush = now + self.settings.value.flush_interval_ms
             elif now >= self._next_flush and self._flush.synced < self._log.end:
                 self._flush.start(None)
-                self._next_flush = now + self._config.flush_interval_ms
+                self._next_flush = now + self.settings.value.flush_interval_ms
         wait = min(self._next_flush, self._next_checkpoint, self._next_retention) - now
         return max(_MIN_TICK_MS, min(wait, _BUSY_TICK_MS) if busy else wait)
 

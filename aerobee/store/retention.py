@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from aerobee.config import StoreConfig
+    from aerobee.settings import InForce, StoreConfig
     from aerobee.store.commit_log import CommitLog
     from aerobee.store.consume_queue import ConsumeQueue
     from aerobee.store.key_index import KeyIndex
@@ -48,13 +48,13 @@ class Retention:
 
     def __init__(
         self,
-        config: StoreConfig,
+        settings: InForce[StoreConfig],
         commit_log: CommitLog,
         queues: ConsumeQueues,
         index: KeyIndex,
         disk: Callable[[], Disk],
     ) -> None:
-        self._config = config
+        self._settings = settings
         self._log = commit_log
         self._queues = queues
         self._index = index
@@ -81,14 +81,15 @@ class Retention:
         segments = self._log.segments
         if len(segments) < 2:
             return ""
+        config = self._settings.value
         # A file's youngest message is not younger than the first of the next file.
         born = self._log.store_time(segments[1].base)
-        if 0 < born <= now - self._config.retention_hours * 3_600_000:
+        if 0 < born <= now - config.retention_hours * 3_600_000:
             return "age"
-        limit = self._config.retention_bytes
+        limit = config.retention_bytes
         if limit and len(segments) * self._log.segment_bytes > limit:
             return "size"
-        return "disk" if self.disk().ratio >= self._config.disk_clean_ratio else ""
+        return "disk" if self.disk().ratio >= config.disk_clean_ratio else ""
 
     def _trim_some(self) -> bool:
         """A few queues at a time: with 80,000 a whole round would stop the loop for a second."""
@@ -103,7 +104,7 @@ class Retention:
         return self._trimming is not None
 
     def _watch(self) -> None:
-        disk, config = self.disk(), self._config
+        disk, config = self.disk(), self._settings.value
         refusal = ""
         if disk.ratio >= config.disk_full_ratio:
             refusal = f"disk {disk.ratio:.0%} full, sends stop at {config.disk_full_ratio:.0%}"

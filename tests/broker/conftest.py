@@ -13,9 +13,9 @@ from aerobee.broker.broker import Broker, assemble
 from aerobee.broker.operations.pull import Pull, pull
 from aerobee.broker.operations.send import PlainOrigin, Sent, send
 from aerobee.clock import ManualClock
-from aerobee.config import BrokerConfig, StoreConfig
 from aerobee.protocol import message, properties
 from aerobee.protocol.message import Record
+from aerobee.settings import BrokerConfig, StoreConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

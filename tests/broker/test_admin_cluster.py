@@ -219,13 +219,13 @@ def test_rocketmqs_own_settings_are_taken_without_effect(bench: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "error", "remark"),
     [
-        ("brokerName=x", InvalidParameter, "'brokerName' takes effect at the start only"),
-        ("listenPort=1", InvalidParameter, "at the start only"),
+        ("brokerName=x", InvalidParameter, "'brokerName' takes effect at the next start"),
+        ("listenPort=1", InvalidParameter, "at the next start"),
         ("brokerPermision=4", InvalidParameter, "do you mean 'brokerPermission'"),
         ("qqqqqqqqqqqqqqq=4", InvalidParameter, "no setting"),
-        ("brokerPermission=many", InvalidParameter, "not of type int"),
-        ("flushDiskType=NEVER", InvalidParameter, "neither"),
-        ("brokerPermission", InvalidParameter, "key=value"),
+        ("brokerPermission=many", InvalidParameter, "not a whole number from 0 to 7"),
+        ("flushDiskType=NEVER", InvalidParameter, "not ASYNC_FLUSH or SYNC_FLUSH"),
+        ("brokerPermission", InvalidParameter, "name=value"),
         ("rocketmqHome=/", NoPermission, "remotely"),
     ],
 )

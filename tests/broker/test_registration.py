@@ -17,9 +17,9 @@ from aerobee.broker.background.registration import (
     registration_body,
 )
 from aerobee.clock import ManualClock
-from aerobee.config import NamesrvConfig
 from aerobee.namesrv.main import NameServer
 from aerobee.protocol.bodies import DataVersion, TopicConfig
+from aerobee.settings import BrokerConfig, InForce, NamesrvConfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -64,7 +64,7 @@ class Town:
         return server
 
     def remote(self, address: str) -> RemoteLink:
-        return RemoteLink(address, ME, self.topics.describe, self.clock, 30_000)
+        return RemoteLink(address, ME, self.topics.describe, self.clock, InForce(BrokerConfig()))
 
     async def register(self, *links: Any) -> Registration:
         registration = Registration(list(links))

@@ -20,13 +20,13 @@ from aerobee.broker.operations.end_transaction import EndTransaction, catch_up, 
 from aerobee.broker.operations.send import PlainOrigin, Sent, send
 from aerobee.broker.state.half_messages import HalfMessages, Outcome
 from aerobee.clock import ManualClock
-from aerobee.config import BrokerConfig, StoreConfig
 from aerobee.errors import DiskFull, IllegalOperation, SystemFailure
 from aerobee.protocol import message, names
 from aerobee.protocol import properties as props
 from aerobee.protocol.codes import RequestCode, SysFlag
 from aerobee.protocol.headers.transaction import CheckTransaction
 from aerobee.protocol.message import Record
+from aerobee.settings import BrokerConfig, StoreConfig
 
 if TYPE_CHECKING:
     import asyncio

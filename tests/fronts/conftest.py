@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.clock import ManualClock
-from aerobee.config import StoreConfig
 from aerobee.net.connection import Answer, Connection, Reply
 from aerobee.net.pool import Pool
 from aerobee.protocol.command import Command, Header, request
 from aerobee.protocol.headers.consume import PullMessage
 from aerobee.protocol.headers.produce import SendMessageV2
 from aerobee.server import OFF, Server
+from aerobee.settings import StoreConfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aerobee.config import StoreConfig
 from aerobee.server import OFF, Server
+from aerobee.settings import StoreConfig
 
 if TYPE_CHECKING:
     from types import ModuleType

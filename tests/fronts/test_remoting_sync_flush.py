@@ -3,13 +3,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from aerobee.config import StoreConfig
 from aerobee.net.pool import Pool
 from aerobee.protocol import batch
 from aerobee.protocol.batch import BatchItem
 from aerobee.protocol.command import request
 from aerobee.protocol.headers import produce
 from aerobee.server import OFF, Server
+from aerobee.settings import StoreConfig
 
 SYNC = StoreConfig(flush="sync", commit_log_segment_bytes=1 << 24, index_slots=1000, index_entries=4000)
 

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from aerobee.clock import ManualClock
-from aerobee.config import NamesrvConfig
 from aerobee.errors import error_for
 from aerobee.namesrv.main import NameServer
 from aerobee.net.pool import Pool
@@ -33,6 +32,7 @@ from aerobee.protocol.bodies import (
 )
 from aerobee.protocol.command import Command, convert_fields, request
 from aerobee.protocol.headers import route as headers
+from aerobee.settings import NamesrvConfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -280,5 +280,5 @@ async def test_its_own_settings_are_shown_and_some_may_change(desk: Desk) -> Non
     answer = await (await (pool := Pool()).get(desk.server.address)).call(
         request(headers.UpdateNamesrvConfig(), b"kvConfigPath=/etc/passwd")
     )
-    assert answer.code == 29
+    assert answer.code == 16
     await pool.close()

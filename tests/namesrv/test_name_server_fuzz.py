@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.clock import ManualClock
-from aerobee.config import NamesrvConfig
 from aerobee.namesrv.handlers import ROUTES
 from aerobee.namesrv.main import NameServer
 from aerobee.net.connection import Connection
@@ -25,6 +24,7 @@ from aerobee.protocol.bodies import (
 )
 from aerobee.protocol.command import Command
 from aerobee.protocol.frames import FrameDecoder
+from aerobee.settings import NamesrvConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -48,7 +48,7 @@ def gone(name: str = "a", broker_id: int = 0) -> UnregisterBroker:
 
 @pytest.fixture
 def table() -> RouteTable:
-    return RouteTable(120_000)
+    return RouteTable()
 
 
 def test_a_registered_topic_has_a_route(table: RouteTable) -> None:
@@ -252,7 +252,7 @@ steps = st.lists(
 def test_whatever_happens_topics_have_exactly_the_brokers_alive(
     steps: list[tuple[str, str, int, int]],
 ) -> None:
-    table, now = RouteTable(120_000), 0
+    table, now = RouteTable(), 0
     links = {(name, i): Link() for name in "ab" for i in range(3)}
     alive: dict[tuple[str, int], int] = {}
     for action, name, broker_id, later in steps:

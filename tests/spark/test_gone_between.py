@@ -12,7 +12,7 @@ import pytest
 
 from aerobee import Message, Producer
 from aerobee.clock import ManualClock
-from aerobee.config import StoreConfig
+from aerobee.settings import StoreConfig
 from aerobee.protocol.message import Record
 from aerobee.spark.options import for_batch
 from aerobee.spark.reading import tasks

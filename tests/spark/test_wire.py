@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.clock import SystemClock
-from aerobee.config import StoreConfig
+from aerobee.settings import StoreConfig
 from aerobee.protocol.message import Record
 from aerobee.spark.options import for_batch
 from aerobee.spark.pipelines.lake import lake

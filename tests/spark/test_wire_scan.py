@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.clock import ManualClock
-from aerobee.config import StoreConfig
+from aerobee.settings import StoreConfig
 from aerobee.errors import NetworkError, TopicNotFound
 from aerobee.protocol import command as wire
 from aerobee.protocol.codes import RequestCode

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from aerobee.clock import ManualClock
-from aerobee.config import StoreConfig
 from aerobee.protocol.message import Record, decode
+from aerobee.settings import StoreConfig
 from aerobee.store import flush
 from aerobee.store.message_store import MessageStore, ReadLimit
 from aerobee.store.retention import Disk

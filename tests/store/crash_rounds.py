@@ -17,8 +17,8 @@ import sys
 from pathlib import Path
 
 from aerobee.clock import SystemClock
-from aerobee.config import StoreConfig
 from aerobee.protocol.message import Record, decode
+from aerobee.settings import StoreConfig
 from aerobee.store.message_store import MessageStore, ReadLimit
 
 TOPICS, QUEUES, SENDERS = 5, 3, 8

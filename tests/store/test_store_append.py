@@ -229,7 +229,7 @@ def test_consume_queue_files_are_laid_out_as_rocketmq_does(kit):
 
 
 def test_default_files_have_rocketmqs_sizes(tmp_path, kit):
-    from aerobee.config import StoreConfig
+    from aerobee.settings import StoreConfig
 
     store = MessageStore.open(tmp_path / "big", StoreConfig(), kit.clock)
     store.append(kit.message(text="UNIQ_KEY\x01k\x02"))

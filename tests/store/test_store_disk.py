@@ -206,7 +206,7 @@ SMALL_DISK = textwrap.dedent("""
     import json, os, sys
     from pathlib import Path
     from aerobee.clock import ManualClock
-    from aerobee.config import StoreConfig
+    from aerobee.settings import StoreConfig
     from aerobee.errors import DiskFull
     from aerobee.protocol.message import Record, decode
     from aerobee.store.message_store import MessageStore, ReadLimit

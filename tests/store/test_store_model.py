@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from aerobee.clock import ManualClock
-from aerobee.config import StoreConfig
 from aerobee.protocol.message import Record, decode
 from aerobee.protocol.properties import tag_code
+from aerobee.settings import StoreConfig
 from aerobee.store.message_store import Boundary, MessageStore, ReadLimit, ReadStatus
 from aerobee.store.retention import Disk
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
+from aerobee.broker.background.runner import Interval, milliseconds
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -26,13 +28,13 @@ class Flushable(Protocol):
 
 
 def flush_every(
-    interval_ms: int, table: Flushable, log_on_disk: Callable[[], Awaitable[None]]
+    interval: Interval, table: Flushable, log_on_disk: Callable[[], Awaitable[None]]
 ) -> Callable[[int], Awaitable[int]]:
     async def tick(now: int) -> int:
         text = table.unsaved()
         if text is not None:
             await log_on_disk()
             await asyncio.to_thread(table.write, text)
-        return interval_ms
+        return milliseconds(interval)
 
     return tick

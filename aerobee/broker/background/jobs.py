@@ -36,23 +36,29 @@ class Background:
         self._task: asyncio.Task[None] | None = None
 
     def jobs(self) -> list[Job]:
-        broker, config = self._broker, self._broker.config
-        hold_check_ms = config.hold_check_ms if config.long_polling else config.short_polling_ms
+        broker = self._broker
         return [
             Job("store", keep_store(broker.store)),
             Job("schedule", self._schedule.tick),
             Job("schedule offsets", flush_every(DELAY_FLUSH_MS, self._schedule, self._log_on_disk)),
             Job("timers", self._timers.tick),
             Job("timer files", self._timers.flush),
-            Job("held pulls", every(hold_check_ms, broker.parked.tick)),
+            Job("held pulls", every(self._hold_check_ms, broker.parked.tick)),
             Job("clients", every(CLIENT_SCAN_MS, self._drop_silent)),
-            Job("offsets", flush_every(config.offset_flush_ms, broker.offsets, self._log_on_disk)),
+            Job("offsets", flush_every(self._offset_flush_ms, broker.offsets, self._log_on_disk)),
             Job("topics", every(TABLE_CHECK_MS, broker.topics.tick)),
             Job("groups", every(TABLE_CHECK_MS, broker.groups.tick)),
             Job("stats", broker.stats.tick),
             Job("revive", self._revive.tick),
             Job("transactions", TransactionCheck(broker).tick),
         ]
+
+    def _hold_check_ms(self) -> int:
+        config = self._broker.config
+        return config.hold_check_ms if config.long_polling else config.short_polling_ms
+
+    def _offset_flush_ms(self) -> int:
+        return self._broker.config.offset_flush_ms
 
     async def _log_on_disk(self) -> None:
         await self._broker.store.on_disk(self._broker.store.log_max)

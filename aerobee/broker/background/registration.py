@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
     from aerobee.clock import Clock
     from aerobee.net.connection import Connection
+    from aerobee.settings import BrokerConfig, InForce
 
 log = logging.getLogger("aerobee.registration")
 
@@ -127,14 +128,14 @@ class RemoteLink:
         identity: Identity,
         describe: Describe,
         clock: Clock,
-        period_ms: int,
+        settings: InForce[BrokerConfig],
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.address = address
         self._identity = identity
         self._describe = describe
         self._clock = clock
-        self._period_ms = period_ms
+        self._settings = settings
         self._pool = Pool(observer=self, tls=tls)
         self._wake = asyncio.Event()
         self._tried = asyncio.Event()
@@ -155,7 +156,7 @@ class RemoteLink:
     async def _run(self) -> None:
         while True:
             self._wake.clear()
-            wait_ms = self._period_ms
+            wait_ms = self._settings.value.register_ms
             try:
                 await self._register()
             except AerobeeError as error:
@@ -216,11 +217,11 @@ class Registration:
         identity = Identity(config.cluster, config.name, config.broker_id, address)
 
         def describe() -> RegisterBrokerBody:
-            return registration_body(broker.topics.all(), broker.topics.data_version, config.perm)
+            return registration_body(broker.topics.all(), broker.topics.data_version, broker.config.perm)
 
         links: list[NameServerLink] = [LocalLink(local, identity, describe)] if local else []
         links += [
-            RemoteLink(server, identity, describe, broker.clock, config.register_ms)
+            RemoteLink(server, identity, describe, broker.clock, broker.settings)
             for server in parse_addresses(config.namesrv)
         ]
         return cls(links)

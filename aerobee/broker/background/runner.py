@@ -56,11 +56,19 @@ async def _drive(job: Job, clock: Clock) -> None:
             await asyncio.sleep(0)  # busy: others' turn first, even while a test's clock stands still
 
 
-def every(interval_ms: int, do: Callable[[int], object]) -> Tick:
-    """A tick that does the same at a fixed interval."""
+# Milliseconds; a function where they may change meanwhile.
+Interval = int | Callable[[], int]
+
+
+def every(interval: Interval, do: Callable[[int], object]) -> Tick:
+    """A tick that does the same again and again."""
 
     def tick(now: int) -> int:
         do(now)
-        return interval_ms
+        return milliseconds(interval)
 
     return tick
+
+
+def milliseconds(interval: Interval) -> int:
+    return interval if isinstance(interval, int) else interval()

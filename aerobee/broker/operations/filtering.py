@@ -10,7 +10,7 @@ from aerobee.errors import SubscriptionParseFailed, SystemFailure
 from aerobee.protocol.filters import Accept, compile_filter
 
 if TYPE_CHECKING:
-    from aerobee.config import BrokerConfig
+    from aerobee.settings import BrokerConfig
 
 
 def accept_for(kind: str | None, expression: str | None, config: BrokerConfig) -> Accept | None:

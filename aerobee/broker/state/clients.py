@@ -16,6 +16,7 @@ from aerobee.protocol.bodies import (
     MessageModel,
     SubscriptionData,
 )
+from aerobee.settings import BrokerConfig, InForce
 
 if TYPE_CHECKING:
     import asyncio
@@ -85,8 +86,8 @@ class ConsumerGroup:
 
 
 class Clients:
-    def __init__(self, expiry_ms: int = 120_000) -> None:
-        self._expiry_ms = expiry_ms
+    def __init__(self, settings: InForce[BrokerConfig] | None = None) -> None:
+        self._settings = settings or InForce(BrokerConfig())
         self._members: dict[str, Member] = {}
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[str, Member]] = {}
@@ -181,7 +182,8 @@ class Clients:
 
     def expire(self, now: int) -> list[Link]:
         """Drop the clients silent for too long; returns their links, for closing."""
-        silent = [member for member in self._members.values() if now - member.last_seen > self._expiry_ms]
+        expiry_ms = self._settings.value.channel_expiry_ms
+        silent = [member for member in self._members.values() if now - member.last_seen > expiry_ms]
         for member in silent:
             log.warning(
                 "client=%s peer=%s silent_ms=%d: dropped",

@@ -13,6 +13,7 @@ from aerobee.errors import GroupNotFound
 from aerobee.protocol import names
 from aerobee.protocol.bodies import DataVersion, GroupConfig, GroupConfigs, decode, encode
 from aerobee.protocol.codes import Perm
+from aerobee.settings import BrokerConfig, InForce
 from aerobee.store.metadata import JsonFile
 
 if TYPE_CHECKING:
@@ -24,9 +25,9 @@ log = logging.getLogger("aerobee.groups")
 
 
 class Groups:
-    def __init__(self, directory: Path, clock: Clock, *, auto_create: bool = True) -> None:
+    def __init__(self, directory: Path, clock: Clock, settings: InForce[BrokerConfig] | None = None) -> None:
         self._clock = clock
-        self._auto_create = auto_create
+        self._settings = settings or InForce(BrokerConfig())
         self._table: dict[str, GroupConfig] = {}
         self.forbidden_table: dict[str, dict[str, int]] = {}  # group -> topic -> permission bits taken away
         self.data_version = DataVersion(timestamp=clock.now())
@@ -52,7 +53,7 @@ class Groups:
         config = self._table.get(name)
         if config is not None:
             return config
-        if not self._auto_create and not names.is_system_group(name):
+        if not self._settings.value.auto_create_groups and not names.is_system_group(name):
             raise GroupNotFound(
                 f"group '{name}' does not exist and groups are not created on use; create it first"
             )

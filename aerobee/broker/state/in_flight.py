@@ -36,6 +36,8 @@ from aerobee.broker.state.places import bits_of, offsets_of, places_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from aerobee.settings import BrokerConfig, InForce
+
 TIME_BITS = 42  # milliseconds since 1970 until the year 2109
 MAX_TIME = 1 << TIME_BITS
 BLOCK_SHIFT = 16
@@ -114,9 +116,10 @@ class Lane:
 
 
 class InFlight:
-    def __init__(self, memory_ms: int, cap: int, commit: Callable[[Lane, int], None]) -> None:
-        self._memory_ms = memory_ms
-        self._cap = cap
+    def __init__(self, settings: InForce[BrokerConfig], commit: Callable[[Lane, int], None]) -> None:
+        self._settings = settings
+        # One for all: the order of `_by_age` relies on it.
+        self._memory_ms = settings.value.pop_checkpoint_memory_ms
         self._commit = commit
         self.lanes: dict[LaneKey, Lane] = {}
         self.young = 0  # open checkpoints in memory only
@@ -136,7 +139,7 @@ class InFlight:
 
     @property
     def full(self) -> bool:
-        return self.young >= self._cap
+        return self.young >= self._settings.value.pop_checkpoint_cap
 
     def lease(self, lane: Lane, checkpoint: Checkpoint) -> bool:
         """Record a popped batch. False when it cannot be: then the messages must not be returned."""
@@ -255,7 +258,8 @@ class InFlight:
                     break
                 found.append(checkpoint)
             by_age.popleft()
-        if len(by_age) > 2 * self._cap:  # acked behind an open head: keep the open ones only
+        if len(by_age) > 2 * self._settings.value.pop_checkpoint_cap:
+            # Acked behind an open head: keep the open ones only.
             self._by_age = deque(c for c in by_age if c.open and not c.journaled)
         return found
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from aerobee.broker.state.in_flight import LaneKey
     from aerobee.broker.state.offsets import Offsets
+    from aerobee.settings import BrokerConfig, InForce
 
 log = logging.getLogger("aerobee.pop")
 
@@ -37,10 +38,9 @@ EarlyKey = tuple[str, str, int, int, int]  # lane, start offset, pop time
 
 class Leases:
     def __init__(
-        self, in_flight_limits: tuple[int, int], revive_log: ReviveLog, offsets: Offsets, now: int
+        self, settings: InForce[BrokerConfig], revive_log: ReviveLog, offsets: Offsets, now: int
     ) -> None:
-        memory_ms, cap = in_flight_limits
-        self.in_flight = InFlight(memory_ms, cap, self._commit)
+        self.in_flight = InFlight(settings, self._commit)
         self.log = revive_log
         self._offsets = offsets
         self._started = now

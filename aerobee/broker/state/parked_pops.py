@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from aerobee.clock import Clock
     from aerobee.protocol.filters import Accept
     from aerobee.protocol.message import Record
+    from aerobee.settings import BrokerConfig, InForce
 
 log = logging.getLogger("aerobee.parked")
 
@@ -77,10 +78,9 @@ Lines = dict[tuple[Reads, int], _Line]  # by what they read and the identity of 
 
 
 class ParkedPops:
-    def __init__(self, clock: Clock, per_key: int, total: int) -> None:
+    def __init__(self, clock: Clock, settings: InForce[BrokerConfig]) -> None:
         self._clock = clock
-        self._per_key = per_key
-        self._total = total
+        self._settings = settings
         self._waiting: dict[str, dict[GroupQueue, Lines]] = {}
         self._counts: dict[Place, int] = {}
         self._owners: dict[str, dict[tuple[str, str], int]] = {}  # retry topic -> (topic, group) -> waiters
@@ -111,7 +111,10 @@ class ParkedPops:
             self._discard(place)
 
     def full(self, place: Place) -> bool:
-        return self.count >= self._total or self._counts.get(place, 0) > self._per_key
+        limits = self._settings.value
+        return (
+            self.count >= limits.pop_polling_total or self._counts.get(place, 0) > limits.pop_polling_per_key
+        )
 
     def waiting(self, topic: str, group: str, queue_id: int) -> int:
         """How many wait under exactly this key."""

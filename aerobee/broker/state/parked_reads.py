@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from aerobee.clock import Clock
     from aerobee.protocol.filters import Accept
     from aerobee.protocol.message import Record
+    from aerobee.settings import BrokerConfig, InForce
 
 log = logging.getLogger("aerobee.parked")
 
@@ -38,10 +39,12 @@ class _Waiter:
 
 
 class ParkedReads:
-    def __init__(self, clock: Clock, max_offset: Callable[[str, int], int], capacity: int = 200_000) -> None:
+    def __init__(
+        self, clock: Clock, max_offset: Callable[[str, int], int], settings: InForce[BrokerConfig]
+    ) -> None:
         self._clock = clock
         self._max_offset = max_offset
-        self._capacity = capacity
+        self._settings = settings
         self._waiting: dict[Key, dict[_Waiter, None]] = {}
         self._count = 0
         self._stopped = False
@@ -59,9 +62,10 @@ class ParkedReads:
     ) -> bool:
         """Wait for a message at or past `offset`. False when the deadline came first.
 
-        When `capacity` pulls are held already, or the broker stops, it does not wait.
+        When `max_held_pulls` are held already, or the broker stops, it does not wait.
         """
-        if self._stopped or self._count >= self._capacity or self._clock.now() >= deadline:
+        full = self._count >= self._settings.value.max_held_pulls
+        if self._stopped or full or self._clock.now() >= deadline:
             return False
         woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         waiter = _Waiter(offset, accept, woken)
@@ -82,8 +86,8 @@ class ParkedReads:
         if not self._count:
             return
         waiters = self._waiting.get((record.topic, record.queue_id))
-        if waiters is None:
-            return
+        if waiters is None or not self._settings.value.long_polling:
+            return  # without long polling a pull looks again when its short time is over
         properties: dict[str, str] | None = None
         for waiter in waiters:
             if record.queue_offset < waiter.offset or waiter.woken.done():

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from aerobee.broker.state.offsets import Offsets
     from aerobee.clock import Clock, Timer
-    from aerobee.config import BrokerConfig
     from aerobee.protocol.bodies import MessageQueue
     from aerobee.protocol.message import Record
+    from aerobee.settings import BrokerConfig, InForce
     from aerobee.store.message_store import MessageStore
 
 log = logging.getLogger("aerobee.pop")
@@ -46,15 +46,20 @@ class Routes(Protocol):
 
 class Pops:
     def __init__(
-        self, config: BrokerConfig, clock: Clock, store: MessageStore, offsets: Offsets, directory: Path
+        self,
+        settings: InForce[BrokerConfig],
+        clock: Clock,
+        store: MessageStore,
+        offsets: Offsets,
+        directory: Path,
     ) -> None:
         self._clock = clock
+        config = settings.value  # of these what does not change while it runs
         revive_log = ReviveLog(store, offsets, config.cluster, config.revive_queues, config.name)
-        limits = (config.pop_checkpoint_memory_ms, config.pop_checkpoint_cap)
-        self.leases = Leases(limits, revive_log, offsets, clock.now())
+        self.leases = Leases(settings, revive_log, offsets, clock.now())
         self.modes = Modes(directory)
-        self.parked = ParkedPops(clock, config.pop_polling_per_key, config.pop_polling_total)
-        self.notices = ParkedPops(clock, config.pop_polling_per_key, config.pop_polling_total)
+        self.parked = ParkedPops(clock, settings)
+        self.notices = ParkedPops(clock, settings)
         self.orders = Orders()
         self._orders_file = JsonFile(directory / "consumerOrderInfo.json", order_info.decode)
         data = self._orders_file.load()

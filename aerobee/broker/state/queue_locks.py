@@ -6,6 +6,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from aerobee.settings import BrokerConfig, InForce
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -20,8 +22,8 @@ class Lock(NamedTuple):
 
 
 class QueueLocks:
-    def __init__(self, life_ms: int = 60_000) -> None:
-        self._life_ms = life_ms
+    def __init__(self, settings: InForce[BrokerConfig] | None = None) -> None:
+        self._settings = settings or InForce(BrokerConfig())
         self._locks: dict[str, dict[MessageQueue, Lock]] = {}  # group -> queue -> lock
 
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now: int) -> set[MessageQueue]:
@@ -59,4 +61,4 @@ class QueueLocks:
         return None if lock is None or self._expired(lock, now) else lock.client_id
 
     def _expired(self, lock: Lock, now: int) -> bool:
-        return now - lock.renewed_at > self._life_ms
+        return now - lock.renewed_at > self._settings.value.lock_expiry_ms

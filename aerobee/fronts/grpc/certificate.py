@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 if TYPE_CHECKING:
-    from aerobee.config import BrokerConfig
+    from aerobee.settings import BrokerConfig
 
 log = logging.getLogger("aerobee.grpc")
 

@@ -16,9 +16,9 @@ from aerobee.broker.background.timers import Timers
 from aerobee.broker.broker import Broker, assemble
 from aerobee.broker.operations.send import PlainOrigin, send
 from aerobee.clock import ManualClock
-from aerobee.config import BrokerConfig, StoreConfig
 from aerobee.protocol import properties
 from aerobee.protocol.message import Record
+from aerobee.settings import BrokerConfig, StoreConfig
 
 SMALL = StoreConfig(
     commit_log_segment_bytes=1 << 20, consume_queue_units=1000, index_slots=100, index_entries=400

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.broker.operations.send import PlainOrigin, send_batch
-from aerobee.config import StoreConfig
 from aerobee.errors import (
     BrokerError,
     GroupNotFound,
@@ -19,6 +18,7 @@ from aerobee.errors import (
 from aerobee.protocol.batch import Batch, Columns
 from aerobee.protocol.bodies import GroupConfig, MessageQueue, TopicConfig
 from aerobee.protocol.message import Record
+from aerobee.settings import StoreConfig
 
 if TYPE_CHECKING:
     from aerobee.store.batch_columns import Places

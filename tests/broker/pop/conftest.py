@@ -18,7 +18,6 @@ from aerobee.broker.operations.change_invisible import Change, Changed, change_i
 from aerobee.broker.operations.pop import Pop, Popped, pop
 from aerobee.broker.operations.pop_position import Start
 from aerobee.clock import ManualClock
-from aerobee.config import BrokerConfig, StoreConfig
 from aerobee.fronts.remoting import pop as front
 from aerobee.net.connection import Reply
 from aerobee.protocol import command as wire
@@ -29,6 +28,7 @@ from aerobee.protocol.command import request as command_of
 from aerobee.protocol.headers.consume import PopResult
 from aerobee.protocol.message import Record
 from aerobee.protocol.receipt import Receipt
+from aerobee.settings import BrokerConfig, StoreConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

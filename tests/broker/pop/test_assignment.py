@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aerobee.broker.operations.admin.settings import change_settings
 from aerobee.broker.operations.assignment import query_assignment, share
 from aerobee.errors import InvalidParameter, NoPermission, TopicNotFound
 from aerobee.protocol.allocation import average, by_circle
@@ -194,8 +194,7 @@ def test_any_other_model_is_null(shop):
 @pytest.mark.seed("S000-35")
 def test_without_the_servers_balancer_everybody_gets_all_queues(shop):
     join(shop, "c1", "c2")
-    config = msgspec.structs.replace(shop.broker.config, server_balances=False)
-    shop.broker = dataclasses.replace(shop.broker, config=config)
+    change_settings("serverLoadBalancerEnable=false", shop.broker)
     assert queue_ids(query(shop)) == list(range(shop.broker.topics.get("orders").read_queue_nums))
 
 

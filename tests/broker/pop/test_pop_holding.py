@@ -14,6 +14,7 @@ from aerobee.errors import TopicNotFound
 from aerobee.protocol import names
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.headers.consume import PollingInfo
+from aerobee.settings import BrokerConfig, InForce
 
 RETRY = names.pop_retry_topic("orders", "billing")
 RETRY_V2 = names.pop_retry_topic_v2("orders", "billing")
@@ -220,7 +221,7 @@ async def test_too_many_requests_of_one_key_or_in_all_are_refused(make_shop):
 
 @pytest.mark.slow
 async def test_thousands_of_held_requests_of_one_key_cost_an_arrival_little(clock):
-    parked = ParkedPops(clock, 10_000, 100_000)
+    parked = ParkedPops(clock, InForce(BrokerConfig(pop_polling_per_key=10_000)))
     place = ("orders", "billing", -1)
     deadline = clock.now() + 10_000
     waits = [

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from aerobee.broker.state.due_buckets import BUCKET_MS, DueBuckets
 from aerobee.broker.state.in_flight import FULL, Checkpoint, InFlight, Matched, oldest_offset
 from aerobee.broker.state.places import bit_of, diffs_of, offsets_of
+from aerobee.settings import BrokerConfig, InForce
 
 
 class Flight(InFlight):
@@ -19,7 +20,8 @@ class Flight(InFlight):
 
     def __init__(self, memory_ms: int = 3_000, cap: int = 1_000) -> None:
         self.committed: list[int] = []
-        super().__init__(memory_ms, cap, lambda lane, offset: self.committed.append(offset))
+        settings = BrokerConfig(pop_checkpoint_memory_ms=memory_ms, pop_checkpoint_cap=cap)
+        super().__init__(InForce(settings), lambda lane, offset: self.committed.append(offset))
 
     def pop(self, start: int, count: int, *, now: int = 0, invisible: int = 60_000) -> Checkpoint:
         lane = self.lane("t", "g", 0)

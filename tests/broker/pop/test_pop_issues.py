@@ -23,6 +23,7 @@ from aerobee.protocol.bodies import GroupConfig
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.message import Record
 from aerobee.protocol.receipt import Receipt, parse_start_offsets
+from aerobee.settings import BrokerConfig, InForce
 
 RETRY = names.pop_retry_topic("orders", "billing")
 
@@ -221,7 +222,7 @@ def test_issue_9318_a_queue_unused_for_long_keeps_its_work(shop):
 
 
 def test_issue_11180_offsets_beyond_32_bits():
-    flight = InFlight(3_000, 100, lambda lane, offset: None)
+    flight = InFlight(InForce(BrokerConfig()), lambda lane, offset: None)
     lane = flight.lane("t", "g", 0)
     start = 1 << 40
     flight.lease(lane, Checkpoint(lane, start, 5, 10_000, 0, 1, 1, (1 << 12,), start + (1 << 12) + 1))

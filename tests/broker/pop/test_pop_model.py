@@ -38,13 +38,13 @@ from aerobee.broker.state.revive_log import GROUP
 from aerobee.broker.state.stats import Stats
 from aerobee.broker.state.topics import Topics
 from aerobee.clock import ManualClock
-from aerobee.config import BrokerConfig
 from aerobee.errors import DiskFull, NoMessage, SystemFailure, TopicNotFound
 from aerobee.protocol import message, names
 from aerobee.protocol import properties as props
 from aerobee.protocol.bodies import BatchAckEntry, GroupConfig
 from aerobee.protocol.message import Record
 from aerobee.protocol.receipt import Receipt, bits_text
+from aerobee.settings import BrokerConfig, InForce
 from aerobee.store.results import Found, ReadStatus, Unit
 
 TOPICS = ("orders", "bills")
@@ -180,11 +180,12 @@ class History(RuleBasedStateMachine):
             groups.put(GroupConfig(group_name=group, retry_max_times=most))
         for topic, _ in self.store.queues:
             topics.ensure(topic)
-        pops = Pops(CONFIG, clock, self.store, offsets, directory)
+        settings = InForce(CONFIG)
+        pops = Pops(settings, clock, self.store, offsets, directory)
         pops.draw = lambda: self.drawn
         self.drawn = 0
         self.broker = Broker(
-            config=CONFIG,
+            settings=settings,
             clock=clock,
             store=self.store,
             topics=topics,

@@ -9,6 +9,7 @@ from aerobee.broker.state.groups import Groups
 from aerobee.clock import ManualClock
 from aerobee.errors import GroupNotFound
 from aerobee.protocol.bodies import GroupConfig
+from aerobee.settings import BrokerConfig, InForce
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,15 +23,18 @@ def test_group_is_created_on_first_use_with_default_settings_and_kept(tmp_path: 
     assert Groups(tmp_path, ManualClock()).get("billing") == group
 
 
+NOT_CREATED = InForce(BrokerConfig(auto_create_groups=False))
+
+
 def test_group_is_not_created_when_that_is_off_or_the_name_is_illegal(tmp_path: Path) -> None:
     with pytest.raises(GroupNotFound, match="billing"):
-        Groups(tmp_path, ManualClock(), auto_create=False).require("billing")
+        Groups(tmp_path, ManualClock(), NOT_CREATED).require("billing")
     with pytest.raises(GroupNotFound, match="characters"):
         Groups(tmp_path, ManualClock()).require("bill ing")
 
 
 def test_system_groups_are_always_there(tmp_path: Path) -> None:
-    groups = Groups(tmp_path, ManualClock(), auto_create=False)
+    groups = Groups(tmp_path, ManualClock(), NOT_CREATED)
     assert groups.get("TOOLS_CONSUMER") is not None
     assert groups.require("CID_RMQ_SYS_SOMETHING").group_name == "CID_RMQ_SYS_SOMETHING"
 

@@ -9,6 +9,7 @@ from aerobee.broker.state.parked_reads import ParkedReads
 from aerobee.clock import ManualClock
 from aerobee.protocol.filters import Accept, compile_filter
 from aerobee.protocol.message import Record
+from aerobee.settings import BrokerConfig, InForce
 
 
 class Queues:
@@ -25,7 +26,9 @@ class Bench:
     def __init__(self, capacity: int = 1000) -> None:
         self.clock = ManualClock()
         self.queues = Queues()
-        self.parked = ParkedReads(self.clock, self.queues.max_offset, capacity)
+        self.parked = ParkedReads(
+            self.clock, self.queues.max_offset, InForce(BrokerConfig(max_held_pulls=capacity))
+        )
 
     def hold(
         self, queue_id: int = 0, offset: int = 0, hold_ms: int = 15_000, accept: Accept | None = None

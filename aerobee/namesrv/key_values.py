@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Key-value settings by namespace, kept in `kvConfig.json`; RocketMQ keeps the order of ordered topics here."""
+"""Key-value pairs by namespace, kept in `kvConfig.json`; RocketMQ keeps the order of ordered topics here."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from aerobee.store.metadata import JsonFile
 
 
-class Settings:
+class KeyValues:
     def __init__(self, file: JsonFile | None = None) -> None:
         """Without a file they live as long as the process."""
         self._file = file
         data = file.load() if file else None
-        self._table = decode_settings(data).config_table if data else {}
+        self._table = decode_key_values(data).config_table if data else {}
 
     def get(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
@@ -39,5 +39,5 @@ class Settings:
             self._file.save(msgspec.json.format(msgspec.json.encode({"configTable": self._table}), indent=1))
 
 
-def decode_settings(data: bytes) -> KVConfig:
+def decode_key_values(data: bytes) -> KVConfig:
     return decode(data, KVConfig)

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the broker: who it is, where it listens, how it serves pulls, pops and transactions."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from aerobee.settings.declare import (
+    CENTURY_MS,
+    MEGABYTE,
+    Declared,
+    Setting,
+    interval,
+    port_number,
+    setting,
+    size,
+)
+
+VIP_BELOW = -2  # the default of vip_port: that much below the broker's port
+
+
+def _count(text: str, official: str = "", *, low: int = 1, live: bool = False) -> Setting:
+    return setting(text, official, low=low, high=10_000_000, live=live)
+
+
+def _switch(text: str, official: str) -> Setting:
+    return setting(text, official, live=True)
+
+
+class BrokerConfig(Declared, frozen=True, kw_only=True):
+    cluster: Annotated[str, setting("cluster name", "brokerClusterName")] = "DefaultCluster"
+    name: Annotated[str, setting("broker name", "brokerName")] = "broker-a"
+    broker_id: Annotated[int, setting("0 = master", "brokerId", low=0, high=1 << 62)] = 0
+    host: Annotated[str, setting("address to listen on", "bindAddress")] = "127.0.0.1"
+    advertise: Annotated[str, setting("address that routes tell clients; empty = host", "brokerIP1")] = ""
+    port: Annotated[int, port_number("remoting port, 0 = any free one, -1 = off", "listenPort")] = 10911
+    vip_port: Annotated[
+        int,
+        port_number(
+            "second port, for the official dashboard and old Java clients; 0 = any free one, -1 = off,"
+            " -2 = two below the broker's where that is given",
+            low=VIP_BELOW,
+        ),
+    ] = VIP_BELOW
+    grpc_port: Annotated[int, port_number("gRPC port, 0 = any free one, -1 = off")] = 8081
+    namesrv: Annotated[str, setting("name servers to register with, ';' between them", "namesrvAddr")] = ""
+    region: Annotated[str, setting("region id stamped on messages", "regionId", live=True)] = "DefaultRegion"
+    perm: Annotated[
+        int,
+        setting("broker permission: 2 write, 4 read, 6 both", "brokerPermission", low=0, high=7, live=True),
+    ] = 6
+    tls_cert: Annotated[
+        str,
+        setting("certificate file; with tls_key turns TLS on, on the same port", "tls.server.certPath"),
+    ] = ""
+    tls_key: Annotated[str, setting("private key file", "tls.server.keyPath")] = ""
+    tls_required: Annotated[
+        bool,
+        setting(
+            "refuse plain connections", "tls.server.mode", words={"enforcing": True, "permissive": False}
+        ),
+    ] = False
+    auto_create_topics: Annotated[bool, _switch("create unknown topics on send", "autoCreateTopicEnable")] = (
+        True
+    )
+    auto_create_groups: Annotated[
+        bool, _switch("create unknown groups on use", "autoCreateSubscriptionGroup")
+    ] = True
+    default_queues: Annotated[
+        int,
+        setting("queues of the template topic TBW102", "defaultTopicQueueNums", low=1, high=1_024, live=True),
+    ] = 8
+    property_filter: Annotated[bool, _switch("allow SQL92 filters", "enablePropertyFilter")] = True
+    long_polling: Annotated[
+        bool, _switch("hold empty pulls until data or their deadline", "longPollingEnable")
+    ] = True
+    short_polling_ms: Annotated[
+        int, interval("hold time without long polling", "shortPollingTimeMills", live=True)
+    ] = 1_000
+    hold_check_ms: Annotated[int, interval("safety check of held pulls", live=True)] = 5_000
+    max_held_pulls: Annotated[
+        int, _count("held pulls in all; more are answered at once", low=0, live=True)
+    ] = 200_000
+    max_pull_messages: Annotated[
+        int, _count("messages in one pull answer when the client asks for bulk", live=True)
+    ] = 16_384
+    max_pull_bytes: Annotated[
+        int,
+        size("bytes in one pull answer when the client asks for bulk", low=1, high=1 << 30, live=True),
+    ] = 4 * MEGABYTE
+    pull_bytes: Annotated[
+        int,
+        size(
+            "bytes in one ordinary pull answer",
+            "maxTransferBytesOnMessageInMemory",
+            low=1,
+            high=1 << 30,
+            live=True,
+        ),
+    ] = 262_144
+    offset_flush_ms: Annotated[
+        int, interval("how often offsets are written", "flushConsumerOffsetInterval", live=True)
+    ] = 5_000
+    register_ms: Annotated[
+        int, interval("how often the broker registers", "registerNameServerPeriod", live=True)
+    ] = 30_000
+    channel_expiry_ms: Annotated[
+        int, interval("a client silent this long is dropped", "channelExpiredTimeout", live=True)
+    ] = 120_000
+    lock_expiry_ms: Annotated[int, interval("life of a queue lock of an ordered consumer", live=True)] = (
+        60_000
+    )
+    max_connections: Annotated[int, _count("accepted connections, remoting")] = 100_000
+    max_frame_bytes: Annotated[int, size("largest frame", low=1024, high=1 << 30)] = 16 * MEGABYTE
+    max_pending_bytes: Annotated[
+        int, size("unread answer bytes after which a slow reader is cut off", low=1024)
+    ] = 32 * MEGABYTE
+    idle_close_ms: Annotated[
+        int,
+        setting(
+            "a connection without traffic this long is closed",
+            "serverChannelMaxIdleTimeSeconds",
+            unit="ms",
+            low=1,
+            high=CENTURY_MS,
+            factor=1_000,
+        ),
+    ] = 120_000
+    transaction_timeout_ms: Annotated[
+        int, interval("age of a half message at its first check", "transactionTimeOut", low=0, live=True)
+    ] = 6_000
+    transaction_check_max: Annotated[
+        int,
+        setting(
+            "checks before a half message is given up",
+            "transactionCheckMax",
+            low=0,
+            high=1_000_000,
+            live=True,
+        ),
+    ] = 15
+    transaction_check_ms: Annotated[
+        int, interval("how often half messages are checked", "transactionCheckInterval", live=True)
+    ] = 30_000
+    pop_polling_per_key: Annotated[
+        int, _count("held pops of one topic, group, queue", "popPollingSize", low=0, live=True)
+    ] = 1_024
+    pop_polling_total: Annotated[int, _count("held pops in all", "maxPopPollingSize", low=0, live=True)] = (
+        100_000
+    )
+    pop_retry_percent: Annotated[
+        int,
+        setting(
+            "pops that look at the retry topic first",
+            "popFromRetryProbability",
+            unit="%",
+            low=0,
+            high=100,
+            live=True,
+        ),
+    ] = 20
+    pop_checkpoint_memory_ms: Annotated[
+        int, interval("a checkpoint open longer goes to the revive log", "popCkStayBufferTime")
+    ] = 3_000
+    pop_checkpoint_cap: Annotated[
+        int,
+        _count(
+            "checkpoints held in memory before the oldest go to the revive log",
+            "popCkMaxBufferSize",
+            live=True,
+        ),
+    ] = 200_000
+    pop_retry_v2: Annotated[bool, _switch("retry topics %RETRY%group+topic", "enableRetryTopicV2")] = False
+    revive_queues: Annotated[
+        int, setting("queues of the revive log", "reviveQueueNum", low=1, high=1_024)
+    ] = 8
+    revive_interval_ms: Annotated[
+        int, interval("how often due checkpoints are looked for", "reviveInterval", live=True)
+    ] = 200
+    server_balances: Annotated[
+        bool,
+        _switch(
+            "divide queues among a group's members; off = everybody gets all", "serverLoadBalancerEnable"
+        ),
+    ] = True
+    server_side_reset: Annotated[
+        bool, _switch("reset offsets on the broker, not by the clients", "useServerSideResetOffset")
+    ] = True
+    recall: Annotated[bool, _switch("allow recall of delayed messages", "recallMessageEnable")] = True
+
+    def check_together(self) -> None:
+        if bool(self.tls_cert) != bool(self.tls_key):
+            missing = "tls_key" if self.tls_cert else "tls_cert"
+            raise ValueError(f"setting '{missing}' is empty: a certificate and its key go together")
+        if self.tls_required and not self.tls_cert:
+            raise ValueError(
+                "setting 'tls_required' needs a certificate: give tls_cert and tls_key, or leave it out"
+            )

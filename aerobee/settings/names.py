@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which setting a name means: one table for files, environment, flags and requests."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from aerobee.settings.broker import BrokerConfig
+from aerobee.settings.declare import Declared, Field, fields
+from aerobee.settings.namesrv import NamesrvConfig
+from aerobee.settings.official import OFFICIAL, refusal
+from aerobee.settings.store import StoreConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+TABLES: dict[str, type[Declared]] = {"broker": BrokerConfig, "store": StoreConfig, "namesrv": NamesrvConfig}
+
+
+def all_fields() -> Iterator[Field]:
+    for kind in TABLES.values():
+        yield from fields(kind).values()
+
+
+_BY_NAME = {
+    table: {name: each for each in fields(kind).values() for name in each.names}
+    for table, kind in TABLES.items()
+}
+
+
+def find(name: str, value: Any, tables: Sequence[str]) -> Field | None:
+    """The setting of that name, looked for in the tables in turn; None for one of RocketMQ's that has no effect here.
+    ValueError for a name that nobody knows, and for what RocketMQ would do and this server does not."""
+    for table in tables:
+        found = _BY_NAME[table].get(name)
+        if found is not None:
+            return found
+    why = refusal(name, _text(value))
+    if why:
+        raise ValueError(f"setting '{name}' may not be {_text(value)!r}: {why}")
+    if name in OFFICIAL:
+        return None
+    known = [*(each for table in tables for each in _BY_NAME[table]), *OFFICIAL]
+    near = difflib.get_close_matches(name, known, 1)
+    raise ValueError(f"there is no setting '{name}'" + (f"; do you mean '{near[0]}'?" if near else ""))
+
+
+def _text(value: Any) -> str:
+    """A TOML file has true where a property file has the word."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def without_effect(names: Sequence[str]) -> str:
+    """The one line about them all."""
+    return f"settings of RocketMQ's that have no effect here: {', '.join(names)}"

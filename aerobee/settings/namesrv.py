@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the name server."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from aerobee.settings.declare import Declared, interval, port_number, setting
+
+
+class NamesrvConfig(Declared, frozen=True, kw_only=True):
+    host: Annotated[str, setting("address to listen on", "bindAddress")] = "127.0.0.1"
+    port: Annotated[int, port_number("port, 0 = any free one, -1 = off", "listenPort")] = 9876
+    broker_expiry_ms: Annotated[int, interval("a broker silent this long is dropped", live=True)] = 120_000
+    scan_interval_ms: Annotated[
+        int, interval("how often silent brokers are looked for", "scanNotActiveBrokerInterval", live=True)
+    ] = 5_000

@@ -41,6 +41,10 @@ COMMANDS = {
     "groups": Home("aerobee.cli.groups:app", "Groups: exact lag, members, reset, pull or POP, dead letters."),
     "messages": Home("aerobee.cli.messages:app", "Find messages by id, key, offset or time; browse queues."),
     "cluster": Home("aerobee.cli.cluster:app", "Brokers: figures, settings, write permission."),
+    "settings": Home(
+        "aerobee.cli.settings:settings",
+        "Every setting: value, where from, range, may it change while running.",
+    ),
     "admin": Home(
         "aerobee.cli.mqadmin:app", "RocketMQ's mqadmin commands, with its names, flags and output."
     ),

@@ -8,6 +8,7 @@ from typing import Annotated
 from aerobee.settings.declare import (
     CENTURY_MS,
     MEGABYTE,
+    NO_LIMIT,
     Declared,
     Setting,
     interval,
@@ -30,7 +31,7 @@ def _switch(text: str, official: str) -> Setting:
 class BrokerConfig(Declared, frozen=True, kw_only=True):
     cluster: Annotated[str, setting("cluster name", "brokerClusterName")] = "DefaultCluster"
     name: Annotated[str, setting("broker name", "brokerName")] = "broker-a"
-    broker_id: Annotated[int, setting("0 = master", "brokerId", low=0, high=1 << 62)] = 0
+    broker_id: Annotated[int, setting("0 = master", "brokerId", low=0, high=NO_LIMIT)] = 0
     host: Annotated[str, setting("address to listen on", "bindAddress")] = "127.0.0.1"
     advertise: Annotated[str, setting("address that routes tell clients; empty = host", "brokerIP1")] = ""
     port: Annotated[int, port_number("remoting port, 0 = any free one, -1 = off", "listenPort")] = 10911

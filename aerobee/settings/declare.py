@@ -18,9 +18,11 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-CENTURY_MS = 100 * 365 * 24 * 3600 * 1000
 MEGABYTE = 1024 * 1024
 TERABYTE = 1 << 40
+# Upper ends that nobody comes near; they keep arithmetic and timers within bounds.
+CENTURY_MS = 100 * 365 * 24 * 3600 * 1000
+NO_LIMIT = 1 << 60
 
 _SWITCH = {"true": True, "false": False}
 _NOUNS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
@@ -93,7 +95,8 @@ class Field:
         if about.low is None or about.high is None:
             return ""
         low, high = self._shown(about.low, called), self._shown(about.high, called)
-        return f"{low} to {high}" + (f" {about.unit}" if about.unit and not self._scaled(called) else "")
+        unit = f" {about.unit}" if about.unit and not self._scaled(called) else ""
+        return f"at least {low}{unit}" if about.high in (CENTURY_MS, NO_LIMIT) else f"{low} to {high}{unit}"
 
     def _officially(self, called: str) -> bool:
         return called == self.official and called != self.name
@@ -141,6 +144,8 @@ class Field:
     def _from_text(self, text: str) -> Any:
         if self.kind is bool:
             return _SWITCH.get(text.lower(), text)
+        if self.kind is float and text.isdecimal():
+            return int(text)  # 48 is read back as 48
         return text if self.kind is str else self.kind(text)
 
     def _is_of_kind(self, value: Any) -> bool:
@@ -161,7 +166,8 @@ class Field:
     def _refused(self, given: Any, called: str) -> ValueError:
         known, what = self._range_as(called), _NOUNS[self.kind]
         if known:
-            what = known if self.about.words else f"{what} from {known}"
+            joined = f"{what}, {known}" if known.startswith("at least") else f"{what} from {known}"
+            what = known if self.about.words else joined
         other = "" if called in (self.name, self.camel) else f" ({self.name})"
         return ValueError(f"setting '{called}'{other}: {given!r} is not {what}")
 

@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from typing import TYPE_CHECKING, Any
 
 from aerobee.settings.broker import BrokerConfig
 from aerobee.settings.declare import Declared, Field, fields
 from aerobee.settings.namesrv import NamesrvConfig
-from aerobee.settings.official import OFFICIAL, refusal
+from aerobee.settings.official import OFFICIAL, REFUSED, refusal
 from aerobee.settings.store import StoreConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+log = logging.getLogger("aerobee.settings")
 
 TABLES: dict[str, type[Declared]] = {"broker": BrokerConfig, "store": StoreConfig, "namesrv": NamesrvConfig}
 
@@ -51,6 +54,8 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def without_effect(names: Sequence[str]) -> str:
-    """The one line about them all."""
-    return f"settings of RocketMQ's that have no effect here: {', '.join(names)}"
+def warn_of_ignored(names: Iterable[str]) -> None:
+    """One line about them all. Names that could have been refused say what is so anyway."""
+    ignored = [name for name in dict.fromkeys(names) if name not in REFUSED]
+    if ignored:
+        log.warning("settings of RocketMQ's that have no effect here: %s", ", ".join(ignored))

@@ -14,7 +14,7 @@ import msgspec
 
 from aerobee.errors import InvalidParameter, NoPermission
 from aerobee.settings.declare import Declared, Field, fields
-from aerobee.settings.names import find, without_effect
+from aerobee.settings.names import find, warn_of_ignored
 from aerobee.settings.official import NOT_BY_REQUEST
 from aerobee.settings.sources import parse_properties
 
@@ -51,8 +51,7 @@ def change(text: str, holders: Mapping[str, InForce[Any]]) -> list[Change]:
         structs = {table: msgspec.structs.replace(holders[table].value, **wanted[table]) for table in holders}
     except ValueError as error:
         raise InvalidParameter(str(error)) from None
-    if ignored:
-        log.warning("%s", without_effect(ignored))
+    warn_of_ignored(ignored)
     changes = [each for table in holders for each in _changes(holders[table].value, structs[table])]
     for table, holder in holders.items():
         holder.swap(structs[table])

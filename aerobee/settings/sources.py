@@ -8,22 +8,19 @@ environment they are AEROBEE_BROKER__PORT=10911. Each value remembers where it c
 
 from __future__ import annotations
 
-import logging
 import tomllib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from aerobee.settings.broker import BrokerConfig
-from aerobee.settings.names import TABLES, find, without_effect
+from aerobee.settings.names import TABLES, find, warn_of_ignored
 from aerobee.settings.namesrv import NamesrvConfig
 from aerobee.settings.store import StoreConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
-
-log = logging.getLogger("aerobee.settings")
 
 DEFAULT = "default"
 ENVIRONMENT_PREFIX = "aerobee_"
@@ -72,19 +69,18 @@ def load(
 def _settings(given: Iterable[Given]) -> Settings:
     values: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
     sources: dict[tuple[str, str], str] = {}
-    ignored: dict[str, None] = {}
+    ignored = []
     for each in given:
         try:
             field = find(each.name, each.value, each.tables)
             if field is None:
-                ignored[each.name] = None
+                ignored.append(each.name)
                 continue
             values[field.table][field.name] = field.read(each.value, each.name)
         except ValueError as error:
             raise ValueError(f"{error} [{each.source}]") from None
         sources[field.table, field.name] = each.source
-    if ignored:
-        log.warning("%s", without_effect(list(ignored)))
+    warn_of_ignored(ignored)
     return Settings(
         BrokerConfig(**values["broker"]),
         StoreConfig(**values["store"]),

@@ -5,7 +5,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from aerobee.settings.declare import CENTURY_MS, MEGABYTE, Declared, Setting, interval, setting, size
+from aerobee.settings.declare import (
+    CENTURY_MS,
+    MEGABYTE,
+    NO_LIMIT,
+    Declared,
+    Setting,
+    interval,
+    setting,
+    size,
+)
 
 DEFAULT_DATA = "./aerobee-data"
 
@@ -67,7 +76,7 @@ class StoreConfig(Declared, frozen=True, kw_only=True):
         ),
     ] = 72
     retention_bytes: Annotated[
-        int, size("total size at which the oldest are deleted, 0 = no limit", high=1 << 60, live=True)
+        int, size("total size at which the oldest are deleted, 0 = no limit", high=NO_LIMIT, live=True)
     ] = 0
     disk_clean_ratio: Annotated[
         float,
@@ -77,7 +86,7 @@ class StoreConfig(Declared, frozen=True, kw_only=True):
         float, _share_of_disk("disk use at which sends are refused", "diskSpaceWarningLevelRatio")
     ] = 0.90
     min_free_bytes: Annotated[
-        int, size("free bytes below which sends are refused; 0 = by ratio only", high=1 << 60, live=True)
+        int, size("free bytes below which sends are refused; 0 = by ratio only", high=NO_LIMIT, live=True)
     ] = 0
     max_message_bytes: Annotated[
         int, size("largest body", "maxMessageSize", low=1, high=1 << 30, live=True)

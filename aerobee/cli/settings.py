@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`aerobee settings`: every setting with its value, where that came from, and what else it may be."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from aerobee.cli import connect, output
+from aerobee.cli.cluster import chosen
+from aerobee.settings import Settings, load
+from aerobee.settings.names import all_fields
+from aerobee.settings.sources import DEFAULT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aerobee.settings.declare import Field
+
+Pattern = Annotated[str | None, typer.Argument(help="only settings like this, by either name: 'pop*'")]
+Config = Annotated[Path | None, typer.Option("--config", help="settings file that `serve` would be given")]
+Pairs = Annotated[list[str] | None, typer.Option("--set", help="name=value that `serve` would be given")]
+Broker = Annotated[
+    str | None, typer.Option("--broker", "-b", help="of this running broker, by name or address")
+]
+
+COLUMNS = {
+    "setting": "setting", "value": "value", "from": "from", "range": "range", "live": "live", "official": "official",
+}  # fmt: skip
+
+
+def settings(
+    pattern: Pattern = None,
+    config: Config = None,
+    set_: Pairs = None,
+    broker: Broker = None,
+    namesrv: connect.Namesrv = None,
+    json: output.Json = False,
+) -> None:
+    """Every setting: its value, where that came from, its range, whether it may change while running.
+
+    aerobee settings
+
+    aerobee settings 'pop*' --config broker.conf --json
+
+    aerobee settings --broker broker-a
+    """
+    if broker is not None:
+        rows = connect.run(_running(connect.address_of(namesrv), broker))
+    else:
+        try:
+            rows = _at_start(load(config, os.environ, pairs=set_ or ()))
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+    wanted = (pattern or "*").lower()
+    rows = [row for row in rows if any(fnmatch.fnmatch(name, wanted) for name in _names(row))]
+    if output.wants_json(json):
+        output.line(output.pretty_json(rows))
+        return
+    if not rows:
+        raise connect.Failed(f"no setting is like {pattern!r}")
+    output.table([{**row, "value": _text(row["value"])} for row in rows], COLUMNS)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _names(row: Mapping[str, Any]) -> tuple[str, ...]:
+    own = row["setting"].lower()
+    return own, own.partition(".")[2], row["official"].lower()
+
+
+def _at_start(loaded: Settings) -> list[output.Row]:
+    return [
+        _row(
+            field,
+            getattr(getattr(loaded, field.table), field.name),
+            loaded.source(field.table, field.name),
+        )
+        for field in all_fields()
+    ]
+
+
+async def _running(address: str, broker: str) -> list[output.Row]:
+    """What a broker says, which may be Apache's: settings it has not are left out."""
+    rows = []
+    async with connect.connected(address) as admin:
+        for name, where in (await chosen(admin, broker)).items():
+            told = await admin.broker_config(where)
+            rows += [
+                _told(field, told[field.official], f"broker {name}")
+                for field in all_fields()
+                if field.table != "namesrv" and field.official in told
+            ]
+    return rows
+
+
+def _told(field: Field, text: str, source: str) -> output.Row:
+    try:
+        value = field.read(text, field.official)
+    except ValueError:  # Apache's may be what ours may not
+        value = text
+    return _row(field, value, DEFAULT if value == field.default else source)
+
+
+def _row(field: Field, value: Any, source: str) -> output.Row:
+    return {
+        "setting": f"{field.table}.{field.name}",
+        "value": value,
+        "from": source,
+        "default": field.default,
+        "unit": field.about.unit,
+        "range": field.range,
+        "live": field.about.live,
+        "official": field.official,
+        "about": field.about.text,
+    }

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from aerobee.client.produce.transaction_producer import TransactionProducer as TransactionProducer
     from aerobee.client.produce.transaction_producer import TransactionState as TransactionState
     from aerobee.clock import ManualClock as ManualClock
+    from aerobee.server import Server as Server
     from aerobee.settings import BrokerConfig as BrokerConfig
     from aerobee.settings import StoreConfig as StoreConfig
-    from aerobee.server import Server as Server
 
 __version__ = "0.1.0"
 

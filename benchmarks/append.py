@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 
 from aerobee.clock import SystemClock
-from aerobee.settings import StoreConfig
 from aerobee.protocol.batch import Batch, Columns
 from aerobee.protocol.message import Record
+from aerobee.settings import StoreConfig
 from aerobee.store.message_store import MessageStore
 
 TEXT = (

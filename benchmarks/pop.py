@@ -26,7 +26,6 @@ from typing import Any
 from aerobee.broker.background.revive import Revive
 from aerobee.broker.broker import Broker, assemble
 from aerobee.clock import ManualClock, SystemClock
-from aerobee.settings import BrokerConfig, StoreConfig
 from aerobee.fronts.remoting.server import RemotingFront
 from aerobee.net.connection import reply_frame
 from aerobee.protocol import command as wire
@@ -36,6 +35,7 @@ from aerobee.protocol.command import Header, request
 from aerobee.protocol.headers.consume import AckMessage, BatchAckMessage, PopMessage, PopResult, PullMessage
 from aerobee.protocol.message import Record
 from aerobee.protocol.receipt import Receipt, bits_text, parse_msg_offsets, parse_start_offsets
+from aerobee.settings import BrokerConfig, StoreConfig
 
 TOPIC, GROUP, QUEUES = "bench", "bench-group", 8
 

@@ -23,8 +23,8 @@ import time
 from pathlib import Path
 
 from aerobee.clock import SystemClock
-from aerobee.settings import StoreConfig
 from aerobee.protocol.message import Record
+from aerobee.settings import StoreConfig
 from aerobee.store.consume_queue import UNIT
 from aerobee.store.message_store import MessageStore, ReadLimit
 

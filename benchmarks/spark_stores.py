@@ -13,8 +13,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from aerobee.clock import SystemClock
-from aerobee.settings import StoreConfig
 from aerobee.protocol.message import Record
+from aerobee.settings import StoreConfig
 
 if TYPE_CHECKING:
     from pathlib import Path

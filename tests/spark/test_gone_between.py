@@ -12,8 +12,8 @@ import pytest
 
 from aerobee import Message, Producer
 from aerobee.clock import ManualClock
-from aerobee.settings import StoreConfig
 from aerobee.protocol.message import Record
+from aerobee.settings import StoreConfig
 from aerobee.spark.options import for_batch
 from aerobee.spark.reading import tasks
 from aerobee.spark.reading.plan import DataLoss, Range

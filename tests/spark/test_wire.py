@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.clock import SystemClock
-from aerobee.settings import StoreConfig
 from aerobee.protocol.message import Record
+from aerobee.settings import StoreConfig
 from aerobee.spark.options import for_batch
 from aerobee.spark.pipelines.lake import lake
 from aerobee.spark.reading.batch_reader import BatchReader, Part

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.clock import ManualClock
-from aerobee.settings import StoreConfig
 from aerobee.errors import NetworkError, TopicNotFound
 from aerobee.protocol import command as wire
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.headers.consume import LogBounds, ReadLog, ReadUnits, UnitsRead
 from aerobee.protocol.message import Record
+from aerobee.settings import StoreConfig
 from aerobee.spark import options
 from aerobee.spark.reading import tasks, wire_scan
 from aerobee.spark.reading.plan import DataLoss, Range

@@ -4,4 +4,3 @@
 from aerobee.settings import BrokerConfig as BrokerConfig
 from aerobee.settings import NamesrvConfig as NamesrvConfig
 from aerobee.settings import StoreConfig as StoreConfig
-from aerobee.settings.declare import setting as doc  # noqa: F401

@@ -36,7 +36,7 @@ wrong type, is refused by name wherever it comes from.
 """
 OFFICIAL = """## RocketMQ's other names
 
-Every further name that RocketMQ 4.9 or 5.3 knows is accepted and has no effect; one warning lists those that were
+Every further name that RocketMQ 4.3 to 5.3 knows is accepted and has no effect; one warning lists those that were
 given. A name that nobody knows is an error. These are refused unless they are off, because somebody would rely on
 them: {refused}; so are `tls.*` names other than those above.
 """

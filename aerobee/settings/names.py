@@ -46,7 +46,7 @@ def find(name: str, value: Any, tables: Sequence[str]) -> Field | None:
         return None
     known = [*(each for table in tables for each in _BY_NAME[table]), *OFFICIAL]
     near = difflib.get_close_matches(name, known, 1)
-    raise ValueError(f"there is no setting '{name}'" + (f"; do you mean '{near[0]}'?" if near else ""))
+    raise ValueError(f"there is no setting '{name}'" + (f"; did you mean '{near[0]}'?" if near else ""))
 
 
 def _text(value: Any) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every setting that Apache RocketMQ 4.9.8 or 5.3.3 reads from broker.conf, namesrv.conf or a request, by name.
+"""Every setting that Apache RocketMQ from 4.3.0 to 5.3.3 reads from broker.conf, namesrv.conf or a request, by name.
 
 Those that are declared here are obeyed; those of `REFUSED` are refused where their value asks for what this server
 does not do, because somebody relies on it; the rest has no meaning here and is taken without effect, so that files
@@ -41,6 +41,16 @@ def refusal(name: str, value: str) -> str:
     return "" if not why or value.lower() in harmless else why
 
 
+# Of 3.x, or never anything; RocketMQ ignores them, and files are copied from file to file.
+_STRAYS = frozenset(
+    {
+        "abortFile",
+        "checkTransactionMessageEnable",
+        "storeCheckpoint",
+        "storePathConsumeQueue",
+        "storePathIndex",
+    }
+)
 _NAMES = """
     accessMessageInMemoryHotRatio accessMessageInMemoryMaxRatio accountStatsEnable
     accountStatsPrintZeroValues ackMessageThreadPoolNums ackThreadPoolQueueCapacity aclCacheExpiredSecond
@@ -107,35 +117,35 @@ _NAMES = """
     litePullMessageEnable litePullMessageThreadPoolNums litePullThreadPoolQueueCapacity
     loadBalancePollNameServerInterval loadBalanceProcessorThreadPoolNums loadBalanceThreadPoolQueueCapacity
     lockInStrictMode logicalDiskSpaceCleanForciblyThreshold logicQueueForceSwapMapInterval
-    logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum longPollingEnable mappedFileSize
-    mappedFileSizeCommitLog mappedFileSizeConsumeQueue mappedFileSizeConsumeQueueExt mappedFileSizeTimerLog
-    mappedFileSwapEnable mapperFileSizeBatchConsumeQueue maxAsyncPutMessageRequests maxBatchDeleteFilesNum
-    maxChecksumRange maxConsumeQueueScan maxDelayTime maxErrorRateOfBloomFilter maxFilterMessageSize
-    maxHashSlotNum maxHaTransferByteInSecond maxIndexNum maxLmqConsumeQueueNum maxMessageSize
-    maxMsgsNumBatch maxOffsetMapSize maxPopPollingSize maxReconnectIntervalTimeSeconds
-    maxRecoveryCommitlogFiles maxSlaveResendLength maxStatsIdleTimeInMinutes maxTopicLength
-    maxTransferBytesOnMessageInDisk maxTransferBytesOnMessageInMemory maxTransferCountOnMessageInDisk
-    maxTransferCountOnMessageInMemory memTableFlushIntervalMs messageDelayLevel messageIndexEnable
-    messageIndexSafe messageStorePlugIn metricGrpcExporterIntervalInMills metricGrpcExporterTimeOutInMills
-    metricLoggingExporterIntervalInMills metricsExporterType metricsGrpcExporterHeader
-    metricsGrpcExporterTarget metricsInDelta metricsLabel metricsOtelCardinalityLimit
-    metricsPromExporterHost metricsPromExporterPort migrateAuthFromV1Enabled minInSyncReplicas
-    msgTraceTopicName namesrvAddr needWaitForService notifyBrokerRoleChanged notifyConsumerIdsChangedEnable
-    notifyMinBrokerIdChanged objectStoreAccessKey objectStoreBucket objectStoreEndpoint objectStoreSecretKey
-    offsetCheckInSlave orderMessageEnable osPageCacheBusyTimeOutMills popCkMaxBufferSize
-    popCkOffsetMaxQueueSize popCkStayBufferTime popCkStayBufferTimeOut popConsumerFSServiceInit
-    popConsumerKVServiceEnable popConsumerKVServiceInit popConsumerKVServiceLog popFromRetryProbability
-    popInflightMessageThreshold popLongPollingForceNotifyInterval popPollingMapSize popPollingSize
-    popResponseReturnActualRetryTopic popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead
-    preferredLeaderId printChannelGroups printChannelGroupsMinNum processReadEvent
-    processReplyMessageThreadPoolNums productEnvName pullBatchMaxMessageCount pullMessageThreadPoolNums
-    pullThreadPoolQueueCapacity putConsumeQueueDataByFileChannel putMessageFutureThreadPoolNums
-    putMessageTimeout putMsgIndexHightWater putThreadPoolQueueCapacity queryMessageThreadPoolNums
-    queryThreadPoolQueueCapacity readAheadCacheEnable readAheadCacheExpireDuration
-    readAheadCacheSizeThresholdRate readAheadMessageCountThreshold readAheadMessageSizeThreshold
-    readOnlyCommitLogStorePaths readUnCommitted realTimeNotifyConsumerChange realTimePersistRocksDBConfig
-    recallMessageEnable recheckReputOffsetFromCq recordGetMessageResult recoverConcurrently
-    recoverThreadPoolNums redeleteHangedFileInterval regionId registerBrokerTimeoutMills
+    logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum longPollingEnable mapedFileSizeCommitLog
+    mapedFileSizeConsumeQueue mappedFileSize mappedFileSizeCommitLog mappedFileSizeConsumeQueue
+    mappedFileSizeConsumeQueueExt mappedFileSizeTimerLog mappedFileSwapEnable
+    mapperFileSizeBatchConsumeQueue maxAsyncPutMessageRequests maxBatchDeleteFilesNum maxChecksumRange
+    maxConsumeQueueScan maxDelayTime maxErrorRateOfBloomFilter maxFilterMessageSize maxHashSlotNum
+    maxHaTransferByteInSecond maxIndexNum maxLmqConsumeQueueNum maxMessageSize maxMsgsNumBatch
+    maxOffsetMapSize maxPopPollingSize maxReconnectIntervalTimeSeconds maxRecoveryCommitlogFiles
+    maxSlaveResendLength maxStatsIdleTimeInMinutes maxTopicLength maxTransferBytesOnMessageInDisk
+    maxTransferBytesOnMessageInMemory maxTransferCountOnMessageInDisk maxTransferCountOnMessageInMemory
+    memTableFlushIntervalMs messageDelayLevel messageIndexEnable messageIndexSafe messageStorePlugIn
+    metricGrpcExporterIntervalInMills metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills
+    metricsExporterType metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
+    metricsOtelCardinalityLimit metricsPromExporterHost metricsPromExporterPort migrateAuthFromV1Enabled
+    minInSyncReplicas msgTraceTopicName namesrvAddr needWaitForService notifyBrokerRoleChanged
+    notifyConsumerIdsChangedEnable notifyMinBrokerIdChanged objectStoreAccessKey objectStoreBucket
+    objectStoreEndpoint objectStoreSecretKey offsetCheckInSlave orderMessageEnable
+    osPageCacheBusyTimeOutMills popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime
+    popCkStayBufferTimeOut popConsumerFSServiceInit popConsumerKVServiceEnable popConsumerKVServiceInit
+    popConsumerKVServiceLog popFromRetryProbability popInflightMessageThreshold
+    popLongPollingForceNotifyInterval popPollingMapSize popPollingSize popResponseReturnActualRetryTopic
+    popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead preferredLeaderId printChannelGroups
+    printChannelGroupsMinNum processReadEvent processReplyMessageThreadPoolNums productEnvName
+    pullBatchMaxMessageCount pullMessageThreadPoolNums pullThreadPoolQueueCapacity
+    putConsumeQueueDataByFileChannel putMessageFutureThreadPoolNums putMessageTimeout putMsgIndexHightWater
+    putThreadPoolQueueCapacity queryMessageThreadPoolNums queryThreadPoolQueueCapacity readAheadCacheEnable
+    readAheadCacheExpireDuration readAheadCacheSizeThresholdRate readAheadMessageCountThreshold
+    readAheadMessageSizeThreshold readOnlyCommitLogStorePaths readUnCommitted realTimeNotifyConsumerChange
+    realTimePersistRocksDBConfig recallMessageEnable recheckReputOffsetFromCq recordGetMessageResult
+    recoverConcurrently recoverThreadPoolNums redeleteHangedFileInterval regionId registerBrokerTimeoutMills
     registerNameServerPeriod rejectPullConsumerEnable rejectTransactionMessage replicasPerDiskPartition
     replyThreadPoolQueueCapacity retrieveMessageFromPopRetryTopicV1 returnOrderTopicConfigToBroker
     reviveAckWaitMs reviveInterval reviveMaxSlow reviveQueueNum reviveScanTime rmqAddressServerDomain
@@ -177,4 +187,4 @@ _NAMES = """
     wakeCommitWhenPutMessage wakeFlushWhenPutMessage warmMapedFileEnable writeBufferHighWaterMark
     writeBufferLowWaterMark
 """
-OFFICIAL = frozenset(_NAMES.split())
+OFFICIAL = frozenset(_NAMES.split()) | _STRAYS

@@ -221,7 +221,7 @@ def test_rocketmqs_own_settings_are_taken_without_effect(bench: Any) -> None:
     [
         ("brokerName=x", InvalidParameter, "'brokerName' takes effect at the next start"),
         ("listenPort=1", InvalidParameter, "at the next start"),
-        ("brokerPermision=4", InvalidParameter, "do you mean 'brokerPermission'"),
+        ("brokerPermision=4", InvalidParameter, "did you mean 'brokerPermission'"),
         ("qqqqqqqqqqqqqqq=4", InvalidParameter, "no setting"),
         ("brokerPermission=many", InvalidParameter, "not a whole number from 0 to 7"),
         ("flushDiskType=NEVER", InvalidParameter, "not ASYNC_FLUSH or SYNC_FLUSH"),

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from aerobee.broker.state.topics import EVERY_TOPIC
 from aerobee.errors import AerobeeError, error_for
 from aerobee.net.pool import Pool
 from aerobee.protocol.addresses import format_address, parse_address, parse_addresses
@@ -108,6 +109,9 @@ class LocalLink:
         self._tell(self._describe())
 
     def changed(self, topic: str) -> None:
+        if topic == EVERY_TOPIC:
+            self._tell(self._describe())
+            return
         configs = self._describe().topic_config_serialize_wrapper
         config = configs.topic_config_table.get(topic)
         if config is None:
@@ -230,7 +234,7 @@ class Registration:
         await asyncio.gather(*(link.start() for link in self._links))
 
     def changed(self, topic: str) -> None:
-        """A topic was made, changed or deleted."""
+        """A topic was made, changed or deleted; or every topic was."""
         for link in self._links:
             link.changed(topic)
 

@@ -127,7 +127,7 @@ async def _held(request: Pop, accept: Accept | None, broker: Broker) -> Popped:
 
 def _admit(request: Pop, broker: Broker) -> Accept | None:
     """All refusals, in RocketMQ's order; returns the filter, None = everything."""
-    checks.broker_readable(broker.config)
+    checks.broker_readable(broker.settings.value)
     if not 0 < request.max_messages <= MAX_MESSAGES:
         raise InvalidParameter(f"pop of {request.max_messages} messages; 1 to {MAX_MESSAGES} are allowed")
     check_reader(request.group, request.topic, request.queue_id, broker)
@@ -140,7 +140,7 @@ def _admit(request: Pop, broker: Broker) -> Accept | None:
 
 def check_reader(group: str, topic: str, queue_id: int, broker: Broker) -> None:
     """What pop, peek and notification ask alike; a negative queue id is any queue."""
-    checks.broker_readable(broker.config)
+    checks.broker_readable(broker.settings.value)
     config = checks.readable_topic(broker.topics, topic)
     if queue_id >= config.read_queue_nums:
         raise InvalidParameter(
@@ -161,7 +161,7 @@ def _take(request: Pop, accept: Accept | None, broker: Broker) -> Popped:
         order_counts=[],
     )
     visit = _Visit(request, accept, broker, popped)
-    retry_first = not request.ordered and drawn < broker.config.pop_retry_percent
+    retry_first = not request.ordered and drawn < broker.settings.value.pop_retry_percent
     if retry_first:
         visit.retries(drawn)
     for queue_id in queues_of(request.topic, request.queue_id, drawn, broker):
@@ -225,7 +225,7 @@ class _Visit:
         if self.room <= 0:
             popped.rest += max(0, broker.store.max_offset(topic, queue_id) - offset)
             return
-        limit = ReadLimit(self.room, broker.config.pull_bytes, _SCAN)
+        limit = ReadLimit(self.room, broker.settings.value.pull_bytes, _SCAN)
         found = broker.store.read(topic, queue_id, offset, limit, self.accept)
         if found.status in pop_position.CORRECTED:
             offset = pop_position.correct(lane, offset, found, broker)
@@ -266,7 +266,7 @@ class _Visit:
             request.invisible_ms,
             popped.revive_queue,
             flag,
-            self.broker.config.name,
+            self.broker.settings.value.name,
             lane.queue_id,
             offset,
         )

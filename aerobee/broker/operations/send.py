@@ -72,7 +72,7 @@ def send(record: Record, origin: Origin, broker: Broker) -> Sent:
     topic = broker.topics.plain(record.topic)
     if topic is None or _is_special(text):
         return _send_special(record, origin, broker)
-    config = broker.config
+    config = broker.settings.value
     if topic.order:
         checks.broker_writable(config)
     queue_id = record.queue_id = _choose_queue(record.queue_id, topic)
@@ -127,7 +127,7 @@ def _is_special(text: str) -> bool:
 
 
 def _send_special(record: Record, origin: Origin, broker: Broker) -> Sent:
-    config, now = broker.config, broker.clock.now()
+    config, now = broker.settings.value, broker.clock.now()
     properties = props.parse(record.properties_text)
     properties.pop(props.POP_CK, None)
     properties[props.MSG_REGION] = config.region
@@ -161,7 +161,7 @@ def _writable_topic(name: str, origin: Origin, broker: Broker) -> TopicConfig:
     """The topic to send to, created when unknown: refusals in the order of RocketMQ."""
     topic = broker.topics.get(name)
     if topic is not None and topic.order:
-        checks.broker_writable(broker.config)
+        checks.broker_writable(broker.settings.value)
     checks.topic_name(name)
     if not names.may_send(name):
         raise NoPermission(f"topic '{name}' is the broker's own; messages may not be sent to it")

@@ -27,6 +27,8 @@ log = logging.getLogger("aerobee.topics")
 READ_WRITE = int(Perm.READ | Perm.WRITE)
 INHERIT = int(Perm.INHERIT)
 
+EVERY_TOPIC = ""
+
 
 class Topics:
     def __init__(self, directory: Path, clock: Clock) -> None:
@@ -36,7 +38,7 @@ class Topics:
         self._plain: dict[str, TopicConfig] = {}
         self.plain: Callable[[str], TopicConfig | None] = self._plain.get
         self.data_version = DataVersion(timestamp=clock.now())
-        self.listeners: list[Callable[[str], None]] = []  # told the name of what changed
+        self.listeners: list[Callable[[str], None]] = []  # told the name of what changed, or EVERY_TOPIC
         file = JsonFile(directory / "topics.json", _decode)
         self._saved = SavedTable(file, self.text)
         data = file.load()
@@ -79,6 +81,10 @@ class Topics:
         self._plain.pop(name, None)
         log.info("deleted topic=%s", name)
         self._changed(name)
+
+    def all_changed(self) -> None:
+        """The broker's own permission, which goes before theirs, is another now."""
+        self._changed(EVERY_TOPIC)
 
     def ensure(self, name: str, queues: int = 1, perm: int = READ_WRITE) -> TopicConfig:
         """The topic, created with that many queues when it is not there."""

@@ -86,7 +86,7 @@ def _sent_reply(command: Command, header: SendHeader, sent: Sent, broker: Broker
     if command.serialize == 0 and not sent.timer_out and sent.unique_key.isalnum():
         # Written straight: objects for header and frame would cost more than storing the message does.
         head = (
-            f'{{"code":0,"extFields":{{"MSG_REGION":"{broker.config.region}","TRACE_ON":"true",'
+            f'{{"code":0,"extFields":{{"MSG_REGION":"{broker.settings.value.region}","TRACE_ON":"true",'
             f'"msgId":"{_hex(broker.store.store_host)}{sent.physical_offset:016X}","queueId":"{sent.queue_id}",'
             f'"queueOffset":"{sent.queue_offset}","transactionId":"{sent.unique_key}"}},"flag":1,'
             f'"language":"PYTHON","opaque":{command.opaque},"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'

@@ -25,8 +25,11 @@ def settings(broker: Broker) -> str:
 def change_settings(text: str, broker: Broker) -> None:
     """Change what the `name=value` lines say: all of it, or, when any line is refused, nothing."""
     changes = change(text, {"broker": broker.settings, "store": broker.store.settings})
-    if _OF_THE_TEMPLATE.intersection(each.field.name for each in changes):
+    changed = {each.field.name for each in changes}
+    if changed & _OF_THE_TEMPLATE:
         _change_template(broker)
+    if "perm" in changed:
+        broker.topics.all_changed()  # name servers are told, and clients see it in their routes
 
 
 def _change_template(broker: Broker) -> None:

@@ -127,11 +127,11 @@ class Field:
         """A value given under one of its names, mostly as text. ValueError with one line that says what may be."""
         value = self.about.words.get(given, given) if isinstance(given, str) else given
         try:
-            if isinstance(value, str):
+            if self._scaled(called):
+                value = self._from_official(value)
+            elif isinstance(value, str):
                 value = self._from_text(value)
-            if self._scaled(called) and self._is_of_kind(value):
-                value = self.kind(round(value * self.about.factor, 9))
-        except (ValueError, OverflowError):  # int("x"), int(inf)
+        except (ValueError, OverflowError):  # no number, nan, infinite
             raise self._refused(given, called) from None
         if not self._allows(value):
             raise self._refused(given, called)
@@ -147,6 +147,12 @@ class Field:
         if self.kind is float and text.isdecimal():
             return int(text)  # 48 is read back as 48
         return text if self.kind is str else self.kind(text)
+
+    def _from_official(self, given: Any) -> Any:
+        if isinstance(given, bool) or not isinstance(given, (str, int, float)):
+            return given
+        value = round(float(given) * self.about.factor, 9)
+        return math.ceil(value) if self.kind is int else value
 
     def _is_of_kind(self, value: Any) -> bool:
         if isinstance(value, bool):

@@ -16,13 +16,16 @@ from aerobee.broker.background.registration import (
     RemoteLink,
     registration_body,
 )
+from aerobee.broker.broker import assemble
+from aerobee.broker.operations.admin.settings import change_settings
 from aerobee.clock import ManualClock
 from aerobee.namesrv.main import NameServer
 from aerobee.protocol.bodies import DataVersion, TopicConfig
-from aerobee.settings import BrokerConfig, InForce, NamesrvConfig
+from aerobee.settings import BrokerConfig, InForce, NamesrvConfig, StoreConfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
 ME = Identity("C", "broker-a", 0, "127.0.0.1:10911")
 
@@ -111,6 +114,21 @@ async def test_a_name_server_in_this_process_is_told_in_the_same_turn(town: Town
     assert server.routes.topics() == []
 
 
+async def test_a_new_permission_of_the_broker_is_told_in_the_same_turn(town: Town, tmp_path: Path) -> None:
+    server = await town.name_server()
+    broker = assemble(BrokerConfig(), StoreConfig(index_slots=64, index_entries=64), tmp_path, town.clock)
+    broker.topics.ensure("t")
+    registration = Registration.for_broker(broker, "127.0.0.1:10911", server)
+    town.registrations.append(registration)
+    await registration.start()
+    broker.topics.listeners.append(registration.changed)
+    change_settings("brokerPermission=4", broker)
+    route = server.routes.route("t")
+    assert route is not None
+    assert route.queue_datas[0].perm == 4
+    broker.store.close()
+
+
 async def test_a_broker_in_this_process_never_expires(town: Town) -> None:
     server = await town.name_server()
     await town.register(LocalLink(server, ME, town.topics.describe))
@@ -126,6 +144,17 @@ async def test_every_name_server_is_told_and_told_goodbye(town: Town) -> None:
     assert info.broker_addr_table["broker-a"].broker_addrs == {0: "127.0.0.1:10911"}
     await registration.stop()
     assert first.routes.topics() == second.routes.topics() == []
+
+
+async def test_the_time_between_registrations_may_change(town: Town) -> None:
+    server = await town.name_server()
+    settings = InForce(BrokerConfig(register_ms=10_000))
+    await town.register(RemoteLink(server.address, ME, town.topics.describe, town.clock, settings))
+    settings.swap(BrokerConfig(register_ms=1_000))
+    town.clock.advance(10_000)  # as was agreed
+    await until(lambda: town.topics.asked == 2)
+    town.clock.advance(1_000)
+    await until(lambda: town.topics.asked == 3)
 
 
 async def test_changes_of_one_turn_make_one_registration(town: Town) -> None:

@@ -13,6 +13,7 @@ from aerobee.testing import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from conftest import Done
 
@@ -215,6 +216,36 @@ def test_the_cluster_and_its_settings(server: TestServer, good: Callable[..., Do
     good("cluster", "set", "longPollingEnable=true", "-b", "broker-a")
     assert good("cluster", "stop-writes", "broker-a").out == "writes to broker-a are off\n"
     assert good("cluster", "allow-writes", "broker-a").out == "writes to broker-a are on\n"
+
+
+# -- settings ----------------------------------------------------------------------------------------------
+
+
+def test_settings_are_listed_with_value_source_range_and_whether_they_may_change(
+    good: Callable[..., Done], tmp_path: Path
+) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("fileReservedTime=48\nsendMessageThreadPoolNums=4\n")
+    [row] = good("settings", "filereserved*", "--config", str(conf), "--json").json
+    assert row == {
+        "setting": "store.retention_hours", "value": 48, "from": f"file {conf}", "default": 72, "unit": "hours",
+        "range": "0.01 to 876000 hours", "live": True, "official": "fileReservedTime",
+        "about": "age at which commit-log files are deleted",
+    }  # fmt: skip
+    shown = good("settings", "--set", "longPollingEnable=false").out.splitlines()
+    assert shown[0].split() == ["SETTING", "VALUE", "FROM", "RANGE", "LIVE", "OFFICIAL"]
+    line = next(line for line in shown if line.startswith("broker.long_polling"))
+    assert line.split() == ["broker.long_polling", "false", "flag", "--set", "-", "yes", "longPollingEnable"]
+
+
+def test_settings_of_a_running_broker(server: TestServer, good: Callable[..., Done]) -> None:
+    good("cluster", "set", "popPollingSize=77")
+    rows = {row["setting"]: row for row in good("settings", "-b", "broker-a", "--json").json}
+    assert (rows["broker.pop_polling_per_key"]["value"], rows["broker.pop_polling_per_key"]["from"]) == (
+        77, "broker broker-a",
+    )  # fmt: skip
+    assert rows["broker.pop_polling_total"]["from"] == "default"
+    good("cluster", "set", "popPollingSize=1024")
 
 
 # -- on a terminal -----------------------------------------------------------------------------------------

@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from aerobee import BrokerConfig, ManualClock, Server
+from aerobee import BrokerConfig, ManualClock, Server, StoreConfig
 from aerobee.errors import AerobeeError, NetworkError, StoreInUse
 from aerobee.net.pool import Pool
 from aerobee.protocol.bodies import TopicRoute, decode
@@ -104,6 +105,63 @@ async def test_vip_port_serves_all_but_reads() -> None:
         )
         assert (await vip.call(request(pull))).code == 3
         await pool.close()
+
+
+@pytest.fixture
+def three_free_ports() -> int:
+    """The lowest of three ports in a row that nobody listens on."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as found:
+            port: int = found.getsockname()[1]
+        try:
+            for each in (port + 1, port + 2):
+                socket.create_server(("127.0.0.1", each)).close()
+        except (OSError, OverflowError):
+            continue
+        return port
+
+
+async def test_the_port_two_below_a_given_one_is_open(three_free_ports: int) -> None:
+    async with Server(ephemeral=True, broker_port=three_free_ports + 2) as server:
+        assert server.broker_address == f"127.0.0.1:{three_free_ports + 2}"
+        pool = Pool()
+        vip = await pool.get(f"127.0.0.1:{three_free_ports}")
+        assert (await vip.call(request(SendMessageV2(topic="orders", queue_id=0), b"x"))).code == 0
+        await pool.close()
+
+
+async def test_a_broker_starts_though_the_port_two_below_is_taken(
+    three_free_ports: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", three_free_ports)):
+        async with Server(ephemeral=True, broker_port=three_free_ports + 2) as server:
+            assert len(server._listeners) == 1
+    [warning] = [record.message for record in caplog.records if "two below" in record.message]
+    assert f"port={three_free_ports} " in warning
+
+
+@pytest.mark.parametrize(("broker_port", "vip_port"), [(0, -2), (2, -1)])
+async def test_the_second_port_is_off_for_a_port_nobody_was_told_and_when_asked(
+    three_free_ports: int, broker_port: int, vip_port: int
+) -> None:
+    port = broker_port and three_free_ports + broker_port
+    async with Server(ephemeral=True, broker_port=port, config=BrokerConfig(vip_port=vip_port)) as server:
+        assert len(server._listeners) == 1
+
+
+async def test_arguments_win_over_settings_and_settings_over_what_is_usual(tmp_path: Path) -> None:
+    config = BrokerConfig(host="127.0.0.2", grpc_port=-1, port=0)
+    store = StoreConfig(data=str(tmp_path / "named"))
+    async with Server(namesrv_port=0, config=config, store=store) as server:
+        assert server.broker_address.startswith("127.0.0.2:")
+        assert server.namesrv.startswith("127.0.0.2:")
+        assert server.data == tmp_path / "named"
+        assert server.broker.config.port == int(server.broker_address.rpartition(":")[2])
+    async with Server(
+        tmp_path / "told", host="127.0.0.1", namesrv_port=0, config=config, store=store
+    ) as server:
+        assert server.broker_address.startswith("127.0.0.1:")
+        assert server.broker.store.config.data == str(tmp_path / "told")
 
 
 def test_ephemeral_and_data_contradict_each_other() -> None:

@@ -163,6 +163,7 @@ def test_settings_come_from_file_environment_and_flags(start: Callable[..., Proc
     conf = tmp_path / "broker.conf"
     conf.write_text(
         "brokerClusterName = FromFile\nbrokerName=file\nbrokerRole=ASYNC_MASTER\nflushDiskType=SYNC_FLUSH\n"
+        "deleteWhen=04\nhaListenPort=10912\n"
     )
     process = start(
         "serve", "--ephemeral", *ANY_PORTS, "--config", str(conf), "--name", "flag",
@@ -172,7 +173,8 @@ def test_settings_come_from_file_environment_and_flags(start: Callable[..., Proc
     errors = process.errors()
     assert "topic=FromEnvironment " in errors
     assert "topic=flag " in errors
-    assert "brokerRole=ASYNC_MASTER has no meaning here" in errors
+    assert errors.count("have no effect here") == 1
+    assert "have no effect here: deleteWhen, haListenPort" in errors
 
 
 def test_wrong_setting_is_wrong_usage(start: Callable[..., Process], tmp_path: Path) -> None:
@@ -182,6 +184,32 @@ def test_wrong_setting_is_wrong_usage(start: Callable[..., Process], tmp_path: P
     _, errors = process.popen.communicate(timeout=20)
     assert process.popen.returncode == 2
     assert "did you mean 'auto_create_topics'?" in " ".join(errors.replace("│", " ").split())
+
+
+def test_the_data_directory_of_a_broker_conf_is_used_unless_a_flag_names_another(
+    start: Callable[..., Process], tmp_path: Path
+) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"storePathRootDir={tmp_path / 'file'}\n")
+    first = start("serve", *ANY_PORTS, "--config", str(conf))
+    assert first.ready()["data"] == str(tmp_path / "file")
+    first.end()
+    second = start("serve", *ANY_PORTS, "--config", str(conf), "--data", str(tmp_path / "flag"))
+    assert second.ready()["data"] == str(tmp_path / "flag")
+    second.end()
+    assert (tmp_path / "file" / "store").is_dir()
+    assert (tmp_path / "flag" / "store").is_dir()
+
+
+def test_a_server_that_shall_check_accounts_does_not_start(
+    start: Callable[..., Process], tmp_path: Path
+) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("aclEnable=true\n")
+    process = start("serve", "--ephemeral", "--config", str(conf))
+    _, errors = process.popen.communicate(timeout=20)
+    assert process.popen.returncode == 2
+    assert "access control is not built yet" in " ".join(errors.replace("│", " ").split())
 
 
 async def acknowledged(address: str, name: str, until: int) -> int:

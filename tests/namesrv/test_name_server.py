@@ -277,6 +277,11 @@ async def test_its_own_settings_are_shown_and_some_may_change(desk: Desk) -> Non
     await desk.register("t", "u")
     desk.clock.advance(seconds=7)
     assert desk.server.routes.topics() == []
+    await desk.ask(headers.UpdateNamesrvConfig(), b"scanNotActiveBrokerInterval=100\n")
+    desk.clock.advance(seconds=5)  # the look that was planned before
+    await desk.register("t", "u")
+    desk.clock.advance(seconds=1.2)
+    assert desk.server.routes.topics() == []
     answer = await (await (pool := Pool()).get(desk.server.address)).call(
         request(headers.UpdateNamesrvConfig(), b"kvConfigPath=/etc/passwd")
     )

@@ -210,12 +210,14 @@ SMALL_DISK = textwrap.dedent("""
     from aerobee.errors import DiskFull
     from aerobee.protocol.message import Record, decode
     from aerobee.store.message_store import MessageStore, ReadLimit
+    from aerobee.store.retention import Disk
 
     root, ballast = Path(sys.argv[1]) / "store", Path(sys.argv[1]) / "ballast"
     config = StoreConfig(commit_log_segment_bytes=1 << 20, consume_queue_units=300, index_slots=1000,
-                         index_entries=2000, disk_clean_ratio=1.1, disk_full_ratio=1.1)
+                         index_entries=2000)
     clock = ManualClock()
-    store = MessageStore.open(root, config, clock)
+    roomy = Disk(used=0, free=1)                        # no ratio steps in before the file system does
+    store = MessageStore.open(root, config, clock, disk=lambda: roomy)
 
     def send_until_full():
         for number in range(100_000):
@@ -246,7 +248,7 @@ SMALL_DISK = textwrap.dedent("""
     total = served()
     expected = first + second
     store.close()                                       # on a full disk: as after a crash
-    store = MessageStore.open(root, config, clock)
+    store = MessageStore.open(root, config, clock, disk=lambda: roomy)
     print(json.dumps({"first": first, "reads_when_full": reads_when_full, "total": total, "expected": expected,
                       "after_restart": served(), "corrupt": store.corrupt_records}))
 """)

@@ -126,9 +126,15 @@ async def _next(source: AsyncIterator[T]) -> T:
 
 
 class _Blocking:
-    """Stands for an async client: attributes are its own, coroutine methods are run to their end."""
+    """Stands for an async client: its methods, run to their end; its attributes. Types are in `blocking.pyi`."""
 
     _made_of: Callable[..., Any]
+
+    def __init_subclass__(cls) -> None:
+        cls.__doc__ = cls.__doc__ or cls._made_of.__doc__
+        for name, member in inspect.getmembers(cls._made_of, inspect.isfunction):
+            if not name.startswith("_"):
+                setattr(cls, name, _twin(member))
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self._client = run(_made(type(self)._made_of, arguments, named))
@@ -145,14 +151,30 @@ class _Blocking:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
+        return getattr(self._here(), name)
+
+    def _here(self) -> Any:
         if self._pid != os.getpid():
             raise RuntimeError(f"this {type(self).__name__} was made before a fork; make one in this process")
-        value = getattr(self._client, name)
-        if inspect.iscoroutinefunction(value):
-            return functools.wraps(value)(lambda *arguments, **named: _plain(run(value(*arguments, **named))))
-        if inspect.isasyncgenfunction(value):
-            return functools.wraps(value)(lambda *arguments, **named: _iterate(value(*arguments, **named)))
-        return value
+        return self._client
+
+
+def _twin(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method of an async client for a caller who waits."""
+    if inspect.iscoroutinefunction(method):
+
+        def called(self: _Blocking, *arguments: Any, **named: Any) -> Any:
+            return _plain(run(method(self._here(), *arguments, **named)))
+    elif inspect.isasyncgenfunction(method):
+
+        def called(self: _Blocking, *arguments: Any, **named: Any) -> Any:
+            return _iterate(method(self._here(), *arguments, **named))
+    else:
+
+        def called(self: _Blocking, *arguments: Any, **named: Any) -> Any:
+            return method(self._here(), *arguments, **named)
+
+    return functools.wraps(method)(called)
 
 
 class BlockingMessage:

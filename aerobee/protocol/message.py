@@ -96,6 +96,12 @@ class Record(msgspec.Struct, gc=False):
         return self.unique_key or self.offset_id
 
 
+def stored_at(raw: bytes) -> int:
+    """The store timestamp of an encoded record."""
+    is_wide = raw[HEAD_SIZE - 9] & _BORN_V6  # the system flag's last byte
+    return int(_LONG.unpack_from(raw, HEAD_SIZE + (20 if is_wide else 8))[0])
+
+
 def encode(record: Record) -> bytes:
     """The record's bytes, without the record check; size and body CRC are computed, not taken."""
     body, topic, text = record.body, record.topic.encode(), record.properties_text.encode()

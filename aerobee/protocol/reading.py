@@ -18,6 +18,7 @@ Pull = TypeVar("Pull", bound=PullMessage)
 
 ANY_QUEUE = -1
 INIT_MIN, INIT_MAX = 0, 1  # where a POP group that never read a queue begins
+ORDINARY_MESSAGES = 32  # more in one answer only for who asks for bulk, and from an Aerobee broker
 EXTRA_WAIT_MS = 10_000  # a held request is answered late; the network may take longer still
 
 
@@ -68,6 +69,7 @@ def _header(kind: type[Pull], request: PullRequest, flags: PullFlag) -> Pull:
         expression_type=request.subscription.kind,
         max_msg_bytes=request.max_bytes,
         broker_name=request.queue.broker_name,
+        bulk=True if request.max_messages > ORDINARY_MESSAGES else None,
     )
 
 

@@ -89,16 +89,36 @@ class BrokerConfig(Declared, frozen=True, kw_only=True):
         int,
         size("bytes in one pull answer when the client asks for bulk", low=1, high=1 << 30, live=True),
     ] = 4 * MEGABYTE
+    pull_messages: Annotated[
+        int, _count("messages in one ordinary answer", "maxTransferCountOnMessageInMemory", live=True)
+    ] = 32
     pull_bytes: Annotated[
         int,
         size(
-            "bytes in one ordinary pull answer",
+            "bytes in one ordinary answer",
             "maxTransferBytesOnMessageInMemory",
             low=1,
             high=1 << 30,
             live=True,
         ),
     ] = 262_144
+    cold_pull_messages: Annotated[
+        int,
+        _count(
+            "messages in one answer that has to come from disk", "maxTransferCountOnMessageInDisk", live=True
+        ),
+    ] = 8
+    cold_pull_bytes: Annotated[
+        int,
+        size(
+            "bytes in one answer that has to come from disk",
+            "maxTransferBytesOnMessageInDisk",
+            low=1,
+            high=1 << 30,
+            live=True,
+        ),
+    ] = 65_536
+    slave_read: Annotated[bool, _switch("send readers far behind to a slave", "slaveReadEnable")] = False
     offset_flush_ms: Annotated[
         int, interval("how often offsets are written", "flushConsumerOffsetInterval", live=True)
     ] = 5_000

@@ -91,6 +91,16 @@ class StoreConfig(Declared, frozen=True, kw_only=True):
     max_message_bytes: Annotated[
         int, size("largest body", "maxMessageSize", low=1, high=1 << 30, live=True)
     ] = 4 * MEGABYTE
+    memory_percent: Annotated[
+        int,
+        setting(
+            "of the machine's memory: so much of the log's end counts as being in it",
+            "accessMessageInMemoryMaxRatio",
+            unit="%",
+            low=0,
+            high=100,
+        ),
+    ] = 40
     timer_max_delay_ms: Annotated[
         int,
         setting(

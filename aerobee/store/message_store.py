@@ -11,7 +11,6 @@ Everything runs on the caller's thread but `fsync`. The files are RocketMQ's (do
 from __future__ import annotations
 
 import logging
-import os
 from typing import TYPE_CHECKING
 
 from aerobee.clock import perf_counter_ns
@@ -29,7 +28,7 @@ from aerobee.store.flush import Flush
 from aerobee.store.key_index import KeyIndex
 from aerobee.store.lock_file import StoreLock
 from aerobee.store.queues import ConsumeQueues
-from aerobee.store.reader import Reader
+from aerobee.store.reader import Reader, machine_memory
 from aerobee.store.record_parts import text_parts
 from aerobee.store.recovery import Recovery
 from aerobee.store.results import Boundary, Found, ReadLimit, ReadStatus, RecoveryReport, Unit
@@ -56,7 +55,6 @@ _BUSY_TICK_MS = 200  # 256 files each: 80,000 busy queues are written once a min
 _MIN_TICK_MS = 50
 _CHECKPOINT_MS = 5_000
 _RETENTION_MS = 1_000
-_IN_MEMORY_RATIO = 0.4  # RocketMQ's accessMessageInMemoryMaxRatio
 
 
 class MessageStore:
@@ -81,8 +79,7 @@ class MessageStore:
         self.recovery: RecoveryReport = recovery.report
         self._may_checkpoint = recovery.index_is_complete
         self._appender.last_store_time = recovery.last_store_time
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        self._reader = Reader(self._log, int(memory * _IN_MEMORY_RATIO))
+        self._reader = Reader(self._log, machine_memory() * config.memory_percent // 100)
         self._flush = Flush(root, self._log, self._queues, self._index, self._refuse_while_broken)
         self._retention = Retention(
             settings, self._log, self._queues, self._index, disk or (lambda: disk_of(root))
@@ -214,6 +211,18 @@ class MessageStore:
         if offset > high:
             return Found(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
         return self._reader.read(queue, offset, limit, accept, checked=checked)
+
+    @property
+    def memory_bytes(self) -> int:
+        """So much of the log's end is taken to be in memory, as RocketMQ estimates it."""
+        return self._reader.memory_bytes
+
+    @memory_bytes.setter
+    def memory_bytes(self, size: int) -> None:
+        self._reader.memory_bytes = size
+
+    def in_memory(self, physical_offset: int) -> bool:
+        return self._log.end - physical_offset <= self._reader.memory_bytes
 
     def _unreadable(self) -> StoreError:
         return StoreError(f"store {self._root} is not readable now")

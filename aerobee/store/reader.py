@@ -9,6 +9,7 @@ fails is reported once, counted and stepped over. Bulk readers (Spark) check for
 from __future__ import annotations
 
 import logging
+import os
 import struct
 import zlib
 from typing import TYPE_CHECKING
@@ -38,14 +39,20 @@ _CHECK_BACKWARDS = b"\x02%010d\x01#23CRC__"
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 
 
+def machine_memory() -> int:
+    """In bytes; a guess where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 8 << 30
+
+
 class Reader:
     """`corrupt` counts records found damaged; each is logged once."""
 
     def __init__(self, commit_log: CommitLog, memory_bytes: int) -> None:
         self._log = commit_log
-        self._memory_bytes = (
-            memory_bytes  # a message this far behind the end has probably left the page cache
-        )
+        self.memory_bytes = memory_bytes  # a message this far behind the end has probably left the page cache
         self._reported: set[int] = set()
         self.corrupt = 0
 
@@ -149,7 +156,7 @@ class Reader:
 
     def _limits(self, units: bytes, limit: ReadLimit) -> tuple[int, int]:
         (physical,) = struct.unpack_from(">q", units)
-        if self._log.end - physical > self._memory_bytes:
+        if self._log.end - physical > self.memory_bytes:
             return limit.cold_messages or limit.max_messages, limit.cold_bytes or limit.max_bytes
         return limit.max_messages, limit.max_bytes
 

@@ -121,6 +121,17 @@ async def test_step_8_without_an_answer_the_ordered_pull_waits(pull: Any, sessio
     assert not p.owned.previously_locked
 
 
+@pytest.mark.parametrize(
+    ("options", "bulk"), [(Options(pull_batch=32), None), (Options(pull_batch=33), True)]
+)
+async def test_a_bigger_batch_than_brokers_give_is_asked_for_as_bulk(
+    pull: Any, options: Options, bulk: bool | None
+) -> None:
+    p = pull()
+    await p.once(answer(19, 10))
+    assert p.request.bulk is bulk
+
+
 @pytest.mark.seed("S001-15", "S004-6")
 async def test_step_9_without_subscription_the_pull_waits(pull: Any, session: Any) -> None:
     p = pull()

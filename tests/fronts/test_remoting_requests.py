@@ -208,6 +208,19 @@ async def test_a_bulk_reader_gets_the_units_before_the_records(peer: Any, serial
     assert "recordCount" not in ext(empty)
 
 
+async def test_only_a_reader_that_says_so_gets_more_than_32_messages(peer: Any) -> None:
+    for _ in range(40):
+        await peer.send()
+    header = consume.PullMessage(
+        consumer_group="billing", topic="orders", queue_id=0, queue_offset=0, sys_flag=4, subscription="*",
+        max_msg_nums=1000,
+    )  # fmt: skip
+    assert ext(await peer.call(header))["nextBeginOffset"] == "32"
+    for field in ("bulk", "as_stored"):
+        bulk = msgspec.structs.replace(header, **{field: True})
+        assert ext(await peer.call(bulk))["nextBeginOffset"] == "40"
+
+
 async def test_lite_pull_is_the_same(peer: Any) -> None:
     await peer.send(body=b"lite")
     header = consume.LitePullMessage(

@@ -17,7 +17,7 @@ from aerobee.broker.operations.assignment import query_assignment
 from aerobee.broker.operations.check_transaction import check_transactions
 from aerobee.broker.operations.pop import Pop, pop
 from aerobee.broker.operations.pop_position import Start
-from aerobee.broker.operations.pull import Pull, pull
+from aerobee.broker.operations.pull import Pull, pull, suggested_broker
 from aerobee.broker.operations.recall import Recall, recall, recall_handle
 from aerobee.broker.operations.redeliver import Expired, redeliver
 from aerobee.broker.operations.reset_offset import Reset, reset_offset
@@ -109,18 +109,21 @@ class Running:
         self.send(topic)
         return self.broker.topics.require(topic).write_queue_nums
 
-    def pulled(self, messages: int, size: int = 0) -> object:
+    def pulled_from_disk(self) -> object:
+        self.broker.store.memory_bytes = 0
+        return self.pulled()
+
+    def suggested(self) -> int:
+        self.broker.store.memory_bytes = 0
+        self.pulled()
+        asked = Pull("billing", "orders", queue_id=0, offset=0, expression="*", max_messages=1)
+        found: Any = pull(asked, self.broker)
+        return suggested_broker("billing", found, self.broker)
+
+    def pulled(self, **more: Any) -> object:
         for _ in range(4 - self.broker.store.max_offset("orders", 0)):
             self.send(body=b"x" * 400)
-        asked = Pull(
-            "billing",
-            "orders",
-            queue_id=0,
-            offset=0,
-            expression="*",
-            max_messages=messages,
-            max_bytes=size or None,
-        )
+        asked = Pull("billing", "orders", queue_id=0, offset=0, expression="*", **more)
         found: Any = pull(asked, self.broker)
         return found.count
 
@@ -258,9 +261,13 @@ PROBES: dict[str, tuple[str, Callable[[Running], object], object, object]] = {
     ),
     "hold_check_ms": ("holdCheckMs=70", lambda it: it.wait("held pulls"), 5_000, 70),
     "max_held_pulls": ("maxHeldPulls=0", lambda it: it.held(lambda: None), True, False),
-    "max_pull_messages": ("maxPullMessages=2", lambda it: it.pulled(100), 4, 2),
-    "max_pull_bytes": ("maxPullBytes=600", lambda it: it.pulled(100, size=1 << 20), 4, 1),
-    "pull_bytes": ("maxTransferBytesOnMessageInMemory=600", lambda it: it.pulled(32), 4, 1),
+    "max_pull_messages": ("maxPullMessages=2", lambda it: it.pulled(bulk=True), 4, 2),
+    "max_pull_bytes": ("maxPullBytes=600", lambda it: it.pulled(bulk=True), 4, 1),
+    "pull_messages": ("maxTransferCountOnMessageInMemory=3", lambda it: it.pulled(), 4, 3),
+    "pull_bytes": ("maxTransferBytesOnMessageInMemory=600", lambda it: it.pulled(), 4, 1),
+    "cold_pull_messages": ("maxTransferCountOnMessageInDisk=3", Running.pulled_from_disk, 4, 3),
+    "cold_pull_bytes": ("maxTransferBytesOnMessageInDisk=600", Running.pulled_from_disk, 4, 1),
+    "slave_read": ("slaveReadEnable=true", Running.suggested, 0, 1),
     "offset_flush_ms": ("flushConsumerOffsetInterval=70", lambda it: it.wait("offsets"), 5_000, 70),
     "channel_expiry_ms": ("channelExpiredTimeout=1000", Running.dropped_clients, 0, 1),
     "lock_expiry_ms": ("lockExpiryMs=1000", Running.owner_after_half_a_minute, "c", None),

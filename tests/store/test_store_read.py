@@ -129,7 +129,7 @@ def test_messages_that_left_memory_have_their_own_limits(store):
     """Bytes behind the end above 40 % of the memory count as being on disk."""
     limit = ReadLimit(cold_messages=2, cold_bytes=65_536)
     assert len(store.read("orders", 0, 0, limit).messages) == 10
-    store._reader._memory_bytes = 300
+    store.memory_bytes = 300
     found = store.read("orders", 0, 0, limit)
     assert len(found.messages) == 2
     assert found.behind_bytes == store.log_max - store.unit("orders", 0, 2).physical_offset

@@ -10,6 +10,7 @@ from aerobee.errors import GroupNotFound, InvalidParameter, QueryNotFound, Topic
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
+    from aerobee.store.message_store import MessageStore
     from aerobee.store.results import Boundary
 
 
@@ -19,11 +20,24 @@ def query_offset(group: str, topic: str, queue_id: int, broker: Broker) -> int:
 
 
 def first_offset(topic: str, queue_id: int, broker: Broker) -> int:
-    """Where a group without an offset starts if the whole queue is still there: 0. Else its consumer decides."""
-    if broker.store.min_offset(topic, queue_id) <= 0 and broker.store.unit(topic, queue_id, 0) is not None:
+    """Where a group without an offset starts a young queue: 0. Else its consumer decides (QueryNotFound)."""
+    if is_young(topic, queue_id, broker.store):
         return 0
     raise QueryNotFound(
-        f"no offset for topic '{topic}' queue {queue_id}, and its first messages are gone or to come"
+        f"no offset for topic '{topic}' queue {queue_id}, and its first messages are long past"
+    )
+
+
+def is_young(topic: str, queue_id: int, store: MessageStore) -> bool:
+    """Whether the queue's first message is still in memory, or yet to come: then who asked for the queue's end next
+    would skip what was stored in between."""
+    if store.max_offset(topic, queue_id) == 0:
+        return True
+    first = store.unit(topic, queue_id, 0)
+    return (
+        first is not None
+        and store.min_offset(topic, queue_id) <= 0
+        and store.in_memory(first.physical_offset)
     )
 
 

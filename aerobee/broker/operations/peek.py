@@ -9,8 +9,8 @@ import msgspec
 
 from aerobee.broker.operations.pop import MAX_MESSAGES, check_reader, queues_of
 from aerobee.broker.operations.pop_position import peek_position
+from aerobee.broker.operations.transfer import ordinary_limit
 from aerobee.broker.state.pops import retry_topics
-from aerobee.store.results import ReadLimit
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
@@ -46,6 +46,6 @@ def _look(request: Peek, topic: str, queue_id: int, peeked: Peeked, broker: Brok
     if room <= 0:
         peeked.rest += max(0, broker.store.max_offset(topic, queue_id) - offset)
         return
-    found = broker.store.read(topic, queue_id, offset, ReadLimit(room, broker.config.pull_bytes))
+    found = broker.store.read(topic, queue_id, offset, ordinary_limit(room, broker.config))
     peeked.messages += found.messages
     peeked.rest += max(0, found.max_offset - found.next_offset)

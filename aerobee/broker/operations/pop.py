@@ -16,6 +16,7 @@ import msgspec
 from aerobee.broker import checks
 from aerobee.broker.operations import pop_position
 from aerobee.broker.operations.pop_filter import accept_for_pop
+from aerobee.broker.operations.transfer import note_distance, ordinary_limit
 from aerobee.broker.state.order_info import OrderInfo
 from aerobee.broker.state.parked_pops import Parked, Reads
 from aerobee.broker.state.pops import retry_topics
@@ -24,7 +25,7 @@ from aerobee.protocol import message, names
 from aerobee.protocol import properties as props
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.receipt import ORDERLY_QUEUE, Receipt, Taken, order_count_entries
-from aerobee.store.results import Found, ReadLimit, ReadStatus
+from aerobee.store.results import Found, ReadStatus
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -38,7 +39,6 @@ log = logging.getLogger("aerobee.pop")
 
 MAX_MESSAGES = 32
 STALE_MS = 500
-_SCAN = 800
 
 # Nothing to deliver there, yet the reading may go on after it.
 _NOTHING_MATCHED = (
@@ -211,21 +211,26 @@ class _Visit:
             self._queue(topic, queue_id)
         except StoreError as error:
             log.error("pop topic=%s queue=%d group=%s: %s", topic, queue_id, self.request.group, error)
+            self.popped.rest += self._waiting(topic, queue_id)
+
+    def _waiting(self, topic: str, queue_id: int) -> int:
+        """What a queue holds for the group."""
+        position = pop_position.peek_position(topic, self.request.group, queue_id, self.broker)
+        return max(0, self.broker.store.max_offset(topic, queue_id) - position)
 
     def _queue(self, topic: str, queue_id: int) -> None:
         request, broker, popped = self.request, self.broker, self.popped
         if self.room <= 0 and not request.ordered:
-            behind = broker.store.max_offset(topic, queue_id)
-            popped.rest += max(0, behind - pop_position.peek_position(topic, request.group, queue_id, broker))
+            popped.rest += self._waiting(topic, queue_id)
             return
         lane = broker.pops.leases.in_flight.lane(topic, request.group, queue_id)
-        offset = pop_position.position(lane, request.start, popped.pop_time, broker)
+        offset = pop_position.position(lane, request.start, broker)
         if request.ordered and self._blocked(lane):
             return  # not counted as rest: nobody could take it (8592)
         if self.room <= 0:
             popped.rest += max(0, broker.store.max_offset(topic, queue_id) - offset)
             return
-        limit = ReadLimit(self.room, broker.settings.value.pull_bytes, _SCAN)
+        limit = ordinary_limit(self.room, broker.settings.value)
         found = broker.store.read(topic, queue_id, offset, limit, self.accept)
         if found.status in pop_position.CORRECTED:
             offset = pop_position.correct(lane, offset, found, broker)
@@ -281,6 +286,7 @@ class _Visit:
             for raw, place in zip(found.messages, found.offsets, strict=True):
                 popped.messages.append(as_of_topic(raw, request.topic, receipt._replace(offset=place)))
         self.broker.stats.got(lane.group, lane.topic, len(found.messages), found.size_bytes)
+        note_distance(lane.group, lane.topic, lane.queue_id, found, self.broker)
         self.broker.stats.popped(lane.group, lane.topic, len(found.messages))
         return True
 

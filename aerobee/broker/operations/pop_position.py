@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import logging
-import os
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from aerobee.broker.operations.offsets import is_young
 from aerobee.protocol import names
 from aerobee.store.results import Found, ReadStatus
 
@@ -20,17 +20,6 @@ log = logging.getLogger("aerobee.pop")
 CORRECTED = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY, ReadStatus.OFFSET_FOUND_NULL)
 
 
-def _memory_bytes() -> int:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 8 << 30
-
-
-# RocketMQ counts that much of the log's end as being in memory.
-IN_MEMORY_BYTES = _memory_bytes() * 2 // 5
-
-
 class Start(IntEnum):
     """Where a group without an offset begins; the wire's init mode."""
 
@@ -38,13 +27,12 @@ class Start(IntEnum):
     MAX = 1
 
 
-def position(lane: Lane, start: Start, now: int, broker: Broker) -> int:
+def position(lane: Lane, start: Start, broker: Broker) -> int:
     """The offset to read at. Applies a pending reset, and gives a new group its first offset."""
     group, topic, queue_id = lane.group, lane.topic, lane.queue_id
     reset = broker.offsets.take_reset(group, topic, queue_id)
     if reset is not None:
-        broker.pops.orders.clear((topic, group, queue_id))
-        broker.pops.leases.reset(lane, reset, now)
+        broker.pops.reset(topic, group, queue_id, reset)
         return reset
     committed = broker.offsets.get(group, topic, queue_id)
     if committed < 0:
@@ -71,14 +59,9 @@ def first_offset(topic: str, queue_id: int, start: Start, broker: Broker) -> int
     so a group that starts a moment after the first message does not miss it.
     """
     store = broker.store
-    low = store.min_offset(topic, queue_id)
     if start is Start.MIN or names.is_retry(topic):
-        return low
-    if low <= 0:
-        first = store.unit(topic, queue_id, 0)
-        if first is not None and store.log_max - first.physical_offset <= IN_MEMORY_BYTES:
-            return 0
-    return max(0, store.max_offset(topic, queue_id) - 1)
+        return store.min_offset(topic, queue_id)
+    return 0 if is_young(topic, queue_id, store) else store.max_offset(topic, queue_id) - 1
 
 
 def correct(lane: Lane, offset: int, found: Found, broker: Broker) -> int:

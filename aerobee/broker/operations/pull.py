@@ -13,6 +13,7 @@ import msgspec
 
 from aerobee.broker import checks
 from aerobee.broker.operations.filtering import accept_for
+from aerobee.broker.operations.transfer import SCAN, note_distance, ordinary_limit
 from aerobee.errors import NoPermission, SubscriptionNotFound, SubscriptionNotLatest
 from aerobee.protocol.codes import ResponseCode
 from aerobee.store.results import Found, ReadLimit, ReadStatus
@@ -23,15 +24,13 @@ if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
     from aerobee.protocol.filters import Accept
 
-ORDINARY_MESSAGES = 32
-
 
 class Pull(msgspec.Struct, frozen=True):
     group: str
     topic: str
     queue_id: int
     offset: int
-    max_messages: int = ORDINARY_MESSAGES
+    max_messages: int = 32
     max_bytes: int | None = None
     hold_ms: int = 0  # 0 = answer at once
     commit_offset: int | None = None  # stored as the group's offset on arrival
@@ -39,6 +38,7 @@ class Pull(msgspec.Struct, frozen=True):
     expression_type: str | None = None
     sub_version: int = 0
     as_stored: bool = False  # a bulk reader that checks records itself
+    bulk: bool = False  # as many as the broker gives at all, not as ordinary consumers get
 
 
 def pull(request: Pull, broker: Broker) -> Found | Coroutine[Any, Any, Found]:
@@ -149,14 +149,23 @@ def _read(request: Pull, accept: Accept | None, broker: Broker) -> Found:
         broker.stats.got(request.group, request.topic, found.count, found.size_bytes)
     else:
         broker.stats.missed()
+    note_distance(request.group, request.topic, request.queue_id, found, broker)
     return found
 
 
 def _limit(request: Pull, broker: Broker) -> ReadLimit:
-    config, count = broker.config, max(1, request.max_messages)
-    if request.max_bytes is not None and request.max_bytes > 0:
-        size = min(request.max_bytes, config.max_pull_bytes)
-    else:
-        size = config.pull_bytes if count <= ORDINARY_MESSAGES else config.max_pull_bytes
+    config, count, size = broker.config, max(1, request.max_messages), request.max_bytes
+    if not (request.bulk or request.as_stored):
+        return ordinary_limit(count, config, size)
     count = min(count, config.max_pull_messages)
-    return ReadLimit(count, size, max(800, count))
+    size = min(size, config.max_pull_bytes) if size is not None and size > 0 else config.max_pull_bytes
+    return ReadLimit(count, size, max(SCAN, count))
+
+
+def suggested_broker(group: str, found: Found, broker: Broker) -> int:
+    """The id of the broker to ask next. A reader of what has left memory is sent to a slave, where they serve reads."""
+    if not broker.config.slave_read:
+        return 0
+    config = broker.groups.require(group)
+    is_slow = found.behind_bytes > broker.store.memory_bytes
+    return config.which_broker_when_consume_slowly if is_slow else config.broker_id

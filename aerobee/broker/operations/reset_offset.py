@@ -45,6 +45,7 @@ def reset_offset(reset: Reset, broker: Broker) -> dict[MessageQueue, int]:
     wanted = {queue_id: _target(reset, queue_id, broker) for queue_id in _queues(reset, topic)}
     for queue_id, offset in wanted.items():
         broker.offsets.set_reset(reset.group, reset.topic, queue_id, offset)
+        broker.pops.reset(reset.topic, reset.group, queue_id, offset)
         # Held readers are told now, not at their deadline.
         broker.parked.wake(reset.topic, queue_id)
         broker.pops.wake(reset.topic, reset.group, queue_id)

@@ -123,6 +123,7 @@ class Offsets:
         """Move the group: committed now, and told to its consumer at the next pull."""
         self._resets.setdefault((group, topic), {})[queue_id] = offset
         self._queues(group, topic)[queue_id] = offset
+        self._pulled.get((group, topic), {}).pop(queue_id, None)
         self._changed = True
         log.info("reset group=%s topic=%s queue=%d offset=%d", group, topic, queue_id, offset)
 

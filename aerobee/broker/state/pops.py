@@ -118,6 +118,13 @@ class Pops:
 
     # -- the life of topics and groups -------------------------------------------------------------------
 
+    def reset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """The group goes on at `offset`: ordered batches and leases from there on are void, now and after a restart."""
+        self.orders.clear((topic, group, queue_id))
+        lane = self.leases.in_flight.lanes.get((topic, group, queue_id))
+        if lane is not None:
+            self.leases.reset(lane, offset, self._clock.now())
+
     def remove_topic(self, topic: str) -> None:
         """Its leases, batches and modes go; one created again under the name starts clean."""
         self._forget(topic, None)

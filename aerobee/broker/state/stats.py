@@ -140,6 +140,8 @@ class Stats:
         self._meters: dict[str, dict[str, Meter]] = {
             name: {} for name in (TOPIC_PUT, GROUP_GET, SENT_BACK, GROUP_ACK, GROUP_CK)
         }
+        # How far behind the log's end a group's last pull of a queue was: bytes, and age of its last message (ms).
+        self._behind: dict[tuple[str, str, int], tuple[int, int]] = {}
         self._topic_put = self._meters[TOPIC_PUT]
         self._group_get = self._meters[GROUP_GET]
         self._sampled_at = now
@@ -185,6 +187,13 @@ class Stats:
         """A pull or pop that found nothing."""
         self.get_missed += 1
 
+    def fell_behind(self, group: str, topic: str, queue_id: int, behind_bytes: int, behind_ms: int) -> None:
+        self._behind[group, topic, queue_id] = (behind_bytes, behind_ms)
+
+    def behind(self, group: str, topic: str, queue_id: int) -> tuple[int, int]:
+        """RocketMQ's GROUP_GET_FALL_SIZE and GROUP_GET_FALL_TIME: bytes and milliseconds."""
+        return self._behind.get((group, topic, queue_id), (0, 0))
+
     def failed(self) -> None:
         """An append that was refused."""
         self.put_failed += 1
@@ -208,10 +217,12 @@ class Stats:
 
     def remove_topic(self, topic: str) -> None:
         self._topic_put.pop(topic, None)
+        self._behind = {key: value for key, value in self._behind.items() if key[1] != topic}
         for name in (GROUP_GET, SENT_BACK, GROUP_ACK, GROUP_CK):
             self._drop(name, [key for key in self._meters[name] if key.partition("@")[0] == topic])
 
     def remove_group(self, group: str) -> None:
+        self._behind = {key: value for key, value in self._behind.items() if key[0] != group}
         for name in (GROUP_GET, SENT_BACK, GROUP_ACK, GROUP_CK):
             self._drop(name, [key for key in self._meters[name] if key.partition("@")[2] == group])
 

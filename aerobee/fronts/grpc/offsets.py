@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aerobee.broker import checks
-from aerobee.broker.operations.offsets import query_offset, search_offset, update_offset
+from aerobee.broker.operations.offsets import first_offset, query_offset, search_offset, update_offset
 from aerobee.broker.operations.pull import Pull, pull
 from aerobee.fronts.grpc import convert, limits
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
@@ -69,7 +69,10 @@ def update(request: Any, broker: Broker) -> Any:
 def get(request: Any, broker: Broker) -> Any:
     queue = request.message_queue
     topic, group = limits.topic_name(queue.topic), limits.group_name(request.group)
-    return pb.GetOffsetResponse(status=OK, offset=query_offset(group, topic, queue.id, broker))
+    offset = query_offset(group, topic, queue.id, broker)
+    if offset < 0:
+        offset = first_offset(topic, queue.id, broker)
+    return pb.GetOffsetResponse(status=OK, offset=offset)
 
 
 def query(request: Any, broker: Broker) -> Any:

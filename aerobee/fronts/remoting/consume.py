@@ -6,7 +6,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from aerobee.broker.operations.pull import Pull, code_of, pull
+from aerobee.broker.operations.pull import Pull, code_of, pull, suggested_broker
 from aerobee.net.connection import Reply
 from aerobee.protocol.codes import VERSION, PullFlag, RequestCode
 from aerobee.protocol.headers.consume import PullMessage, PullResult
@@ -43,19 +43,20 @@ def pull_message(connection: Connection, command: Command, broker: Broker) -> An
         header.expression_type,
         header.sub_version,
         bool(header.as_stored),
+        bool(header.bulk),
     )
     found = pull(request, broker)
     if type(found) is Found:
-        return _answer(command, request, found)
-    return _held(command, request, found)  # type: ignore[arg-type]
+        return _answer(command, request, found, broker)
+    return _held(command, request, found, broker)  # type: ignore[arg-type]
 
 
-async def _held(command: Command, request: Pull, later: Coroutine[Any, Any, Found]) -> Answer:
-    return _answer(command, request, await later)
+async def _held(command: Command, request: Pull, later: Coroutine[Any, Any, Found], broker: Broker) -> Answer:
+    return _answer(command, request, await later, broker)
 
 
-def _answer(command: Command, request: Pull, found: Found) -> Answer:
-    code = code_of(found.status, request.offset)
+def _answer(command: Command, request: Pull, found: Found, broker: Broker) -> Answer:
+    code, next_broker = code_of(found.status, request.offset), suggested_broker(request.group, found, broker)
     # A bulk reader finds the records by their units, whatever a damaged one says of itself.
     stored, counted, size = found.stored, "", found.size_bytes
     if stored is not None:
@@ -64,14 +65,14 @@ def _answer(command: Command, request: Pull, found: Found) -> Answer:
         # Written straight, see produce.py.
         head = (
             f'{{"code":{code.value},"extFields":{{"maxOffset":"{found.max_offset}","minOffset":"{found.min_offset}",'
-            f'"nextBeginOffset":"{found.next_offset}",{counted}"suggestWhichBrokerId":"0"}},"flag":1,'
+            f'"nextBeginOffset":"{found.next_offset}",{counted}"suggestWhichBrokerId":"{next_broker}"}},"flag":1,'
             f'"language":"PYTHON","opaque":{command.opaque},"remark":"{found.status.value}",'
             f'"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
         ).encode()
         lengths = _LENGTHS(len(head) + 4 + size, len(head))
         return b"".join((lengths, head, *found.messages)) if stored is None else stored.joined(lengths + head)
     result = PullResult(
-        suggest_which_broker_id=0,
+        suggest_which_broker_id=next_broker,
         next_begin_offset=found.next_offset,
         min_offset=found.min_offset,
         max_offset=found.max_offset,

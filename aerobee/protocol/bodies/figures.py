@@ -20,6 +20,8 @@ class QueueLag(msgspec.Struct, rename="camel", kw_only=True):
     in_flight: int = 0  # handed out and not acked, the delayed ones of POP included
     oldest_ready_ms: int = 0  # age of the oldest ready message, 0 when there is none
     oldest_in_flight_ms: int = 0
+    behind_bytes: int = 0  # of the log after the last message read: far behind means read from disk
+    behind_ms: int = 0  # age of the last message when it was read
 
     @property
     def lag(self) -> int:

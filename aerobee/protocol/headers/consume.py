@@ -28,8 +28,9 @@ class PullMessage(Header):
     request_source: int | None = None
     proxy_froward_client_id: str | None = None  # spelled so on the wire
     broker_name: str | None = field(default=None, name="bname")
-    # Aerobee's own, other brokers ignore it: records unchecked, their queue units before them.
-    as_stored: bool | None = None
+    # Aerobee's own, other brokers ignore them.
+    bulk: bool | None = None  # answers far beyond what ordinary consumers get
+    as_stored: bool | None = None  # the same, records unchecked, their queue units before them
 
 
 class LitePullMessage(PullMessage):

@@ -4,9 +4,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
-from aerobee.broker.operations.pull import code_of
+from aerobee.broker.operations.pull import code_of, suggested_broker
 from aerobee.broker.operations.reset_offset import Reset, reset_offset
 from aerobee.errors import (
     GroupNotFound,
@@ -132,16 +133,97 @@ def test_ordinary_answer_ends_at_256_kibibytes_but_has_at_least_one_message(benc
     assert len(bench.pull("big").messages) == 1
 
 
+@pytest.mark.parametrize(
+    ("config", "count", "big"), [({}, 32, 2), ({"pull_messages": 5, "pull_bytes": 350_000}, 5, 3)]
+)
+def test_an_ordinary_client_gets_at_most_what_the_broker_transfers_at_once(
+    make_bench: Any, config: dict[str, int], count: int, big: int
+) -> None:
+    bench = make_bench(**config)
+    for _ in range(120):
+        bench.send()
+    assert len(bench.pull(max_messages=1000).messages) == count
+    for _ in range(6):
+        bench.send("big", body=bytes(100_000))
+    assert len(bench.pull("big", max_messages=1000).messages) == big
+    assert len(bench.pull("big", max_bytes=2**31 - 1).messages) == big
+    assert len(bench.pull("big", max_bytes=150_000).messages) == 1
+
+
 def test_client_that_asks_for_bulk_gets_it_within_the_settings(make_bench: Any) -> None:
     bench = make_bench(max_pull_messages=100, max_pull_bytes=400_000)
     for _ in range(120):
         bench.send()
-    assert len(bench.pull(max_messages=1000).messages) == 100
+    assert len(bench.pull(max_messages=1000, bulk=True).messages) == 100
     for _ in range(6):
         bench.send("big", body=bytes(100_000))
-    assert len(bench.pull("big", max_messages=33).messages) == 3
-    assert len(bench.pull("big", max_bytes=2**31 - 1).messages) == 3
-    assert len(bench.pull("big", max_bytes=150_000).messages) == 1
+    assert len(bench.pull("big", max_messages=33, bulk=True).messages) == 3
+    assert len(bench.pull("big", max_bytes=2**31 - 1, bulk=True).messages) == 3
+    assert len(bench.pull("big", max_bytes=150_000, bulk=True).messages) == 1
+
+
+# -- what has left memory ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cold(make_bench: Any) -> Any:
+    """60 messages of `orders` so far behind the log's end that they count as being on disk."""
+    bench = make_bench(slave_read=True)
+    bench.broker.store.memory_bytes = 100_000
+    for _ in range(60):
+        bench.send(body=bytes(100))
+    for _ in range(40):
+        bench.send("later", body=bytes(10_000))
+    return bench
+
+
+@pytest.mark.seed("S004-58", "S004-73")
+def test_messages_on_disk_come_eight_or_64_kib_at_a_time(cold: Any) -> None:
+    assert len(cold.pull(max_messages=32).messages) == 8
+    assert len(cold.pull(max_messages=5).messages) == 5
+    assert len(cold.pull("later", max_messages=32).messages) == 6  # 64 KiB
+    assert len(cold.pull("later", offset=35, max_messages=32).messages) == 5  # in memory
+    assert len(cold.pull(max_messages=50, bulk=True).messages) == 50
+
+
+@pytest.mark.seed("S004-58", "S004-59")
+def test_a_reader_far_behind_is_told_to_ask_a_slave(cold: Any) -> None:
+    broker = cold.broker
+    slow, quick = cold.pull(), cold.pull("later", offset=38)
+    assert suggested_broker("billing", slow, broker) == 1
+    assert suggested_broker("billing", quick, broker) == 0
+    group = msgspec.structs.replace(
+        broker.groups.require("billing"), which_broker_when_consume_slowly=3, broker_id=2
+    )
+    broker.groups.put(group)
+    assert suggested_broker("billing", slow, broker) == 3
+    assert suggested_broker("billing", quick, broker) == 2
+
+
+def test_no_slave_is_named_where_slaves_serve_no_reads(make_bench: Any) -> None:
+    bench = make_bench()
+    bench.broker.store.memory_bytes = 10
+    for _ in range(40):
+        bench.send()
+    assert suggested_broker("billing", bench.pull(max_messages=1), bench.broker) == 0
+
+
+@pytest.mark.seed("S004-73")
+def test_how_far_a_group_is_behind_is_kept_per_queue(cold: Any) -> None:
+    broker, key = cold.broker, ("billing", "orders", 0)
+    cold.clock.advance(seconds=7)
+    found = cold.pull(max_messages=1)
+    last = message.decode(found.messages[0])
+    assert broker.stats.behind(*key) == (broker.store.log_max - last.size, 7_000)
+    assert broker.stats.behind("billing", "orders", 1) == (0, 0)
+    cold.pull(offset=60)  # at the end
+    assert broker.stats.behind(*key) == (0, 0)
+    cold.pull(max_messages=1)
+    broker.stats.remove_group("billing")
+    assert broker.stats.behind(*key) == (0, 0)
+    cold.pull(max_messages=1)
+    broker.stats.remove_topic("orders")
+    assert broker.stats.behind(*key) == (0, 0)
 
 
 # -- refusals, in their order -----------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 
 from aerobee.broker.operations.admin.figures import group_figures
 from aerobee.broker.operations.admin.progress import broker_consume_stats, consume_stats
+from aerobee.broker.operations.reset_offset import Reset, reset_offset
 from aerobee.broker.operations.send_back import SendBackRequest, send_back
 from aerobee.broker.state.clients import ConsumerGroup
 from aerobee.errors import GroupNotFound, InvalidParameter
@@ -125,12 +126,37 @@ def test_refusals(shop):
         group_figures("nobody", None, shop.broker)
 
 
-def test_a_pending_reset_shows_where_the_group_will_go_on(shop):
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_reset_shows_at_once_where_the_group_will_go_on(shop, ordered):
     shop.send(*"abcd")
-    shop.ack(*shop.pop())
-    shop.broker.offsets.set_reset("billing", "orders", 0, 1)
-    assert counts(shop)[0] == 3
-    assert names.is_retry(names.retry_topic("billing"))
+    shop.pop(ordered=ordered, queue_id=0)
+    reset_offset(Reset("billing", "orders", queue_id=0, offset=1), shop.broker)
+    assert counts(shop) == ((3, 0, 0, 0) if ordered else (3, 1, 0, 0)), "the lease before it stands"
+    diff, flight = shown(shop, "orders")["orders"]
+    assert (diff, flight) == ((3, 0) if ordered else (4, 1))
+    shop.crash()
+    assert counts(shop)[0] == 3, "also after a crash"
+    assert [one.body for one in shop.pop(ordered=ordered, queue_id=0)] == [*"bcd"]
+
+
+def test_a_reset_forward_and_of_what_is_in_the_log_shows_at_once(shop):
+    shop.send(*"abcd")
+    shop.pop(max_messages=2, invisible_ms=60_000)
+    shop.wait(3_200)
+    reset_offset(Reset("billing", "orders", queue_id=0, offset=4), shop.broker)
+    assert counts(shop) == (0, 2, 0, 0)
+    reset_offset(Reset("billing", "orders", queue_id=0, offset=0), shop.broker)
+    assert counts(shop) == (4, 0, 0, 0)
+
+
+def test_a_reset_forgets_how_far_was_pulled(shop):
+    shop.send(*"abcd")
+    shop.broker.clients._consumers["billing"] = ConsumerGroup("billing")
+    shop.broker.offsets.set("billing", "orders", 0, 4)
+    shop.broker.offsets.pulled("billing", "orders", 0, 4)
+    reset_offset(Reset("billing", "orders", queue_id=0, offset=1), shop.broker)
+    assert counts(shop)[:2] == (3, 0)
+    assert shown(shop, "orders")["orders"] == (3, 0)
 
 
 # -- what mqadmin shows --------------------------------------------------------------------------------------

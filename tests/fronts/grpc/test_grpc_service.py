@@ -229,6 +229,10 @@ async def test_reading_by_offset(client: Any) -> None:
     )
     assert [a.message.body for a in answers if a.WhichOneof("content") == "message"] == [b"1", b"2"]
     assert answers[-1].next_offset == 3
+    ask = pb.GetOffsetRequest(group=pb.Resource(name="new"), message_queue=queue)
+    assert (await client.call("GetOffset", ask)).offset == 0, "the whole queue is before a new group"
+    client.server.broker.store.memory_bytes = 0
+    assert (await client.call("GetOffset", ask)).status.code == pb.OFFSET_NOT_FOUND
     update = pb.UpdateOffsetRequest(group=pb.Resource(name="g"), message_queue=queue, offset=2)
     assert (await client.call("UpdateOffset", update)).status.code == pb.OK
     got = await client.call(

@@ -75,7 +75,7 @@ def queue_figures(broker: Broker, group: str, topic: str, queue_id: int) -> Queu
     lane = broker.pops.leases.in_flight.lanes.get((topic, group, queue_id))
     ordered, settled = broker.pops.orders.counts(topic, group, queue_id, broker.clock.now())
     position, leased, skipped = committed, ordered, settled
-    if lane is not None and not broker.offsets.has_reset(group, topic, queue_id):
+    if lane is not None:
         position = lane.position(committed)
         leased += lane.in_flight
         skipped += sum(offset >= position for offset in lane.skip)
@@ -95,6 +95,7 @@ def queue_figures(broker: Broker, group: str, topic: str, queue_id: int) -> Queu
         ready=ready,
         in_flight=max(0, leased),
     )
+    figures.behind_bytes, figures.behind_ms = broker.stats.behind(group, topic, queue_id)
     if ready:
         figures.oldest_ready_ms = _age(broker, topic, queue_id, max(position, low))
     first = oldest_offset(lane) if lane is not None else None

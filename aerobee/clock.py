@@ -1,6 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The only place that reads a clock. Times are int milliseconds since the epoch.
 
+Theory of operation. There are two times, equal until somebody sets the machine's clock.
+
+- `now` is the time of this run: the machine's time when the clock was made, plus what has passed since by the
+  monotonic clock. It never jumps. Everything that waits is measured by it: leases, delays, holds, expiries, intervals.
+- `wall` is what the machine's clock says. It is written on messages and into files, told to peers, and compared with
+  what was: a delivery time asked for, an age, a retention time.
+
+`ahead` is wall - now. It changes in steps: the machine's clock is looked at every half second, and when it was set the
+new difference holds from that moment for everybody, and whoever keeps wall times in memory is told by `on_jump`.
+What one run writes as wall time the next one reads as such.
+
 Parts of the broker are told `now`; drivers ask a `Clock`. `ManualClock` lets a test, ours or a user's,
 move time by hand: timers fire in order of their due time while it moves.
 """
@@ -10,11 +21,20 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import logging
 import time
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+log = logging.getLogger("aerobee.clock")
+
+LOOK_MS = 500
+_LAZY_LOOK_MS = 2_000  # where nobody looks regularly, `wall` does
+_TOLERATED_MS = 50  # the two clocks of a machine drift apart a little
+_WORTH_A_LINE_MS = 1_000
+_UNDISTURBED_NS = 5_000_000  # readings further apart than this say nothing
 
 
 class Timer(Protocol):
@@ -22,8 +42,26 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
+    @property
+    def ahead(self) -> int:
+        """wall - now: 0 until somebody sets the machine's clock."""
+        ...
+
+    @property
+    def on_jump(self) -> list[Callable[[int], None]]:
+        """Called with the milliseconds by which the wall clock was just set on (or back)."""
+        ...
+
     def now(self) -> int:
-        """Wall time in milliseconds."""
+        """The time of this run in milliseconds: it only ever goes on, at an even pace."""
+        ...
+
+    def wall(self) -> int:
+        """What the machine's clock says, in milliseconds."""
+        ...
+
+    def look(self) -> None:
+        """Notice it if the machine's clock was set."""
         ...
 
     def call_at(self, when: int, callback: Callable[[], object]) -> Timer:
@@ -34,11 +72,46 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock. Waiting is by the loop's monotonic time, so a jump of the wall clock
-    neither fires a timer early nor loses it."""
+    """The machine's clocks; others can be given in their place."""
+
+    def __init__(
+        self,
+        wall_ns: Callable[[], int] = time.time_ns,
+        steady_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._wall_ns = wall_ns
+        self._steady_ns = steady_ns
+        self._base_ns = wall_ns() - steady_ns()
+        self._next_look = self.now() + _LAZY_LOOK_MS
+        self.ahead = 0
+        self.on_jump: list[Callable[[int], None]] = []
 
     def now(self) -> int:
-        return time.time_ns() // 1_000_000
+        return (self._steady_ns() + self._base_ns) // 1_000_000
+
+    def wall(self) -> int:
+        now = (self._steady_ns() + self._base_ns) // 1_000_000
+        if now >= self._next_look:
+            self.look()
+        return now + self.ahead
+
+    def look(self) -> None:
+        began = self._steady_ns()
+        wall_ns, now = self._wall_ns(), self.now()
+        self._next_look = now + _LAZY_LOOK_MS
+        if self._steady_ns() - began > _UNDISTURBED_NS:
+            return
+        jump = wall_ns // 1_000_000 - now - self.ahead
+        if abs(jump) <= _TOLERATED_MS:
+            return
+        self.ahead += jump
+        if abs(jump) >= _WORTH_A_LINE_MS:
+            log.warning(
+                "the machine's clock was set jump_ms=%d; what waits goes on waiting as long as it was to",
+                jump,
+            )
+        for tell in list(self.on_jump):
+            tell(jump)
 
     def call_at(self, when: int, callback: Callable[[], object]) -> Timer:
         delay_ms = max(0, when - self.now())
@@ -64,11 +137,19 @@ class ManualClock:
 
     def __init__(self, start: int = 1_700_000_000_000) -> None:
         self._now = start
+        self.ahead = 0
+        self.on_jump: list[Callable[[int], None]] = []
         self._timers: list[tuple[int, int, _ManualTimer]] = []
         self._sequence = itertools.count()
 
     def now(self) -> int:
         return self._now
+
+    def wall(self) -> int:
+        return self._now + self.ahead
+
+    def look(self) -> None:
+        """`set_wall` has told everybody."""
 
     def call_at(self, when: int, callback: Callable[[], object]) -> Timer:
         timer = _ManualTimer(callback)
@@ -100,8 +181,14 @@ class ManualClock:
         self._now = target
 
     def jump(self, to: int) -> None:
-        """Set the wall time without firing anything: a clock corrected by an operator."""
+        """Be at another time at once: nothing fires on the way."""
         self._now = to
+
+    def set_wall(self, to: int) -> None:
+        """The machine's clock is set by an operator; no time passes."""
+        jump, self.ahead = to - self.wall(), to - self._now
+        for tell in list(self.on_jump):
+            tell(jump)
 
 
 def perf_counter_ns() -> int:

@@ -25,7 +25,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 class _Clock(Protocol):
-    def now(self) -> int: ...
+    def wall(self) -> int: ...
 
 
 class UniqueIds:
@@ -46,7 +46,7 @@ class UniqueIds:
         self._lock = threading.Lock()  # the one a fork copied may be held by a thread that is not there
         self._head = self._address + (pid & 0xFFFF).to_bytes(2, "big")
         self._salt = int.from_bytes(os.urandom(4), "big")
-        self._begin_month(self._clock.now())
+        self._begin_month(self._clock.wall())
 
     def _begin_month(self, now: int) -> None:
         self._month = month_start(now)
@@ -59,7 +59,7 @@ class UniqueIds:
         if self._forks != _forks:
             self._forks = _forks
             self._start(os.getpid())
-        now = self._clock.now()
+        now = self._clock.wall()
         with self._lock:
             if now >= self._next_month:
                 self._begin_month(now)

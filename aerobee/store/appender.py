@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     _Part = tuple[Record, bytes, str | None, list[str]]  # properties as stored, tag, keys
 
 _CHECK_NAME = "__CRC32#\x01"
+_MAX_HELD_MS = 24 * 3600 * 1000
 _FIXED = 74  # a record without hosts, topic field, body and properties
 _MAX_TOPIC_FIELD = 257
 _pack_head = HEAD_V4.pack
@@ -62,7 +63,7 @@ class Appender:
         self._check_size = RECORD_CHECK_SIZE if settings.value.record_check else 0
         self._settings = settings
         self._max_text = MAX_PROPERTIES - self._check_size
-        self._now = clock.now
+        self._wall = clock.wall
         self._log = log
         self._queues = queues
         self._loaded = queues.loaded
@@ -76,7 +77,8 @@ class Appender:
         topic, queue_id, flags = record.topic, record.queue_id, record.sys_flag
         queue = self._loaded.get((topic, queue_id)) or self._queues.obtain(topic, queue_id)
         data, tag, words = self._parts(record)
-        now = record.store_timestamp = self._now()
+        wall = self._wall()
+        now = record.store_timestamp = wall if wall >= self.last_store_time else self._stamp(wall)
         record.store_host = self.store_host
         size = self._size(record, queue, data)
         log, index = self._log, self._index
@@ -93,7 +95,7 @@ class Appender:
         log.end = at + size
         self.last_store_time = now
         # As in _write, for one.
-        code = self._codes(topic, queue_id, tag, now)
+        code = self._codes(topic, queue_id, tag, wall)
         if not flags & 4:  # prepared and rolled-back records have no unit
             if not queue.tail:
                 self._queues.dirty[queue] = None
@@ -111,7 +113,7 @@ class Appender:
         if not records:
             return
         queue = self._queues.obtain(records[0].topic, records[0].queue_id)
-        now, host, total, keys, parts = self._now(), self.store_host, 0, 0, []
+        now, host, total, keys, parts = self._stamp(self._wall()), self.store_host, 0, 0, []
         for record in records:
             data, tag, words = self._parts(record)
             record.store_timestamp, record.store_host = now, host
@@ -149,7 +151,7 @@ class Appender:
         ):
             self._refuse(*longest, queue)
         tags, words = self._names(batch, texts)
-        now = self._now()
+        now = self._stamp(self._wall())
         fixed = _FIXED + 16 + len(queue.topic_field) + self._check_size
         sizes = [fixed + len(body) + len(text) for body, text in zip(bodies, data, strict=True)]
         self._index.prepare(sum(map(len, words)), now)
@@ -223,6 +225,14 @@ class Appender:
             queue.tail += b"".join(units)
             queue.max_offset = offset
         return codes
+
+    def _stamp(self, wall: int) -> int:
+        """The store time of what is written now: never before the last one, since searches by time rely on that.
+
+        A clock that was set back is waited for; one set back by more than a day had been plainly wrong.
+        """
+        last = self.last_store_time
+        return last if 0 < last - wall <= _MAX_HELD_MS else wall
 
     def _parts(self, record: Record) -> tuple[bytes, str | None, list[str]]:
         """Properties as stored, tag, keys."""

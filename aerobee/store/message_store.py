@@ -55,6 +55,7 @@ _BUSY_TICK_MS = 200  # 256 files each: 80,000 busy queues are written once a min
 _MIN_TICK_MS = 50
 _CHECKPOINT_MS = 5_000
 _RETENTION_MS = 1_000
+_JUMPS_KEPT = 100
 
 
 class MessageStore:
@@ -87,6 +88,8 @@ class MessageStore:
         self._next_flush = self._next_checkpoint = self._next_retention = 0
         self._checked_from = self._last_position = self._log.end
         self._is_open = True
+        self._aheads = [(0, clock.ahead)]
+        clock.on_jump.append(self._clock_was_set)
         # Bound once: the two calls everything else waits for cost one Python frame less.
         self.append: Callable[[Record], None] = self._appender.append
         self.append_batch: Callable[[list[Record]], None] = self._appender.append_batch
@@ -106,7 +109,7 @@ class MessageStore:
         """Take the directory (StoreInUse when another has it), recover, be ready."""
         store = cls(root, config, clock, disk)
         store.store_host = store_host
-        store._retention.tick(clock.now())
+        store._retention.tick(clock.wall())
         store._refuse_while_broken()
         return store
 
@@ -367,7 +370,7 @@ class MessageStore:
         again."""
         busy = self._write_queues()
         if now >= self._next_retention:
-            busy = self._retention.tick(now) or busy
+            busy = self._retention.tick(now + self._clock.ahead) or busy
             self._refuse_while_broken()
             self._next_retention = now + _RETENTION_MS
         if not self._flush.is_busy and not self._flush.failure:
@@ -380,6 +383,15 @@ class MessageStore:
                 self._next_flush = now + self.settings.value.flush_interval_ms
         wait = min(self._next_flush, self._next_checkpoint, self._next_retention) - now
         return max(_MIN_TICK_MS, min(wait, _BUSY_TICK_MS) if busy else wait)
+
+    def _clock_was_set(self, _jump: int) -> None:
+        self._aheads.append((self._log.end, self._clock.ahead))
+        del self._aheads[1:-_JUMPS_KEPT]
+
+    def run_time(self, wall: int, physical_offset: int) -> int:
+        """A wall time that was reckoned when the record there was stored, as time of this run: what waits for it
+        is not moved by a clock that was set since. Of an earlier run's the wall clock alone tells."""
+        return wall - next(ahead for begin, ahead in reversed(self._aheads) if begin <= physical_offset)
 
     def _write_queues(self) -> bool:
         try:
@@ -410,6 +422,7 @@ class MessageStore:
         if not self._is_open:
             return
         self._is_open = False
+        self._clock.on_jump.remove(self._clock_was_set)
         try:
             self.flush()
             if self._may_checkpoint:

@@ -46,6 +46,9 @@ _REMEMBERED = 4096  # records of the second being delivered that need no second 
 _LAZY_FLUSH_SECONDS = 60  # mere passing of time is worth a sync this often
 _CHECK = struct.Struct(">qqq")  # read time, timer-log end, queue offset
 _CHECK_BYTES = 4096
+_LAG = struct.Struct(">q")
+_LAG_AT = 1024
+_MAX_LAG_MS = 10 * 365 * 24 * 3600 * 1000
 
 
 class Due(NamedTuple):
@@ -70,6 +73,7 @@ class TimerWheel:
         self._log = TimerLog(root / "timerlog", log_file_bytes)
         self._slots = TimerSlots(root / "timerwheel")
         read_time, self._flushed, self.queue_offset = _load_check(self._check_path)
+        self._lag = _load_lag(self._check_path)
         self._second = read_time // 1000 or now // 1000  # the next to be delivered
         self._furthest = self._second
         self._known_until = NONE  # commit-log offset of the last message in the log when it was opened
@@ -99,6 +103,17 @@ class TimerWheel:
         """Everything due before this time (ms) has been delivered."""
         return self._second * 1000
 
+    @property
+    def lag(self) -> int:
+        """How far the wall clock is behind the time the wheel is told (ms): kept with what waits in it."""
+        return self._lag
+
+    @lag.setter
+    def lag(self, lag: int) -> None:
+        if lag != self._lag:
+            self._lag = lag
+            self._dirty = True
+
     # -- adding --------------------------------------------------------------------------------------------
 
     def add(
@@ -125,7 +140,8 @@ class TimerWheel:
     def _begin(self) -> None:
         """The first message ever: from now on a crash must find from which second on to look."""
         try:
-            _save_check(self._check_path, _CHECK.pack(self.progress, self._flushed, self.queue_offset))
+            check = _CHECK.pack(self.progress, self._flushed, self.queue_offset)
+            _save_check(self._check_path, check, self._lag)
         except OSError as error:
             raise disk_error(error, f"cannot save {self._check_path}") from error
 
@@ -263,7 +279,7 @@ class TimerWheel:
         self._dirty = False
         self._flushed_second = self._second
         self._log.delete_written_before((self._second - ROLL_SECONDS - 1) * 1000)
-        end = self._log.end
+        end, lag = self._log.end, self._lag
         check = _CHECK.pack(self._second * 1000, end, self.queue_offset)
         # Own descriptors: a file may be closed or deleted here while it is synced there.
         files = [os.dup(fd) for fd in (*self._log.descriptors(self._flushed), self._slots.descriptor)]
@@ -272,7 +288,7 @@ class TimerWheel:
             try:
                 for fd in files:
                     os.fdatasync(fd)
-                _save_check(self._check_path, check)
+                _save_check(self._check_path, check, lag)
             except OSError as error:
                 self._dirty = True
                 raise disk_error(error, f"cannot sync the timer files of {self._check_path}") from error
@@ -352,8 +368,16 @@ def _load_check(path: Path) -> tuple[int, int, int]:
     return max(0, read_time), max(0, log_end), max(0, queue_offset)
 
 
-def _save_check(path: Path, check: bytes) -> None:
-    """In place, 24 bytes of one sector: either the old or the new."""
+def _load_lag(path: Path) -> int:
+    try:
+        (lag,) = _LAG.unpack_from(path.read_bytes().ljust(_CHECK_BYTES, b"\0"), _LAG_AT)
+    except FileNotFoundError:
+        return 0
+    return int(lag) if 0 <= lag <= _MAX_LAG_MS else 0
+
+
+def _save_check(path: Path, check: bytes, lag: int) -> None:
+    """In place, bytes of one sector: either the old or the new. Our own follow where RocketMQ has none."""
     is_new = not path.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -362,6 +386,7 @@ def _save_check(path: Path, check: bytes) -> None:
             os.pwrite(fd, bytes(_CHECK_BYTES), 0)
         # RocketMQ's "master's queue offset" follows ours; it starts from the smaller of the two.
         os.pwrite(fd, check + check[16:24], 0)
+        os.pwrite(fd, _LAG.pack(lag), _LAG_AT)
         os.fdatasync(fd)
     finally:
         os.close(fd)

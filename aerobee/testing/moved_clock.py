@@ -64,6 +64,20 @@ class TestClock:
     def now(self) -> int:
         return self._clock.now()
 
+    def wall(self) -> int:
+        return self._clock.wall()
+
+    def look(self) -> None:
+        self._clock.look()
+
+    @property
+    def ahead(self) -> int:
+        return self._clock.ahead
+
+    @property
+    def on_jump(self) -> list[Callable[[int], None]]:
+        return self._clock.on_jump
+
     def advance(self, ms: int = 0, *, seconds: float = 0, minutes: float = 0, hours: float = 0) -> None:
         """Move time on: timers due on the way fire in order, and what they woke runs."""
         total = ms + round(seconds * 1000 + minutes * 60_000 + hours * 3_600_000)

@@ -22,7 +22,7 @@ class Hands:
     def __init__(self, time: int) -> None:
         self.time = time
 
-    def now(self) -> int:
+    def wall(self) -> int:
         return self.time
 
 

@@ -237,7 +237,7 @@ async def _result(found: Any) -> object:
 # Setting -> the change, the question, the answers before and after.
 PROBES: dict[str, tuple[str, Callable[[Running], object], object, object]] = {
     "region": ("regionId=here", Running.region, "DefaultRegion", "here"),
-    "perm": ("brokerPermission=2", lambda it: it.refusal(lambda: it.pulled(1)), "", "NoPermission"),
+    "perm": ("brokerPermission=2", lambda it: it.refusal(it.pulled), "", "NoPermission"),
     "auto_create_topics": (
         "autoCreateTopicEnable=false", lambda it: it.refusal(lambda: it.send(it.fresh())), "", "TopicNotFound",
     ),

@@ -15,6 +15,7 @@ from aerobee.broker.background.runner import Job, every, run
 from aerobee.broker.background.schedule import Schedule
 from aerobee.broker.background.timers import Timers
 from aerobee.broker.background.transaction_check import TransactionCheck
+from aerobee.clock import LOOK_MS
 from aerobee.errors import StoreError
 
 if TYPE_CHECKING:
@@ -31,13 +32,14 @@ class Background:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._schedule = Schedule(broker.store)
-        self._timers = Timers(broker.store, broker.clock.now())
+        self._timers = Timers(broker.store, broker.clock)
         self._revive = Revive(broker)
         self._task: asyncio.Task[None] | None = None
 
     def jobs(self) -> list[Job]:
         broker = self._broker
         return [
+            Job("clock", every(LOOK_MS, lambda _: broker.clock.look())),
             Job("store", keep_store(broker.store)),
             Job("schedule", self._schedule.tick),
             Job("schedule offsets", flush_every(DELAY_FLUSH_MS, self._schedule, self._log_on_disk)),

@@ -49,7 +49,7 @@ class Revive:
             self._wake_reset()
         if self._is_time("sweep", SWEEP_MS, now):
             self._leases.in_flight.sweep()
-            self._broker.pops.orders.drop_idle(now)
+            self._broker.pops.orders.drop_idle(self._broker.clock.wall())
         if self._is_time("save", SAVE_MS, now):
             self._broker.pops.save()
         return 0 if busy else self._broker.config.revive_interval_ms

@@ -69,8 +69,8 @@ class Schedule:
             while offset < stop:
                 unit = store.unit(names.SCHEDULE_TOPIC, queue_id, offset)
                 if unit is not None:
-                    due = unit.tags_code
-                    # A due time further off than the whole delay: the clock was set back. Then it is due now.
+                    due = store.run_time(unit.tags_code, unit.physical_offset)
+                    # Further off than the whole delay: the clock was set back while we were down. Then it is due now.
                     if now < due <= now + delay_ms:
                         break
                     deliver(unit.physical_offset, store, now)

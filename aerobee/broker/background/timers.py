@@ -4,6 +4,11 @@
 The driver of `store/timer_wheel.py`: what arrives in the topic rmq_sys_wheel_timer goes into the wheel; what the
 wheel says is due is appended to its real topic, dropped if it was recalled, or stored in the topic once more when
 its time is still days away.
+
+The wheel's time never goes back. While the machine's clock is as it was it is the wall clock's; when that is set back
+the wheel goes on as before, `lag` ahead of it; set forward, the wheel follows. So nothing comes up too late. A message
+is due when the time it was to wait is over by the time of this run, or when the time of day it asked for has come;
+what came up before that, since the clock was set, is put back.
 """
 
 from __future__ import annotations
@@ -19,9 +24,10 @@ from aerobee.protocol import message, names
 from aerobee.protocol import properties as props
 from aerobee.store.results import ReadLimit
 from aerobee.store.timer_log import DELETE, PLAIN, ROLL
-from aerobee.store.timer_wheel import TimerWheel
+from aerobee.store.timer_wheel import TICK_MS, TimerWheel
 
 if TYPE_CHECKING:
+    from aerobee.clock import Clock
     from aerobee.protocol.message import Record
     from aerobee.store.message_store import MessageStore
     from aerobee.store.timer_wheel import Due
@@ -32,13 +38,20 @@ LOOK_MS = 100
 FLUSH_MS = 1_000
 PER_TICK = 256  # messages added or delivered before others have their turn
 QUEUE = 0
+_EVER = 2**63 - 1
 _BULK = ReadLimit(max_messages=PER_TICK, max_bytes=4 * 1024 * 1024, max_scan=PER_TICK)
 
 
 class Timers:
-    def __init__(self, store: MessageStore, now: int) -> None:
+    def __init__(self, store: MessageStore, clock: Clock) -> None:
         self._store = store
-        self._wheel = TimerWheel.open(store.root, now, log_max=store.log_max)
+        self._clock = clock
+        self._wheel = TimerWheel.open(store.root, clock.wall(), log_max=store.log_max)
+        if not self._wheel.pending:
+            self._wheel.lag = 0
+        self._lead = clock.ahead + self._wheel.lag  # of the wheel's time before the time of this run
+        self._lags = [(0, self._wheel.lag)]  # each from an offset of the timer topic on
+        self._may_be_early = self._wheel.lag > 0
         # Past the end only when the disk kept the wheel and lost the log: what comes next must not be passed over.
         self._wheel.queue_offset = min(self._wheel.queue_offset, store.max_offset(names.TIMER_TOPIC, QUEUE))
         self._second = -1
@@ -56,11 +69,22 @@ class Timers:
 
     def tick(self, now: int) -> int:
         """Add what arrived, deliver what is due; returns the ms until the next look."""
+        now = self._wheel_time(now)
         busy = self._add(now)
         # Only once everything is in the wheel: a recall must be known before its message comes due.
         if not busy:
             busy = self._deliver(now)
         return 0 if busy else min(LOOK_MS, max(1, self._wheel.wait_ms(now)))
+
+    def _wheel_time(self, now: int) -> int:
+        lag = self._lead - self._clock.ahead
+        if lag != self._wheel.lag:  # the clock was set
+            self._may_be_early |= lag < 0
+            # In whole seconds, as the wheel's slots are.
+            self._wheel.lag = max(0, lag) // 1000 * 1000
+            self._lead = self._clock.ahead + self._wheel.lag
+            self._lags.append((self._wheel.queue_offset, self._wheel.lag))
+        return now + self._lead
 
     # -- into the wheel ------------------------------------------------------------------------------------
 
@@ -85,10 +109,25 @@ class Timers:
         if topic is None or due is None or not due.isdigit():
             log.error("message at physical_offset=%d has no delivery time: left out", record.physical_offset)
             return
-        kind = PLAIN
+        kind, due_ms = PLAIN, _second(self._run_time(record) + self._lead)
         if props.get(text, props.TIMER_DEL_UNIQKEY) is not None:
             kind |= DELETE
-        self._wheel.add(int(due), record.physical_offset, record.size, props.java_hash(topic), now, kind)
+            due_ms = self._place_of_recalled(record) or due_ms
+        self._wheel.add(due_ms, record.physical_offset, record.size, props.java_hash(topic), now, kind)
+
+    def _run_time(self, record: Record) -> int:
+        return self._store.run_time(_asked(record), record.physical_offset)
+
+    def _place_of_recalled(self, recall: Record) -> int | None:
+        """Where in the wheel the message is that is taken back; it may have come in before the clock was set."""
+        if len(self._lags) == 1:
+            return None
+        found = self._store.find_by_key(names.TIMER_TOPIC, recall.unique_key or "", 64, 0, _EVER)
+        for record in reversed([message.decode(raw) for raw in found]):
+            if props.get(record.properties_text, props.TIMER_DEL_UNIQKEY) is None:
+                lag = next(lag for begin, lag in reversed(self._lags) if begin <= record.queue_offset)
+                return _asked(record) + lag
+        return None
 
     # -- out of the wheel ----------------------------------------------------------------------------------
 
@@ -113,7 +152,25 @@ class Timers:
         elif due.kind & DELETE:
             self._recall(due.physical_offset)
         elif not self._recalled or not self._is_recalled(due.physical_offset):
-            deliver(due.physical_offset, self._store, now)
+            if self._may_be_early and (early := self._early(due.physical_offset, now - self._lead)):
+                self._store.append(self._for_the_rest(early))
+            else:
+                deliver(due.physical_offset, self._store, now - self._wheel.lag)
+
+    def _early(self, physical_offset: int, now: int) -> Record | None:
+        """The message if it is not due yet."""
+        record = self._store.record_at(physical_offset)
+        if record is None or now >= self._run_time(record) + TICK_MS:
+            return None
+        has_come = now + self._clock.ahead >= _asked(record) + TICK_MS
+        return None if has_come and not _is_delay(record) else record
+
+    def _for_the_rest(self, record: Record) -> Record:
+        """A new copy in the timer topic; a delay is told by the clock as it is now."""
+        properties = props.parse(without_check(record.properties_text))
+        if _is_delay(record):
+            properties[props.TIMER_OUT_MS] = str(_second(self._run_time(record) + self._clock.ahead))
+        return msgspec.structs.replace(record, properties_text=props.render(properties))
 
     def _roll(self, physical_offset: int) -> None:
         """Its time is far off: a new copy, so that retention of the log does not take it."""
@@ -121,7 +178,8 @@ class Timers:
         if record is None:
             log.warning("message at physical_offset=%d is gone or damaged: not rolled on", physical_offset)
             return
-        properties = props.parse(without_check(record.properties_text))
+        record = self._for_the_rest(record)
+        properties = record.properties
         times = properties.get(props.TIMER_ROLL_TIMES, "0")
         properties[props.TIMER_ROLL_TIMES] = str(int(times) + 1 if times.isdigit() else 1)
         self._store.append(msgspec.structs.replace(record, properties_text=props.render(properties)))
@@ -158,3 +216,20 @@ class Timers:
 
     def close(self) -> None:
         self._wheel.close()
+
+
+def _second(ms: int) -> int:
+    """Where a message goes that is never to be early: the next whole second."""
+    return -(-ms // 1000) * 1000
+
+
+def _asked(record: Record) -> int:
+    """When it is to come, by the wall clock of when it was stored."""
+    return int(props.get(record.properties_text, props.TIMER_OUT_MS) or 0)
+
+
+def _is_delay(record: Record) -> bool:
+    """Asked for as a time from then on, not as a time of day."""
+    text = record.properties_text
+    asked = (props.TIMER_DELAY_SEC, props.TIMER_DELAY_MS)
+    return any(props.get(text, name) is not None for name in asked)

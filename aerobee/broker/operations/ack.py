@@ -88,7 +88,7 @@ def ack_ordered(place: LaneKey, pop_time: int, offset: int, broker: Broker) -> N
     topic, group, queue_id = place
     if offset < broker.offsets.get(group, topic, queue_id):
         return
-    now = broker.clock.now()
+    now = broker.clock.wall()
     reached = broker.pops.orders.ack(place, offset, pop_time, now)
     if reached == OTHER_POP:
         return

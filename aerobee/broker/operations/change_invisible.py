@@ -58,7 +58,7 @@ def _change_ordered(request: Change, broker: Broker) -> Changed:
     place = (request.topic, request.group, request.queue_id)
     if request.offset < broker.offsets.get(request.group, request.topic, request.queue_id):
         return Changed()
-    now, pop_time = broker.clock.now(), request.receipt.pop_time
+    now, pop_time = broker.clock.wall(), request.receipt.pop_time
     visible_at = now + request.invisible_ms
     broker.pops.orders.set_visible(place, request.offset, pop_time, visible_at)
     released(place, now, broker)

@@ -110,7 +110,7 @@ def _check_in_time(record: Record, request: EndTransaction, broker: Broker) -> N
     immunity_ms = immunity_of(record)
     if request.from_check or immunity_ms is None:
         return
-    age_ms = broker.clock.now() - record.born_timestamp
+    age_ms = broker.clock.wall() - record.born_timestamp
     if age_ms > immunity_ms:
         raise IllegalOperation(
             f"{age_ms} ms after its birth a message with {immunity_ms} ms to decide is being checked"
@@ -143,7 +143,7 @@ def _commit(half: Record, broker: Broker) -> Record:
     if broker.topics.get(record.topic) is None:
         raise SystemFailure(f"topic '{record.topic}' of the half message was deleted; it cannot be committed")
     limits = broker.store.config
-    route_delay(record, properties, broker.clock.now(), len(broker.store.delays), limits.timer_max_delay_ms)
+    route_delay(record, properties, broker.clock.wall(), len(broker.store.delays), limits.timer_max_delay_ms)
     record.properties_text = props.render(properties)
     broker.store.append(record)
     return record
@@ -157,7 +157,7 @@ def write_op(origin: int, offset: int, outcome: Outcome, broker: Broker) -> int:
         body="".join(f"{offset}," for offset in offsets).encode(),
         queue_id=QUEUE,
         properties_text=props.render({props.TAGS: OP_TAG}),
-        born_timestamp=broker.clock.now(),
+        born_timestamp=broker.clock.wall(),
         born_host=broker.store.store_host,
     )
     broker.store.append(record)
@@ -192,7 +192,8 @@ def describe(record: Record, broker: Broker) -> Half:
     if wait_ms is None:
         wait_ms = broker.config.transaction_timeout_ms
     offset = record.queue_offset
-    due = record.store_timestamp + wait_ms
+    stored_at = broker.store.run_time(record.store_timestamp, record.physical_offset)
+    due = min(stored_at, broker.clock.now()) + wait_ms
     return Half(origin_of(record), offset, record.physical_offset, checks, due, [offset])
 
 

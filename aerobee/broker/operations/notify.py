@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.broker.operations.pop import check_reader, queues_of
+from aerobee.broker.operations.pop import check_reader, hold_left, queues_of
 from aerobee.broker.operations.pop_filter import accept_for_pop
 from aerobee.broker.operations.pop_position import peek_position
 from aerobee.broker.state.parked_pops import Parked, Reads
@@ -54,10 +54,11 @@ def notify(request: Notify, broker: Broker) -> Notified | Coroutine[Any, Any, No
 async def _held(request: Notify, accept: Accept | None, broker: Broker) -> Notified:
     place = (request.topic, request.group, max(request.queue_id, -1))
     reads = Reads.TOPIC_ONLY if request.ordered else Reads.WITH_RETRIES
+    deadline = broker.clock.now() + hold_left(request.born_time, request.poll_ms, broker.clock)
     if _any(request, broker):  # this runs a turn of the loop after the look that found nothing
         return Notified(has_message=True)
     while True:
-        ended = await broker.pops.notices.wait(place, request.born_time + request.poll_ms, accept, reads)
+        ended = await broker.pops.notices.wait(place, deadline, accept, reads)
         if ended is Parked.FULL:
             return Notified(polling_full=True)
         _admit(request, broker)
@@ -86,7 +87,7 @@ def _any(request: Notify, broker: Broker) -> bool:
 def _ready(request: Notify, topic: str, queue_id: int, broker: Broker) -> bool:
     if request.ordered:
         key = (topic, request.group, queue_id)
-        if broker.pops.orders.blocked(key, request.attempt_id, broker.clock.now()):
+        if broker.pops.orders.blocked(key, request.attempt_id, broker.clock.wall()):
             info = broker.pops.orders.get(*key)
             if info is not None:
                 broker.pops.release_at(key, info.free_at())

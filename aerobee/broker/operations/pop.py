@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
     from aerobee.broker.operations.pop_position import Start
     from aerobee.broker.state.in_flight import Lane
+    from aerobee.clock import Clock
     from aerobee.protocol.filters import Accept
 
 log = logging.getLogger("aerobee.pop")
@@ -82,7 +83,7 @@ class Popped(msgspec.Struct):
 
 def pop(request: Pop, broker: Broker) -> Popped | Coroutine[Any, Any, Popped]:
     """What there is, or a coroutine that waits for something."""
-    if broker.clock.now() - request.born_time - request.poll_ms > STALE_MS:
+    if hold_left(request.born_time, request.poll_ms, broker.clock) < -STALE_MS:
         return Popped(ResponseCode.POLLING_TIMEOUT)  # its client has given up
     accept = _admit(request, broker)
     popped = _take(request, accept, broker)
@@ -100,7 +101,7 @@ def pop(request: Pop, broker: Broker) -> Popped | Coroutine[Any, Any, Popped]:
 
 async def _held(request: Pop, accept: Accept | None, broker: Broker) -> Popped:
     place = (request.topic, request.group, max(request.queue_id, -1))
-    deadline = request.born_time + request.poll_ms
+    deadline = broker.clock.now() + hold_left(request.born_time, request.poll_ms, broker.clock)
     reads = Reads.TOPIC_ONLY if request.ordered else Reads.WITH_RETRIES
     # This runs a turn of the loop after the look that found nothing; a message may have come in between.
     popped = _take(request, accept, broker)
@@ -123,6 +124,15 @@ async def _held(request: Pop, accept: Accept | None, broker: Broker) -> Popped:
         if ended is Parked.EXPIRED:
             popped.code = ResponseCode.POLLING_TIMEOUT
             return popped
+
+
+def hold_left(born_time: int, poll_ms: int, clock: Clock) -> int:
+    """How long a request may still be held, by the client's clock; below 0 its client has given up.
+
+    When our clock was set, its client's may have been or not: the reading in its favour counts.
+    """
+    earliest = clock.now() + min(0, clock.ahead)
+    return min(poll_ms, born_time + poll_ms - earliest)
 
 
 def _admit(request: Pop, broker: Broker) -> Accept | None:
@@ -153,7 +163,7 @@ def _take(request: Pop, accept: Accept | None, broker: Broker) -> Popped:
     drawn = broker.pops.draw()
     revive_queue = ORDERLY_QUEUE if request.ordered else broker.pops.next_revive_queue()
     popped = Popped(
-        pop_time=broker.clock.now(),
+        pop_time=broker.clock.wall(),
         invisible_ms=request.invisible_ms,
         revive_queue=revive_queue,
         messages=[],

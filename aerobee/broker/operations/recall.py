@@ -61,7 +61,7 @@ class Recall(NamedTuple):
 
 def recall(request: Recall, broker: Broker) -> tuple[str, Sent]:
     """Store the recall; returns the unique key of the message taken back, and where the recall was stored."""
-    now, handle = broker.clock.now(), _checked_handle(request, broker)
+    now, handle = broker.clock.wall(), _checked_handle(request, broker)
     properties = {
         props.TAGS: RECALL_TAG,
         props.TIMER_DEL_UNIQKEY: f"{handle.topic}+{handle.unique_key}",
@@ -93,7 +93,7 @@ def _checked_handle(request: Recall, broker: Broker) -> Handle:
         raise IllegalOperation(f"the handle is of topic '{handle.topic}', not '{request.topic}'")
     if handle.broker_name != config.name:
         raise IllegalOperation(f"the handle is of broker '{handle.broker_name}', not '{config.name}'")
-    left_ms = handle.deliver_at - broker.clock.now()
+    left_ms = handle.deliver_at - broker.clock.wall()
     if left_ms <= 0 or left_ms >= broker.store.config.timer_max_delay_ms:
         raise IllegalOperation(
             f"the message was due at {handle.deliver_at}; it is too late (or far too early) to recall"

@@ -36,7 +36,7 @@ async def reply(record: Record, origin: Origin, broker: Broker) -> Replied:
 
 
 async def _push(record: Record, properties: dict[str, str], origin: Origin, broker: Broker) -> None:
-    now = broker.clock.now()
+    now = broker.clock.wall()
     client_id = properties.get(props.REPLY_TO_CLIENT)
     if client_id is None:
         raise SystemFailure("the message has no REPLY_TO_CLIENT property; it cannot be a reply")

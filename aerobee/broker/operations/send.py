@@ -127,7 +127,7 @@ def _is_special(text: str) -> bool:
 
 
 def _send_special(record: Record, origin: Origin, broker: Broker) -> Sent:
-    config, now = broker.settings.value, broker.clock.now()
+    config, now = broker.settings.value, broker.clock.wall()
     properties = props.parse(record.properties_text)
     properties.pop(props.POP_CK, None)
     properties[props.MSG_REGION] = config.region

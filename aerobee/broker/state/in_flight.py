@@ -68,6 +68,12 @@ class Checkpoint(msgspec.Struct, gc=False, eq=False):
     parent: Checkpoint | None = None
     children: int = 0
     journaled: bool = False
+    ahead: int = 0  # of the wall clock, in which the pop time is, when it was leased
+
+    @property
+    def leased_at(self) -> int:
+        """Like `due` in time of this run; the pop time is one of the wall clock, and names the checkpoint."""
+        return self.pop_time - self.ahead
 
     @property
     def key(self) -> int:
@@ -146,7 +152,7 @@ class InFlight:
         if self.full or self.known(lane, checkpoint.start, checkpoint.pop_time):
             return False
         lane.line.append(checkpoint)
-        self._add(lane, checkpoint, checkpoint.pop_time)
+        self._add(lane, checkpoint, checkpoint.leased_at)
         return True
 
     def split(self, parent: Checkpoint, child: Checkpoint) -> None:
@@ -154,7 +160,7 @@ class InFlight:
         root = parent.parent or parent
         child.parent = root
         root.children += 1
-        self._add(parent.lane, child, root.pop_time)
+        self._add(parent.lane, child, root.leased_at)
 
     def passed(self, lane: Lane, next_offset: int) -> None:
         """A range without a match was read: let progress move over it."""
@@ -240,11 +246,7 @@ class InFlight:
     # -- time --------------------------------------------------------------------------------------------
 
     def attend(self, now: int, limit: int) -> list[Checkpoint]:
-        """Open checkpoints whose time in memory is over: due ones are to be redelivered, others journaled.
-
-        A pop time in the future means that the clock was set back: those are journaled too, since their age
-        is not known any more.
-        """
+        """Open checkpoints whose time in memory is over: due ones are to be redelivered, others journaled."""
         found: list[Checkpoint] = []
         by_time, by_age = self._by_time, self._by_age
         while by_time and by_time[0][0] <= now and len(found) < limit:
@@ -254,7 +256,7 @@ class InFlight:
         while by_age and len(found) < limit:
             checkpoint = by_age[0]
             if checkpoint.open and not checkpoint.journaled:
-                if 0 <= now - checkpoint.pop_time < self._memory_ms:
+                if now - checkpoint.pop_time + checkpoint.ahead < self._memory_ms:
                     break
                 found.append(checkpoint)
             by_age.popleft()
@@ -274,7 +276,7 @@ class InFlight:
 
     def next_attention(self) -> int | None:
         """When `attend` will have something to do."""
-        times = [self._by_age[0].pop_time + self._memory_ms] if self._by_age else []
+        times = [self._by_age[0].leased_at + self._memory_ms] if self._by_age else []
         if self._by_time:
             times.append(self._by_time[0][0])
         return min(times, default=None)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from aerobee.broker.state.in_flight import LaneKey
     from aerobee.broker.state.offsets import Offsets
+    from aerobee.clock import Clock
     from aerobee.settings import BrokerConfig, InForce
 
 log = logging.getLogger("aerobee.pop")
@@ -29,7 +30,7 @@ log = logging.getLogger("aerobee.pop")
 FOREIGN_ACK_MS = 3_000
 EARLY_ACKS = 10_000
 REFUSED_MS = 1_000
-SAME_TIME_MS = 1_000  # a pop time further ahead means that the clock was set back
+SAME_TIME_MS = 1_000  # a pop time further ahead is one of before the clock was set back
 VOIDS_PER_LANE, VOID_LANES = 8, 10_000  # only drops of the last milliseconds matter
 _SIGNED = 1 << 31  # RocketMQ's bit map is a signed 32-bit integer
 
@@ -38,12 +39,13 @@ EarlyKey = tuple[str, str, int, int, int]  # lane, start offset, pop time
 
 class Leases:
     def __init__(
-        self, settings: InForce[BrokerConfig], revive_log: ReviveLog, offsets: Offsets, now: int
+        self, settings: InForce[BrokerConfig], revive_log: ReviveLog, offsets: Offsets, clock: Clock
     ) -> None:
         self.in_flight = InFlight(settings, self._commit)
         self.log = revive_log
         self._offsets = offsets
-        self._started = now
+        self._clock = clock
+        self._started = clock.wall()
         self._refused_until = 0  # by the disk
         # Acks of checkpoints that RocketMQ's timer has not delivered yet; the oldest go when there are too many.
         self._early: dict[EarlyKey, int] = {}
@@ -69,20 +71,21 @@ class Leases:
 
     def lease(self, lane: Lane, offsets: Sequence[int], next_offset: int, receipt: Receipt) -> bool:
         """Record a popped batch. False: it could not be, and the messages must not be returned."""
-        start = receipt.start_offset
+        start, ahead = receipt.start_offset, self._clock.ahead
         checkpoint = Checkpoint(
             lane,
             start,
             receipt.pop_time,
-            receipt.visible_at,
+            receipt.visible_at - ahead,
             receipt.revive_qid,
             len(offsets),
             FULL[len(offsets)],
             diffs_of(start, offsets),
             next_offset,
+            ahead=ahead,
         )
         if self.in_flight.full:
-            self.make_room(receipt.pop_time)
+            self.make_room(self._clock.now())
         return self.in_flight.lease(lane, checkpoint)
 
     def make_room(self, now: int) -> None:
@@ -99,7 +102,7 @@ class Leases:
             self.in_flight.postpone(checkpoint, now + REFUSED_MS)
             return False
         try:
-            position = self.log.write_checkpoint(checkpoint.revive_queue, as_logged(checkpoint), now)
+            position = self._write(checkpoint.revive_queue, as_logged(checkpoint), now)
         except StoreError as error:
             if now >= self._refused_until:
                 log.warning("checkpoints stay in memory, the revive log refuses them: %s", error)
@@ -109,6 +112,9 @@ class Leases:
         self.log.pending(position)
         self.in_flight.journaled(checkpoint, position)
         return True
+
+    def _write(self, revive_queue: int, logged: CheckPoint, now: int) -> int:
+        return self.log.write_checkpoint(revive_queue, logged, now + self._clock.ahead)
 
     def journal_children(self, checkpoint: Checkpoint, now: int) -> bool:
         """Before a checkpoint is written, those split off it: it says of their messages that it has no more to do
@@ -137,7 +143,7 @@ class Leases:
         if lane is not None:
             matched, closed = self.in_flight.ack(lane, receipt.start_offset, receipt.pop_time, places)
         if matched is Matched.UNKNOWN:
-            if receipt.pop_time < self._started and not receipt.expired(now):
+            if receipt.pop_time < self._started and not receipt.expired(now + self._clock.ahead):
                 self._keep_early(place, receipt.start_offset, receipt.pop_time, places)
         elif closed and matched is Matched.JOURNALED:
             self._write_ack(place, receipt, offsets_at(receipt.start_offset, closed), now)
@@ -152,7 +158,7 @@ class Leases:
         else:
             ack.offsets = offsets
         try:
-            self.log.write_ack(receipt.revive_qid, ack, now, receipt.visible_at)
+            self.log.write_ack(receipt.revive_qid, ack, now + self._clock.ahead, receipt.visible_at)
         except StoreError as error:  # acked in memory all the same; only a restart would deliver again
             log.warning("ack not written group=%s topic=%s queue=%d: %s", group, topic, queue_id, error)
 
@@ -171,14 +177,16 @@ class Leases:
         A receipt that is not known any more changes nothing: the message is acked or on its way back already.
         Raises StoreError when the new lease cannot be recorded; the old one then stands.
         """
-        lane = self.in_flight.lanes.get(place)
+        lane, ahead = self.in_flight.lanes.get(place), self._clock.ahead
+        wall = now + ahead
         if lane is None:
-            return now
+            return wall
         # Popped or changed in this very millisecond: the new receipt must differ from every older one (10276).
-        pop_time = receipt.pop_time + 1 if now <= receipt.pop_time < now + SAME_TIME_MS else now
+        pop_time = receipt.pop_time + 1 if wall <= receipt.pop_time < wall + SAME_TIME_MS else wall
         while self.in_flight.known(lane, offset, pop_time):
             pop_time += 1
-        child = Checkpoint(lane, offset, pop_time, pop_time + invisible_ms, receipt.revive_qid, 1, 1)
+        due = pop_time - ahead + invisible_ms
+        child = Checkpoint(lane, offset, pop_time, due, receipt.revive_qid, 1, 1, ahead=ahead)
         start = receipt.start_offset
         young = self.in_flight.young_of(lane, start, receipt.pop_time)
         if young is not None:
@@ -196,7 +204,7 @@ class Leases:
 
     def _lease_journaled(self, lane: Lane, checkpoint: Checkpoint, now: int) -> None:
         """The committed offset has passed the message: its new lease must be on disk before the old one ends."""
-        position = self.log.write_checkpoint(checkpoint.revive_queue, as_logged(checkpoint), now)
+        position = self._write(checkpoint.revive_queue, as_logged(checkpoint), now)
         self.log.pending(position)
         self.in_flight.restore(lane, checkpoint, position)
 
@@ -207,7 +215,7 @@ class Leases:
         checkpoint_as_done = as_logged(checkpoint)
         checkpoint_as_done.bitmap = _signed(FULL[checkpoint.count])
         try:
-            position = self.log.write_checkpoint(checkpoint.revive_queue, checkpoint_as_done, now)
+            position = self._write(checkpoint.revive_queue, checkpoint_as_done, now)
             self.log.pending(position)
             self.in_flight.due.add(checkpoint.due, position)
         except StoreError as error:
@@ -261,7 +269,7 @@ class Leases:
         sound = sound and bool(offsets) and logged.queue_id >= 0 and logged.start_offset >= 0
         # The last message decides: the first ones of a batch may have been cleaned away.
         if not sound or not self.log.speaks_for(entry, logged.topic, logged.queue_id, offsets[-1]):
-            self.in_flight.due.add(logged.revive_time, entry.position)
+            self.in_flight.due.add(logged.revive_time - self._clock.ahead, entry.position)
             return
         lane = self.in_flight.lane(logged.topic, logged.group, logged.queue_id)
         key = (logged.topic, logged.group, logged.queue_id, logged.start_offset, logged.pop_time)
@@ -269,7 +277,7 @@ class Leases:
         open_bits = FULL[len(offsets)] & ~logged.bitmap
         if acked:
             open_bits &= ~bits_of(acked, [offset - logged.start_offset for offset in offsets])
-        due = logged.revive_time + (FOREIGN_ACK_MS if entry.foreign else 0)
+        due = logged.revive_time - self._clock.ahead + (FOREIGN_ACK_MS if entry.foreign else 0)
         diffs = diffs_of(logged.start_offset, offsets)
         checkpoint = Checkpoint(
             lane, logged.start_offset, logged.pop_time, due, 0, len(offsets), open_bits, diffs
@@ -323,7 +331,7 @@ class Leases:
 
     def _drop(self, drop: Drop, lanes: list[Lane], now: int) -> None:
         try:
-            dropped_at = self.log.write_drop(drop, now)
+            dropped_at = self.log.write_drop(drop, now + self._clock.ahead)
         except StoreError as error:
             log.warning("drop of leases topic=%s group=%s not logged: %s", drop.topic, drop.group, error)
             return
@@ -353,7 +361,7 @@ def as_logged(checkpoint: Checkpoint) -> CheckPoint:
         bitmap=_signed(FULL[checkpoint.count] ^ checkpoint.open),
         group=lane.group,
         diffs=list(range(checkpoint.count)) if checkpoint.diffs is None else list(checkpoint.diffs),
-        invisible_time=checkpoint.due - checkpoint.pop_time,
+        invisible_time=checkpoint.due - checkpoint.leased_at,
         count=checkpoint.count,
         pop_time=checkpoint.pop_time,
         queue_id=lane.queue_id,

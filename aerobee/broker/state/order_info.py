@@ -4,6 +4,8 @@
 An ordered pop has no checkpoint. One record per (topic, group, queue) says which offsets are out, which of
 them are acked and until when the others are invisible. The queue is blocked while any of them is; then the
 batch is simply read again from the committed offset, which never passes the first un-acked message.
+
+All its times are the wall clock's, as in the file; the `now` it is told is too.
 """
 
 from __future__ import annotations
@@ -100,6 +102,15 @@ class Orders:
         if info is not None and info.pop_time == pop_time:
             info.next_visible[offset] = visible_at
             self.changed = True
+
+    def moved(self, jump: int) -> None:
+        """The wall clock, by which all of this is, was set: what is invisible stays so for as long as it was to."""
+        for queues in self._table.values():
+            for info in queues.values():
+                for offset in info.open_offsets():
+                    info.next_visible[offset] = info.visible_at(offset) + jump
+                info.last_consume += jump
+                self.changed = True
 
     def clear(self, key: Key) -> None:
         """The group's offset was reset: nothing blocks the queue any more."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aerobee.clock import Clock, Timer
     from aerobee.protocol.bodies import MessageQueue
     from aerobee.protocol.message import Record
+    from aerobee.protocol.receipt import Receipt
     from aerobee.settings import BrokerConfig, InForce
     from aerobee.store.message_store import MessageStore
 
@@ -56,7 +57,7 @@ class Pops:
         self._clock = clock
         config = settings.value  # of these what does not change while it runs
         revive_log = ReviveLog(store, offsets, config.cluster, config.revive_queues, config.name)
-        self.leases = Leases(settings, revive_log, offsets, clock.now())
+        self.leases = Leases(settings, revive_log, offsets, clock)
         self.modes = Modes(directory)
         self.parked = ParkedPops(clock, settings)
         self.notices = ParkedPops(clock, settings)
@@ -71,6 +72,7 @@ class Pops:
         self.draw: Callable[[], int] = lambda: randrange(100)
         self.routes: Routes | None = None  # set when there are name servers to ask
         store.listeners[self.arrived] = self.awaits
+        clock.on_jump.append(self.orders.moved)
         self._restore()
 
     def _restore(self) -> None:
@@ -104,7 +106,8 @@ class Pops:
         self.notices.wake_queue(topic, group, queue_id)
 
     def release_at(self, key: order_info.Key, when: int) -> None:
-        """An ordered queue stops being blocked at `when`: wake its readers then, exactly."""
+        """An ordered queue stops being blocked at `when` by the wall clock: wake its readers then, exactly."""
+        when -= self._clock.ahead
         planned = self._releases.get(key)
         if planned is not None:
             if planned[0] == when:
@@ -115,6 +118,17 @@ class Pops:
     def _release(self, key: order_info.Key) -> None:
         del self._releases[key]
         self.wake(*key)
+
+    def is_leased(self, topic: str, group: str, receipt: Receipt) -> bool:
+        """Whether a receipt still holds its message, whatever the clock, which may have been set, says of its time."""
+        place = (topic, group, receipt.queue_id)
+        if receipt.is_orderly:
+            info = self.orders.get(*place)
+            return (
+                info is not None and info.pop_time == receipt.pop_time and info.free_at() > self._clock.wall()
+            )
+        lane = self.leases.in_flight.lanes.get(place)
+        return lane is not None and self.leases.in_flight.known(lane, receipt.start_offset, receipt.pop_time)
 
     # -- the life of topics and groups -------------------------------------------------------------------
 
@@ -164,6 +178,8 @@ class Pops:
 
     def stop(self) -> None:
         """Answer all that is held; write what is leased, so that the next start delivers none of it early."""
+        if self.orders.moved in self._clock.on_jump:
+            self._clock.on_jump.remove(self.orders.moved)
         self.parked.stop()
         self.notices.stop()
         for _, timer in self._releases.values():

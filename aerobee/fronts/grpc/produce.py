@@ -78,7 +78,7 @@ def _check_type(message: Any, topic: str, broker: Broker) -> None:
 
 
 def _send(message: Any, topic: str, broker: Broker, peer: Peer) -> Sent:
-    record = convert.to_record(message, topic, peer.host, broker.clock.now())
+    record = convert.to_record(message, topic, peer.host, broker.clock.wall())
     group = message.system_properties.message_group
     if group:
         # Clients of different languages hash groups differently: the broker's own choice keeps one group in one queue.

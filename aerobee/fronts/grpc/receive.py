@@ -77,7 +77,7 @@ async def receive(
 
 def _delivered_at(broker: Broker) -> Any:
     answer = pb.ReceiveMessageResponse()
-    answer.delivery_timestamp.FromMilliseconds(broker.clock.now())
+    answer.delivery_timestamp.FromMilliseconds(broker.clock.wall())
     return answer
 
 
@@ -99,7 +99,7 @@ def _pop_request(request: Any, broker: Broker, peer: Peer, remaining_ms: int | N
         min(max(request.batch_size, 1), limits.MAX_BATCH),
         invisible,
         poll_ms,
-        broker.clock.now(),
+        broker.clock.wall(),
         expression,
         kind,
         ordered,
@@ -247,7 +247,9 @@ def forward_to_dead_letters(request: Any, broker: Broker, renewals: Renewals) ->
 def _usable(handle: str, group: str, topic: str, broker: Broker, renewals: Renewals) -> Receipt:
     """The newest receipt for a handle. Hopeless ones are INVALID_RECEIPT_HANDLE: clients stop trying then."""
     receipt = renewals.release(group, topic, _parsed(handle))
-    if receipt.expired(broker.clock.now()):
+    if receipt.expired(broker.clock.wall()) and not broker.pops.is_leased(
+        receipt.real_topic(topic, group), group, receipt
+    ):
         raise Refused(
             pb.INVALID_RECEIPT_HANDLE, "the invisible duration is over: the message may be someone else's now"
         )

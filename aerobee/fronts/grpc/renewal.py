@@ -6,6 +6,8 @@ client is heard from, the lease is changed to a longer one before it ends, up to
 The client keeps the receipt it was given, so the newest one is looked up here when it acks. A client that dies or
 says goodbye gets nothing renewed: its messages come back within seconds. All of this is memory only: after a crash the
 last lease simply runs out.
+
+Its times are the wall clock's, as the receipts' are: `moved` tells it that the clock was set.
 """
 
 from __future__ import annotations
@@ -34,16 +36,15 @@ class Key(NamedTuple):
 
 
 class Lease:
-    __slots__ = ("client_id", "key", "receipt", "renewed")
+    __slots__ = ("client_id", "due", "key", "receipt", "renewed", "until")
 
     def __init__(self, key: Key, client_id: str, receipt: Receipt) -> None:
         self.key = key
         self.client_id = client_id
         self.receipt = receipt
         self.renewed = 0
-
-    def __lt__(self, other: Lease) -> bool:
-        return self.receipt.visible_at < other.receipt.visible_at
+        self.due = receipt.visible_at
+        self.until = key.first_pop + LONGEST_MS
 
 
 class Renewals:
@@ -73,20 +74,27 @@ class Renewals:
         found = []
         while self._by_due and self._by_due[0][0] - AHEAD_MS <= now:
             due, _, lease = heapq.heappop(self._by_due)
-            if self._leases.get(lease.key) is lease and lease.receipt.visible_at == due:
+            if self._leases.get(lease.key) is lease and lease.due == due:
                 found.append(lease)
         return found
 
     def extension(self, lease: Lease, now: int) -> int | None:
         """How long to extend; None when it has been kept long enough."""
-        left = lease.key.first_pop + LONGEST_MS - now
+        left = lease.until - now
         step = STEPS_MS[min(lease.renewed, len(STEPS_MS) - 1)]
         return min(step, left) if left > AHEAD_MS else None
 
     def renewed(self, lease: Lease, receipt: Receipt) -> None:
-        lease.receipt = receipt
+        lease.receipt, lease.due = receipt, receipt.visible_at
         lease.renewed += 1
         self._push(lease)
+
+    def moved(self, jump: int) -> None:
+        """The wall clock was set: all ends as much later, by it."""
+        for lease in self._leases.values():
+            lease.due += jump
+            lease.until += jump
+        self._by_due = [(due + jump, count, lease) for due, count, lease in self._by_due]
 
     def drop(self, lease: Lease) -> None:
         self._leases.pop(lease.key, None)
@@ -96,4 +104,4 @@ class Renewals:
 
     def _push(self, lease: Lease) -> None:
         self._count += 1
-        heapq.heappush(self._by_due, (lease.receipt.visible_at, self._count, lease))
+        heapq.heappush(self._by_due, (lease.due, self._count, lease))

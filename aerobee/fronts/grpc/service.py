@@ -190,8 +190,9 @@ class Service:
 
     def tick(self, now: int) -> None:
         """Renew leases of living push clients, drop silent clients."""
-        for lease in self.renewals.due(now):
-            longer = self.renewals.extension(lease, now)
+        wall = now + self.broker.clock.ahead
+        for lease in self.renewals.due(wall):
+            longer = self.renewals.extension(lease, wall)
             if longer is None or not self.peers.alive(lease.client_id):
                 self.renewals.drop(lease)
                 continue

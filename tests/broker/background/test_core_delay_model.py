@@ -43,7 +43,7 @@ class Machine:
     def open(self) -> None:
         self.broker: Broker = assemble(BrokerConfig(), SMALL, self.directory, self.clock)
         self.schedule = Schedule(self.broker.store)
-        self.timers = Timers(self.broker.store, self.clock.now())
+        self.timers = Timers(self.broker.store, self.clock)
 
     def restart(self) -> None:
         self.schedule.save()

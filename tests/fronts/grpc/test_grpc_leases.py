@@ -63,3 +63,22 @@ async def test_a_push_client_that_dies_is_not_renewed_for(manual_client: Any) ->
     status, (again,) = await client.receive("t")
     assert status.code == pb.OK
     assert again.body == b"dead"
+
+
+@pytest.mark.parametrize("auto_renew", [False, True])
+@pytest.mark.parametrize("jump", [-7_200_000, 7_200_000])
+async def test_a_handle_is_good_as_long_as_its_lease_whatever_is_done_to_the_clock(
+    manual_client: Any, jump: int, auto_renew: bool
+) -> None:
+    client, clock = manual_client, manual_client.server.clock
+    await client.send("t", b"slow work")
+    _, (message,) = await client.receive("t", auto_renew=auto_renew)
+    clock.set_wall(clock.wall() + jump)
+    if auto_renew:
+        await pass_time(client, 300)
+        assert client.server.broker.store.max_offset("%RETRY%g_t", 0) == 0
+    handle = message.system_properties.receipt_handle
+    assert (await client.ack("t", handle)).status.code == pb.OK
+    clock.advance(seconds=31)
+    again = await client.ack("t", handle)
+    assert (again.status.code == pb.OK) == (jump < 0), "acked: only its time tells, by the clock as it is"

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from aerobee.fronts.grpc.renewal import AHEAD_MS, LONGEST_MS, STEPS_MS, Renewals
 from aerobee.protocol.receipt import Receipt
 
@@ -56,3 +58,15 @@ def test_leases_are_found_by_client() -> None:
     renewals.hold("g", "t", "one", receipt(1))
     renewals.hold("g", "t", "two", receipt(2))
     assert [lease.receipt.offset for lease in renewals.of_client("two")] == [2]
+
+
+@pytest.mark.parametrize("jump", [-7_200_000, 7_200_000])
+def test_a_clock_that_is_set_makes_no_lease_due_sooner_or_later(jump: int) -> None:
+    renewals = Renewals()
+    renewals.hold("g", "t", "c", receipt())
+    renewals.moved(jump)
+    assert renewals.due(START + jump + 60_000 - AHEAD_MS - 1) == []
+    (lease,) = renewals.due(START + jump + 60_000 - AHEAD_MS)
+    end = START + jump + LONGEST_MS - AHEAD_MS
+    assert renewals.extension(lease, end - 1) is not None
+    assert renewals.extension(lease, end) is None

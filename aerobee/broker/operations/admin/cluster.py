@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aerobee.broker.operations.admin import topics
+from aerobee.broker.operations.admin.figures import first_waiting
 from aerobee.errors import SystemFailure
 from aerobee.protocol import names
 from aerobee.protocol.bodies import BrokerStatsData, DelayOffsets, StatsItem
@@ -140,19 +141,11 @@ def _pools(broker: Broker) -> dict[str, Any]:
 
 
 def delay_offsets(broker: Broker) -> DelayOffsets:
-    """How far each delay level is delivered: a level's queue is in order of due time, so it can be searched."""
-    now, table = broker.clock.now(), {}
-    for level in range(1, len(broker.store.delays) + 1):
-        low = broker.store.min_offset(names.SCHEDULE_TOPIC, level - 1)
-        high = broker.store.max_offset(names.SCHEDULE_TOPIC, level - 1)
-        while low < high:
-            middle = (low + high) // 2
-            unit = broker.store.unit(names.SCHEDULE_TOPIC, level - 1, middle)
-            if unit is None or unit.tags_code <= now:
-                low = middle + 1
-            else:
-                high = middle
-        table[level] = low
+    """How far each delay level is delivered."""
+    store, now, table = broker.store, broker.clock.now(), {}
+    for level in range(1, len(store.delays) + 1):
+        end = store.max_offset(names.SCHEDULE_TOPIC, level - 1)
+        table[level] = first_waiting(store, level - 1, end, now)
     return DelayOffsets(offset_table=table)
 
 

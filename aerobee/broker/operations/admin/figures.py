@@ -73,7 +73,7 @@ def queue_figures(broker: Broker, group: str, topic: str, queue_id: int) -> Queu
     if committed < 0:
         committed = low  # never read: all of it is before the group
     lane = broker.pops.leases.in_flight.lanes.get((topic, group, queue_id))
-    ordered, settled = broker.pops.orders.counts(topic, group, queue_id, broker.clock.now())
+    ordered, settled = broker.pops.orders.counts(topic, group, queue_id, broker.clock.wall())
     position, leased, skipped = committed, ordered, settled
     if lane is not None:
         position = lane.position(committed)
@@ -108,7 +108,7 @@ def queue_figures(broker: Broker, group: str, topic: str, queue_id: int) -> Queu
 
 def _age(broker: Broker, topic: str, queue_id: int, offset: int) -> int:
     stored = broker.store.store_time(topic, queue_id, offset)
-    return 0 if stored < 0 else max(0, broker.clock.now() - stored)
+    return 0 if stored < 0 else max(0, broker.clock.wall() - stored)
 
 
 def _stored(topic: str, broker: Broker) -> int:
@@ -127,7 +127,7 @@ def _delayed(retry_topic: str, broker: Broker) -> tuple[int, bool]:
         return 0, True
     for queue_id in range(len(broker.store.delays)):
         end = broker.store.max_offset(names.SCHEDULE_TOPIC, queue_id)
-        offset = _first_waiting(broker.store, queue_id, end, now)
+        offset = first_waiting(broker.store, queue_id, end, now)
         exact &= end - offset <= LOOKED_AT
         for place in range(offset, min(end, offset + LOOKED_AT)):
             record = broker.store.record_of(names.SCHEDULE_TOPIC, queue_id, place)
@@ -136,13 +136,13 @@ def _delayed(retry_topic: str, broker: Broker) -> tuple[int, bool]:
     return count, exact
 
 
-def _first_waiting(store: MessageStore, queue_id: int, end: int, now: int) -> int:
+def first_waiting(store: MessageStore, queue_id: int, end: int, now: int) -> int:
     """A level's queue is in order of due time, its units' tag code: find the first that is not due."""
     low, high = store.min_offset(names.SCHEDULE_TOPIC, queue_id), end
     while low < high:
         middle = (low + high) // 2
         unit = store.unit(names.SCHEDULE_TOPIC, queue_id, middle)
-        if unit is None or unit.tags_code <= now:
+        if unit is None or store.run_time(unit.tags_code, unit.physical_offset) <= now:
             low = middle + 1
         else:
             high = middle

@@ -142,7 +142,7 @@ def _span(group: str, topic: str, queue_id: int, broker: Broker) -> QueueTimeSpa
         consume_time_stamp=store.store_time(topic, queue_id, offset - 1) if offset > 0 else first,
     )
     if offset < high and (waiting := store.store_time(topic, queue_id, max(offset, low))) > 0:
-        span.delay_time = broker.clock.now() - waiting
+        span.delay_time = broker.clock.wall() - waiting
     return span
 
 

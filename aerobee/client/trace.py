@@ -96,7 +96,7 @@ class Tracer:
 
     def consuming(self, messages: Sequence[ReceivedMessage]) -> None:
         """A hook: before the handler."""
-        now = self._session.clock.now()
+        now = self._session.clock.wall()
         for message in messages:
             if message.topic != self._session.options.trace_topic:
                 record = before_record(self._group, _request_id(message), message, now)
@@ -104,7 +104,7 @@ class Tracer:
 
     def consumed(self, messages: Sequence[ReceivedMessage], kind: ReturnType, took_ms: int) -> None:
         """A hook: after the handler."""
-        now = self._session.clock.now()
+        now = self._session.clock.wall()
         for message in messages:
             record = after_record(self._group, _request_id(message), message, kind, took_ms, now)
             self._add(record, [message.message_id, *message.keys])
@@ -129,7 +129,7 @@ class Tracer:
             keys = " ".join(dict.fromkeys(key for _, keys in part for key in keys if key))
             text = f"KEYS\x01{keys}\x02WAIT\x01false\x02UNIQ_KEY\x01{uuid.uuid4().hex.upper()}\x02"
             body = "".join(record for record, _ in part).encode()
-            sending = Sending(self._session.options.trace_topic, body, text, "", self._session.clock.now())
+            sending = Sending(self._session.options.trace_topic, body, text, "", self._session.clock.wall())
             try:
                 await self._sender.send(sending, RequestCode.SEND_MESSAGE_V2, None)
             except AerobeeError as error:

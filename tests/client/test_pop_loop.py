@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from aerobee.client.consume.handler import ConsumeResult, Handler, Outcome
@@ -184,6 +185,27 @@ async def test_what_waited_too_long_is_not_even_handled(
     gate.set()
     await settle()
     assert (seen, one.popped.unacked) == ([0], 0)
+
+
+@pytest.mark.parametrize("hours", [-2, 2])
+async def test_a_lease_is_measured_here_not_by_the_brokers_clock(
+    loop: Any, session: Any, encode_messages: Any, settle: Any, hours: int
+) -> None:
+    """Theirs may be another's, and either may be set at any time."""
+    gate = asyncio.Event()
+
+    async def handle(message: Any) -> None:
+        await gate.wait()
+
+    one = loop(handle)
+    code, result, body = one.found(encode_messages(0), "0", invisible_ms=5_000)
+    result = msgspec.structs.replace(result, pop_time=result.pop_time + hours * 3_600_000)
+    await one.pop((code, result, body))
+    session.clock.set_wall(session.clock.wall() + hours * 3_600_000)
+    session.clock.advance(4_900)
+    gate.set()
+    await settle()
+    assert len(session.headers(AckMessage)) == 1
 
 
 async def test_foreign_tags_and_hopeless_messages_are_acked_unseen(

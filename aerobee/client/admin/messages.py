@@ -34,7 +34,7 @@ class MessageAdmin(ProgressAdmin):
     async def message_by_id(self, message_id: str, topic: str | None = None) -> ReceivedMessage:
         """By the producer's id (the topic is needed) or by the broker's. QueryNotFound when there is none."""
         if topic is not None:
-            now = self.session.clock.now()
+            now = self.session.clock.wall()
             try:
                 begin = time_of(message_id, now) - HOUR_MS
             except ValueError:

@@ -54,7 +54,7 @@ class ProgressAdmin(TopicAdmin, GroupAdmin):
         except (NoRoute, TopicNotFound):
             stats = {}
         dead = sum(entry.max_offset - entry.min_offset for entry in stats.values())
-        return from_stats(group, progress, self.session.clock.now(), online=online, dead=dead)
+        return from_stats(group, progress, self.session.clock.wall(), online=online, dead=dead)
 
     async def offset(self, group: str, queue: MessageQueue) -> int | None:
         """The next offset the group will read; None when it has none."""

@@ -101,7 +101,7 @@ class PopLoop:
             hold_ms=options.pop_hold_ms,
             from_first=member.start.where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
         )
-        return reading.pop(request, member.clock.now())
+        return reading.pop(request, member.clock.wall())
 
     def _answered(self, popped: PoppedQueue, subscription: Subscription, answer: Popped) -> None:
         messages = [
@@ -115,10 +115,9 @@ class PopLoop:
                     id(message) not in kept
                 ):  # not ours, or tried often enough: the broker must not bring it again
                     self._ack(popped, message)
-        expires = answer.pop_time + answer.invisible_ms
         size = self._member.options.consume_batch
         for at in range(0, len(messages), size):
-            self.slots.add((popped, messages[at : at + size], expires))
+            self.slots.add((popped, messages[at : at + size], answer.until))
 
     # -- consuming -----------------------------------------------------------------------------------------
 
@@ -153,7 +152,7 @@ class PopLoop:
             self._failed(popped, message, outcome.delay_level)
 
     def _failed(self, popped: PoppedQueue, message: ReceivedMessage, delay_level: int) -> None:
-        age_ms = self._member.clock.now() - message.born_timestamp
+        age_ms = self._member.clock.wall() - message.born_timestamp
         step = backoff.pop_failure(message.reconsume_times, max(0, delay_level), age_ms, self._max_reconsume)
         if isinstance(step, backoff.Hide):
             self._tasks.start(self._hide(popped, message, step.ms), "hide")

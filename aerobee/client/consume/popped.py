@@ -50,18 +50,20 @@ _ack_template = lru_cache(maxsize=1024)(AckTemplate)
 
 
 class Lease:
-    """The right to finish one popped message, until its invisible time has passed."""
+    """The right to finish one popped message, until its invisible time has passed: `until`, by this client's clock.
+    The receipt's own times are the broker's, whose clock may be another's or have been set."""
 
-    __slots__ = ("_group", "_session", "_topic", "receipt")
+    __slots__ = ("_group", "_session", "_topic", "_until", "receipt")
 
-    def __init__(self, session: Session, group: str, topic: str, receipt: str) -> None:
+    def __init__(self, session: Session, group: str, topic: str, receipt: str, until: int) -> None:
         self._session = session
         self._group = group
         self._topic = topic
+        self._until = until
         self.receipt = receipt
 
     def expired(self, now: int) -> bool:
-        return Receipt.parse(self.receipt).expired(now)
+        return now >= self._until
 
     def _ack_header(self) -> AckMessage:
         parsed = Receipt.parse(self.receipt)
@@ -112,7 +114,9 @@ class Lease:
             broker_name=parsed.broker_name,
         )
         address = await self._session.master(parsed.broker_name, self._topic)
+        began = self._session.clock.now()
         result = (await self._session.call(address, header)).fields(ChangeInvisibleResult)
+        self._until = began + invisible_ms
         self.receipt = parsed._replace(
             start_offset=parsed.offset,
             pop_time=result.pop_time,
@@ -128,8 +132,7 @@ class Popped(msgspec.Struct, frozen=True):
     messages: list[ReceivedMessage]
     rest: int
     full: bool
-    pop_time: int
-    invisible_ms: int
+    until: int  # by our clock
 
 
 async def pop(session: Session, address: str, request: PopMessage) -> Popped:
@@ -138,15 +141,16 @@ async def pop(session: Session, address: str, request: PopMessage) -> Popped:
     )
     result = answer.fields(PopResult)
     messages: list[ReceivedMessage] = []
+    until = session.clock.now() + result.invisible_time
     if answer.code == ResponseCode.SUCCESS:
         broker_name = request.broker_name or session.routes.name_of(address) or ""
         messages = decode_messages(answer.body, Origin(broker_name))
         add_receipts(messages, result, broker_name, request.topic)
         for message in messages:
             handle = message.property(props.POP_CK) or ""
-            message.lease = Lease(session, request.consumer_group, request.topic, handle)
+            message.lease = Lease(session, request.consumer_group, request.topic, handle, until)
     full = answer.code == ResponseCode.POLLING_FULL
-    return Popped(messages, result.rest_num, full, result.pop_time, result.invisible_time)
+    return Popped(messages, result.rest_num, full, until)
 
 
 def add_receipts(messages: list[ReceivedMessage], result: PopResult, broker_name: str, topic: str) -> None:

@@ -150,7 +150,7 @@ class SimpleConsumer:
             attempt=attempt,
         )
         address = await self.session.master(broker_name, topic)
-        answer = await pop(self.session, address, reading.pop(request, self._clock.now()))
+        answer = await pop(self.session, address, reading.pop(request, self._clock.wall()))
         unwanted = [m for m in answer.messages if subscription.tags and m.tags not in subscription.tags]
         for message in unwanted:  # same hash, other tag: not ours, and not to come again
             await message.ack()
@@ -174,7 +174,7 @@ class SimpleConsumer:
             topic=topic,
             queue_id=ANY_QUEUE,
             poll_time=wait_ms,
-            born_time=self._clock.now(),
+            born_time=self._clock.wall(),
             order=self._ordered,
         )
         address = await self.session.master(broker_name, topic)

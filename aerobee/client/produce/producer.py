@@ -112,7 +112,7 @@ class Producer:
         self._check_open()
         if message.message_id is None:
             message.message_id = self._ids.next()
-        sending = prepare(message, self._options, self._clock.now())
+        sending = prepare(message, self._options, self._clock.wall())
         size = len(sending.body)
         if not self._gate.try_enter(size):
             await self._gate.enter(size)
@@ -128,14 +128,14 @@ class Producer:
         finally:
             self._gate.leave(size)
         if self._tracer is not None:
-            self._tracer.sent(message, sending, result, self._clock.now())
+            self._tracer.sent(message, sending, result, self._clock.wall())
         return result
 
     async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
         """Send without asking for an answer: fast, and nobody knows whether it arrived."""
         self._check_open()
         message.message_id = message.message_id or self._ids.next()
-        sending = prepare(message, self._options, self._clock.now())
+        sending = prepare(message, self._options, self._clock.wall())
         sending.command_flag = ONE_WAY
         if queue is None and message.sharding_key:
             queue = await self._select(message, None, None)
@@ -151,7 +151,7 @@ class Producer:
             message.message_id = message.message_id or self._ids.next()
         results = []
         for part in split(messages, self._options.max_message_bytes):
-            sending = prepare_batch(part, self._clock.now())
+            sending = prepare_batch(part, self._clock.wall())
             await self._gate.enter(len(sending.body))
             try:
                 results.append(await self._sender.send(sending, RequestCode.SEND_BATCH_MESSAGE, queue))
@@ -189,7 +189,7 @@ class Producer:
         await self.session.heartbeat()  # the broker must know us to bring the reply
         with self._replies.expect(timeout_ms) as waiting:
             extra = waiting.properties(self.session.client_id, timeout_ms)
-            sending = prepare(message, self._options, self._clock.now(), extra)
+            sending = prepare(message, self._options, self._clock.wall(), extra)
             queue = await self._select(message, None, None) if message.sharding_key else None
             await self._sender.send(sending, RequestCode.SEND_MESSAGE_V2, queue)
             return await waiting.reply()
@@ -199,7 +199,7 @@ class Producer:
         self._check_open()
         topic, extra = self._replies.answer_properties(request)
         message = Message(topic, body, message_id=self._ids.next())
-        sending = prepare(message, self._options, self._clock.now(), extra)
+        sending = prepare(message, self._options, self._clock.wall(), extra)
         return await self._sender.send(sending, RequestCode.SEND_REPLY_MESSAGE_V2, None)
 
     # -- what brokers ask for (through the session) --------------------------------------------------------

@@ -98,8 +98,12 @@ class Sender:
         if lane is None:
             return None
         call = self._start(lane, sending, chosen)
-        self._deadlines.watch(call, sending.born + self._options.send_timeout_ms)
+        self._deadlines.watch(call, self._deadline(sending))
         return call, chosen
+
+    def _deadline(self, sending: Sending) -> int:
+        """Its birth is told by the wall clock."""
+        return sending.born - self._clock.ahead + self._options.send_timeout_ms
 
     def _lane(self, code: RequestCode, topic: str, broker_name: str) -> Lane | None:
         """The open way to a broker; None when it must be opened first."""
@@ -126,7 +130,8 @@ class Sender:
         try:
             result = result_of(await call, sending, chosen)
             if self._faults is not None:
-                self._faults.answered(chosen.broker_name, self._clock.now() - sending.born, self._clock.now())
+                took_ms = self._clock.wall() - sending.born
+                self._faults.answered(chosen.broker_name, took_ms, self._clock.now())
             if result.status is SendStatus.OK or not self._options.retry_unless_ok:
                 return result
         except AerobeeError as error:
@@ -149,7 +154,7 @@ class Sender:
     ) -> SendResult:
         """With a queue given there is one try; else retries go to other brokers while there is time."""
         queues = await self.queues(sending.topic)
-        deadline = sending.born + self._options.send_timeout_ms
+        deadline = self._deadline(sending)
         tries = 1 if queue is not None else tries or 1 + self._options.send_retries
         while True:
             chosen = queue or self._choose(queues, sending.topic, avoid)

@@ -79,7 +79,7 @@ class TransactionProducer(Producer):
         await self._sender.queues(message.topic)
         await self.session.heartbeat()  # the broker must know us to ask us
         extra = props.render({props.TRAN_MSG: "true", props.PGROUP: self.group})
-        sending = prepare(message, self._options, self._clock.now(), extra)
+        sending = prepare(message, self._options, self._clock.wall(), extra)
         sending.sys_flag |= SysFlag.PREPARED
         queue = await self._select(message, None, None) if message.sharding_key else None
         sent = await self._sender.send(sending, RequestCode.SEND_MESSAGE_V2, queue)

@@ -188,7 +188,7 @@ def _send(
                 f.col("target").alias("topic"), "body", "tags", "keys", "shardingKey", "properties"
             )
             out.write.format("rocketmq").options(**brokers).mode("append").save()
-            audited = chunk.select("source", "target", f.lit(clock.now()).alias("sentAt"))
+            audited = chunk.select("source", "target", f.lit(clock.wall()).alias("sentAt"))
             audited.coalesce(1).write.mode("append").parquet(str(audit / "sent"))
             sent = min(total, first + size)
             if progress:

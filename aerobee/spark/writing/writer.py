@@ -155,7 +155,7 @@ class Sender:
             "default_topic_queue_nums": _NEW_TOPIC_QUEUES,
             "queue_id": queue.queue_id,
             "sys_flag": 0,
-            "born_timestamp": self._clock.now(),
+            "born_timestamp": self._clock.wall(),
             "flag": 0,
         }
 

@@ -83,7 +83,8 @@ class Timers:
             # In whole seconds, as the wheel's slots are.
             self._wheel.lag = max(0, lag) // 1000 * 1000
             self._lead = self._clock.ahead + self._wheel.lag
-            self._lags.append((self._wheel.queue_offset, self._wheel.lag))
+            if self._lags[-1][1] != self._wheel.lag:
+                self._lags.append((self._wheel.queue_offset, self._wheel.lag))
         return now + self._lead
 
     # -- into the wheel ------------------------------------------------------------------------------------

@@ -218,6 +218,17 @@ def test_a_pop_reads_no_more_than_it_has_room_for(shop):
     assert [one.body for one in shop.pop(max_messages=4)] == [*"ef"]
 
 
+@pytest.mark.seed("S004-58")
+def test_a_pop_of_what_has_left_memory_takes_eight_of_a_queue(shop):
+    shop.send(*map(str, range(40)))
+    shop.send(*map(str, range(10)), queue_id=1)
+    shop.broker.store.memory_bytes = 0
+    popped = shop.popped()
+    assert [len(taken.offsets) for taken in popped.taken] == [8, 8]
+    assert popped.rest == 34
+    assert shop.broker.stats.behind("billing", "orders", 0)[0] > 0
+
+
 @pytest.mark.seed("S000-61", "S000-79")
 def test_statistics_count_messages_and_bytes(shop):
     shop.send("a", "b")

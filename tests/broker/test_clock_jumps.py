@@ -114,7 +114,8 @@ def test_a_receipt_of_before_the_jump_still_acks(run: Run, jump: int) -> None:
     run.set_clock(jump)
     receipt = Receipt(0, popped.pop_time, 60_000, popped.revive_queue, "0", "broker-a", 0, 0)
     ack(Ack("billing", "orders", 0, 0, receipt), run.broker)
-    run.wait(61_000)
+    run.clock.advance(60_000)
+    run.wait(1_000)
     assert run.bodies(names.pop_retry_topic("orders", "billing")) == []
     assert run.broker.offsets.get("billing", "orders", 0) == 1
 
@@ -159,7 +160,7 @@ def test_a_timer_set_as_a_delay_takes_its_time(run: Run, jump: int) -> None:
     assert b"before" in run.bodies()
     run.wait(1_200)
     assert sorted(run.bodies()) == [b"after", b"before"]
-    run.wait(3 * HOUR // 100)
+    run.wait(6_000)
     assert len(run.bodies()) == 2
 
 

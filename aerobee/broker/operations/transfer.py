@@ -10,7 +10,7 @@ from aerobee.store.results import Found, ReadLimit, ReadStatus
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
-    from aerobee.config import BrokerConfig
+    from aerobee.settings import BrokerConfig
 
 SCAN = 800  # queue units looked at for a filter that matches little
 _LEAST_BYTES = 100

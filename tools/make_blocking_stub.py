@@ -45,8 +45,7 @@ def methods_of(kind: type) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
 
 def method(node: ast.FunctionDef | ast.AsyncFunctionDef, *, leasing: bool) -> str:
     returns = ast.unparse(node.returns) if node.returns else "None"
-    if isinstance(node, ast.AsyncFunctionDef):
-        returns = returns.replace("AsyncIterator[", "Iterator[")
+    returns = returns.replace("AsyncIterator[", "Iterator[")
     if leasing:
         returns = returns.replace("ReceivedMessage", "BlockingMessage")
     lines = [f"    @{ast.unparse(each)}" for each in node.decorator_list]

@@ -13,6 +13,7 @@ import functools
 import inspect
 import os
 import threading
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aerobee.client import admin as _admin
@@ -29,7 +30,7 @@ from aerobee.client.produce import transaction_producer as _transaction_producer
 from aerobee.client.produce.transaction_producer import TransactionState
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
 __all__ = [
     "Admin",
@@ -165,14 +166,11 @@ def _twin(method: Callable[..., Any]) -> Callable[..., Any]:
 
         def called(self: _Blocking, *arguments: Any, **named: Any) -> Any:
             return _plain(run(method(self._here(), *arguments, **named)))
-    elif inspect.isasyncgenfunction(method):
-
-        def called(self: _Blocking, *arguments: Any, **named: Any) -> Any:
-            return _iterate(method(self._here(), *arguments, **named))
     else:
 
         def called(self: _Blocking, *arguments: Any, **named: Any) -> Any:
-            return method(self._here(), *arguments, **named)
+            result = method(self._here(), *arguments, **named)
+            return _iterate(result) if isinstance(result, AsyncIterator) else result
 
     return functools.wraps(method)(called)
 

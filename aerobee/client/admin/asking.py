@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from aerobee.client.session.session import Session
 from aerobee.errors import NoRoute
 from aerobee.protocol import bodies
 from aerobee.protocol.headers.route import GetClusterInfo
@@ -14,31 +13,16 @@ from aerobee.protocol.headers.route import GetClusterInfo
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from aerobee.client.options import Options
-    from aerobee.clock import Clock
+    from aerobee.client.session.session import Session
+
 
 T = TypeVar("T")
 TIMEOUT_MS = 6_000
 
 
 class Asking:
-    def __init__(
-        self, namesrv: str | Session, *, options: Options | None = None, clock: Clock | None = None
-    ) -> None:
-        self.session = namesrv if isinstance(namesrv, Session) else Session(namesrv, options, clock)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
-
-    async def start(self) -> None:
-        await self.session.start()
-
-    async def stop(self) -> None:
-        await self.session.stop()
+    def __init__(self, session: Session) -> None:
+        self.session = session
 
     async def cluster(self) -> bodies.ClusterInfo:
         """Clusters, their brokers and addresses."""
@@ -61,11 +45,11 @@ class Asking:
             raise NoRoute(f"the name servers {self.session.namesrv} know no broker")
         return found
 
-    async def _masters_of(self, topic: str) -> dict[str, str]:
+    async def masters_of(self, topic: str) -> dict[str, str]:
         route = (await self.session.refresh_route(topic)).route
         return {data.broker_name: data.master for data in route.broker_datas if data.master}
 
-    async def _each(self, addresses: dict[str, str], ask: Callable[[str], Awaitable[T]]) -> dict[str, T]:
+    async def each(self, addresses: dict[str, str], ask: Callable[[str], Awaitable[T]]) -> dict[str, T]:
         """The same question to several brokers at once; the first refusal is raised."""
         answers = await asyncio.gather(*(ask(address) for address in addresses.values()))
         return dict(zip(addresses, answers, strict=True))

@@ -3,38 +3,47 @@
 
 from __future__ import annotations
 
-from aerobee.client.admin.asking import TIMEOUT_MS, Asking
+from typing import TYPE_CHECKING
+
+from aerobee.client.admin.asking import TIMEOUT_MS
 from aerobee.protocol import bodies
 from aerobee.protocol.headers.cluster import BrokerRuntime, BrokerStats, GetBrokerConfig, UpdateBrokerConfig
 from aerobee.protocol.headers.route import AddWritePerm, WipeWritePerm
 
+if TYPE_CHECKING:
+    from aerobee.client.admin.asking import Asking
 
-class BrokerAdmin(Asking):
+
+class Brokers:
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+        self._session = asking.session
+
     async def broker_runtime(self, address: str) -> dict[str, str]:
         """Figures of one broker, as RocketMQ names them."""
-        answer = await self.session.call(address, BrokerRuntime(), timeout_ms=TIMEOUT_MS)
+        answer = await self._session.call(address, BrokerRuntime(), timeout_ms=TIMEOUT_MS)
         return bodies.decode(answer.body, bodies.KVTable).table
 
     async def broker_config(self, address: str) -> dict[str, str]:
-        answer = await self.session.call(address, GetBrokerConfig(), timeout_ms=TIMEOUT_MS)
+        answer = await self._session.call(address, GetBrokerConfig(), timeout_ms=TIMEOUT_MS)
         return parse_lines(answer.body.decode())
 
     async def update_broker_config(self, address: str, settings: dict[str, str]) -> None:
         body = "".join(f"{name}={value}\n" for name, value in settings.items()).encode()
-        await self.session.call(address, UpdateBrokerConfig(), body, timeout_ms=TIMEOUT_MS)
+        await self._session.call(address, UpdateBrokerConfig(), body, timeout_ms=TIMEOUT_MS)
 
     async def broker_stats(self, address: str, name: str, key: str) -> bodies.BrokerStatsData:
         """One counter, by minute, hour and day: `TOPIC_PUT_NUMS` of a topic, `GROUP_GET_NUMS` of `topic@group`..."""
         header = BrokerStats(stats_name=name, stats_key=key)
-        answer = await self.session.call(address, header, timeout_ms=TIMEOUT_MS)
+        answer = await self._session.call(address, header, timeout_ms=TIMEOUT_MS)
         return bodies.decode(answer.body, bodies.BrokerStatsData)
 
     async def forbid_writes(self, broker_name: str) -> None:
         """Take a broker out of the routes of producers; consumers go on."""
-        await self.session.ask_name_server(WipeWritePerm(broker_name=broker_name))
+        await self._session.ask_name_server(WipeWritePerm(broker_name=broker_name))
 
     async def allow_writes(self, broker_name: str) -> None:
-        await self.session.ask_name_server(AddWritePerm(broker_name=broker_name))
+        await self._session.ask_name_server(AddWritePerm(broker_name=broker_name))
 
 
 def parse_lines(text: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.client.admin.asking import TIMEOUT_MS, Asking
+from aerobee.client.admin.asking import TIMEOUT_MS
 from aerobee.errors import ConsumerNotOnline, GroupNotFound, SystemFailure
 from aerobee.protocol import bodies, names
 from aerobee.protocol.bodies import Mode
@@ -26,25 +26,31 @@ from aerobee.protocol.headers.groups import (
 if TYPE_CHECKING:
     from typing import Any
 
+    from aerobee.client.admin.asking import Asking
 
-class GroupAdmin(Asking):
+
+class Groups:
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+        self._session = asking.session
+
     async def groups(self) -> dict[str, bodies.GroupConfig]:
         """Settings by name, of all brokers together."""
 
         async def ask(address: str) -> bodies.GroupConfigs:
-            answer = await self.session.call(address, AllGroupConfigs(), timeout_ms=TIMEOUT_MS)
+            answer = await self._session.call(address, AllGroupConfigs(), timeout_ms=TIMEOUT_MS)
             return bodies.decode(answer.body, bodies.GroupConfigs)
 
         found: dict[str, bodies.GroupConfig] = {}
-        for configs in (await self._each(await self.masters(), ask)).values():
+        for configs in (await self._asking.each(await self._asking.masters(), ask)).values():
             found.update(configs.subscription_group_table)
         return dict(sorted(found.items()))
 
     async def group_config(self, group: str) -> bodies.GroupConfig:
         """GroupNotFound when no broker has it."""
-        for address in (await self.masters()).values():
+        for address in (await self._asking.masters()).values():
             try:
-                answer = await self.session.call(address, GetGroupConfig(group=group), timeout_ms=TIMEOUT_MS)
+                answer = await self._session.call(address, GetGroupConfig(group=group), timeout_ms=TIMEOUT_MS)
             except GroupNotFound:
                 continue
             return bodies.decode(answer.body, bodies.GroupConfig)
@@ -59,36 +65,36 @@ class GroupAdmin(Asking):
         config = msgspec.structs.replace(bodies.GroupConfig(group_name=group), **settings)
 
         async def ask(address: str) -> None:
-            await self.session.call(address, CreateGroup(), bodies.encode(config), timeout_ms=TIMEOUT_MS)
+            await self._session.call(address, CreateGroup(), bodies.encode(config), timeout_ms=TIMEOUT_MS)
 
-        await self._each(await self.masters(cluster), ask)
+        await self._asking.each(await self._asking.masters(cluster), ask)
 
     async def delete_group(self, group: str, *, cluster: str | None = None) -> None:
         """With its offsets. Its retry and dead-letter topics stay until they are deleted."""
 
         async def ask(address: str) -> None:
-            await self.session.call(
+            await self._session.call(
                 address, DeleteGroup(group_name=group, clean_offset=True), timeout_ms=TIMEOUT_MS
             )
 
-        await self._each(await self.masters(cluster), ask)
+        await self._asking.each(await self._asking.masters(cluster), ask)
 
     async def group_topics(self, group: str) -> list[str]:
         """Topics the group has offsets on."""
 
         async def ask(address: str) -> list[str]:
-            answer = await self.session.call(address, GroupTopics(group=group), timeout_ms=TIMEOUT_MS)
+            answer = await self._session.call(address, GroupTopics(group=group), timeout_ms=TIMEOUT_MS)
             return bodies.decode(answer.body, bodies.TopicList).topic_list
 
-        found = await self._each(await self.masters(), ask)
+        found = await self._asking.each(await self._asking.masters(), ask)
         return sorted({topic for topics in found.values() for topic in topics})
 
     async def members(self, group: str) -> bodies.ConsumerConnection | None:
         """Who consumes in the group now and what it subscribes to; None when nobody does."""
         merged: bodies.ConsumerConnection | None = None
-        for address in (await self.masters()).values():
+        for address in (await self._asking.masters()).values():
             try:
-                answer = await self.session.call(
+                answer = await self._session.call(
                     address, ConsumerConnections(consumer_group=group), timeout_ms=TIMEOUT_MS
                 )
             except ConsumerNotOnline:
@@ -103,9 +109,9 @@ class GroupAdmin(Asking):
 
     async def producers(self, group: str) -> list[bodies.Connection]:
         found: dict[str, bodies.Connection] = {}
-        for address in (await self.masters()).values():
+        for address in (await self._asking.masters()).values():
             try:
-                answer = await self.session.call(
+                answer = await self._session.call(
                     address, ProducerConnections(producer_group=group), timeout_ms=TIMEOUT_MS
                 )
             except SystemFailure:
@@ -116,18 +122,18 @@ class GroupAdmin(Asking):
 
     async def running_info(self, group: str, client_id: str) -> bodies.ConsumerRunningInfo:
         """What one consumer says about itself."""
-        address = next(iter((await self.masters()).values()))
+        address = next(iter((await self._asking.masters()).values()))
         header = RunningInfo(consumer_group=group, client_id=client_id, jstack_enable=False)
-        answer = await self.session.call(address, header, timeout_ms=2 * TIMEOUT_MS)
+        answer = await self._session.call(address, header, timeout_ms=2 * TIMEOUT_MS)
         return bodies.decode(answer.body, bodies.ConsumerRunningInfo)
 
     async def consume_directly(
         self, group: str, client_id: str, offset_id: str, topic: str
     ) -> bodies.ConsumeDirectlyResult:
         """Have one consumer handle one message now, outside of queues and offsets."""
-        address = next(iter((await self.masters()).values()))
+        address = next(iter((await self._asking.masters()).values()))
         header = ConsumeDirectly(consumer_group=group, client_id=client_id, msg_id=offset_id, topic=topic)
-        answer = await self.session.call(address, header, timeout_ms=2 * TIMEOUT_MS)
+        answer = await self._session.call(address, header, timeout_ms=2 * TIMEOUT_MS)
         return bodies.decode(answer.body, bodies.ConsumeDirectlyResult)
 
     # -- pull or POP -----------------------------------------------------------------------------------------
@@ -144,12 +150,12 @@ class GroupAdmin(Asking):
         )
 
         async def ask(address: str) -> None:
-            await self.session.call(address, SetRequestMode(), bodies.encode(body), timeout_ms=TIMEOUT_MS)
+            await self._session.call(address, SetRequestMode(), bodies.encode(body), timeout_ms=TIMEOUT_MS)
 
-        await self._each(await self.masters(cluster), ask)
+        await self._asking.each(await self._asking.masters(cluster), ask)
 
     async def consume_modes(self) -> dict[str, dict[str, bodies.RequestMode]]:
         """Topic -> group -> mode, where one was set."""
-        address = next(iter((await self.masters()).values()))
-        answer = await self.session.call(address, GetRequestModes(), timeout_ms=TIMEOUT_MS)
+        address = next(iter((await self._asking.masters()).values()))
+        answer = await self._session.call(address, GetRequestModes(), timeout_ms=TIMEOUT_MS)
         return bodies.decode(answer.body, bodies.RequestModes).message_request_mode_map

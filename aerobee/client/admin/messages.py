@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aerobee.client.admin.asking import TIMEOUT_MS
-from aerobee.client.admin.progress import ProgressAdmin
 from aerobee.client.consume.decoding import decode_messages
 from aerobee.client.consume.raw_pull import PullStatus, pull
 from aerobee.client.message import Message, Origin, ReceivedMessage, SendResult
@@ -23,6 +22,8 @@ from aerobee.protocol.reading import PullRequest
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from aerobee.client.admin.asking import Asking
+    from aerobee.client.admin.progress import Progress
     from aerobee.protocol.bodies import MessageQueue
 
 HOUR_MS = 3_600_000
@@ -30,11 +31,16 @@ FOREVER = 2**63 - 1
 RESEND_GROUP = "aerobee-resend"
 
 
-class MessageAdmin(ProgressAdmin):
+class Messages:
+    def __init__(self, asking: Asking, progress: Progress) -> None:
+        self._asking = asking
+        self._session = asking.session
+        self._progress = progress
+
     async def message_by_id(self, message_id: str, topic: str | None = None) -> ReceivedMessage:
         """By the producer's id (the topic is needed) or by the broker's. QueryNotFound when there is none."""
         if topic is not None:
-            now = self.session.clock.wall()
+            now = self._session.clock.wall()
             try:
                 begin = time_of(message_id, now) - HOUR_MS
             except ValueError:
@@ -54,12 +60,12 @@ class MessageAdmin(ProgressAdmin):
     async def _view(
         self, address: str, physical_offset: int, message_id: str, topic: str | None
     ) -> ReceivedMessage:
-        names_by_address = {address: name for name, address in (await self.masters()).items()}
+        names_by_address = {address: name for name, address in (await self._asking.masters()).items()}
         if address not in names_by_address:
             raise QueryNotFound(
                 f"message {message_id!r} is not found by key, and {address} is no broker here"
             )
-        answer = await self.session.call(
+        answer = await self._session.call(
             address, ViewMessage(offset=physical_offset, topic=topic), timeout_ms=TIMEOUT_MS
         )
         return decode_messages(answer.body, Origin(names_by_address[address]))[0]
@@ -83,9 +89,9 @@ class MessageAdmin(ProgressAdmin):
             unique_key=unique,
         )
         found: list[ReceivedMessage] = []
-        for name, address in (await self._masters_of(topic)).items():
+        for name, address in (await self._asking.masters_of(topic)).items():
             try:
-                answer = await self.session.call(address, header, timeout_ms=2 * TIMEOUT_MS)
+                answer = await self._session.call(address, header, timeout_ms=2 * TIMEOUT_MS)
             except QueryNotFound:
                 continue
             found += decode_messages(answer.body, Origin(name))
@@ -102,8 +108,8 @@ class MessageAdmin(ProgressAdmin):
         self, queue: MessageQueue, begin: int, end: int | None = None
     ) -> AsyncIterator[ReceivedMessage]:
         """Messages of a queue from offset `begin` up to `end` (not included), as no group's consumer."""
-        await self.session.route(queue.topic)
-        last = (await self.offset_range(queue))[1] if end is None else end
+        await self._session.route(queue.topic)
+        last = (await self._progress.offset_range(queue))[1] if end is None else end
         offset = begin
         while offset < last:
             request = PullRequest(
@@ -113,7 +119,7 @@ class MessageAdmin(ProgressAdmin):
                 subscription=subscribe(queue.topic, "*", 0),
                 max_messages=min(32, last - offset),
             )
-            answer = await pull(self.session, request)
+            answer = await pull(self._session, request)
             for message in answer.messages:
                 if message.queue_offset < last:
                     yield message
@@ -127,11 +133,11 @@ class MessageAdmin(ProgressAdmin):
         """All dead letters of a group, oldest first by queue."""
         topic = names.dead_letter_topic(group)
         try:
-            queues = (await self.session.refresh_route(topic)).readable
+            queues = (await self._session.refresh_route(topic)).readable
         except NoRoute:
             return  # no message has died yet
         for queue in queues:
-            begin, end = await self.offset_range(queue)
+            begin, end = await self._progress.offset_range(queue)
             async for message in self.browse(queue, begin, end):
                 yield message
 
@@ -140,7 +146,7 @@ class MessageAdmin(ProgressAdmin):
     ) -> list[SendResult]:
         """Send dead letters to the topic they came from, as new messages with the old id in ORIGIN_MESSAGE_ID. The
         dead-letter topic keeps its copies; `choose` picks which ones to send."""
-        async with Producer(self.session, group=RESEND_GROUP) as producer:
+        async with Producer(self._session, group=RESEND_GROUP) as producer:
             return [
                 await producer.send(as_new(letter))
                 async for letter in self.dead_letters(group)

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 from aerobee.client.admin.asking import TIMEOUT_MS
 from aerobee.client.admin.figures import from_stats, merge
-from aerobee.client.admin.groups import GroupAdmin
-from aerobee.client.admin.topics import TopicAdmin
 from aerobee.client.consume.offset_keeper import RemoteOffsets
 from aerobee.client.consume.start_offset import max_offset, min_offset, offset_at
 from aerobee.errors import NoRoute, RequestCodeNotSupported, TopicNotFound
@@ -19,28 +17,37 @@ from aerobee.protocol.headers.groups import ConsumeStatsQuery, GroupFigures
 from aerobee.protocol.headers.offsets import CloneGroupOffset, ResetOffset, UpdateConsumerOffset
 
 if TYPE_CHECKING:
+    from aerobee.client.admin.asking import Asking
+    from aerobee.client.admin.groups import Groups
+    from aerobee.client.admin.topics import Topics
     from aerobee.protocol.bodies import MessageQueue
 
 
-class ProgressAdmin(TopicAdmin, GroupAdmin):
+class Progress:
+    def __init__(self, asking: Asking, topics: Topics, groups: Groups) -> None:
+        self._asking = asking
+        self._session = asking.session
+        self._topics = topics
+        self._groups = groups
+
     async def progress(
         self, group: str, topic: str | None = None
     ) -> dict[MessageQueue, bodies.QueueProgress]:
         """Broker, consumer and pull offset of every queue, as RocketMQ counts them."""
         found: dict[MessageQueue, bodies.QueueProgress] = {}
-        for address in (await self.masters()).values():
+        for address in (await self._asking.masters()).values():
             header = ConsumeStatsQuery(consumer_group=group, topic=topic)
-            answer = await self.session.call(address, header, timeout_ms=TIMEOUT_MS)
+            answer = await self._session.call(address, header, timeout_ms=TIMEOUT_MS)
             found.update(bodies.decode(answer.body, bodies.ConsumeStats).offset_table)
         return found
 
     async def lag(self, group: str, topic: str | None = None) -> GroupLag:
         """What the group has not finished: ready, in flight, retrying, delayed, dead, and how old."""
         parts = []
-        for address in (await self.masters()).values():
+        for address in (await self._asking.masters()).values():
             try:
                 header = GroupFigures(consumer_group=group, topic=topic)
-                answer = await self.session.call(address, header, timeout_ms=TIMEOUT_MS)
+                answer = await self._session.call(address, header, timeout_ms=TIMEOUT_MS)
             except RequestCodeNotSupported:
                 return await self._lag_from_stats(group, topic)
             parts.append(bodies.decode(answer.body, GroupLag))
@@ -48,18 +55,18 @@ class ProgressAdmin(TopicAdmin, GroupAdmin):
 
     async def _lag_from_stats(self, group: str, topic: str | None) -> GroupLag:
         progress = await self.progress(group, topic)
-        online = await self.members(group) is not None
+        online = await self._groups.members(group) is not None
         try:
-            stats = await self.topic_stats(names.dead_letter_topic(group))
+            stats = await self._topics.topic_stats(names.dead_letter_topic(group))
         except (NoRoute, TopicNotFound):
             stats = {}
         dead = sum(entry.max_offset - entry.min_offset for entry in stats.values())
-        return from_stats(group, progress, self.session.clock.wall(), online=online, dead=dead)
+        return from_stats(group, progress, self._session.clock.wall(), online=online, dead=dead)
 
     async def offset(self, group: str, queue: MessageQueue) -> int | None:
         """The next offset the group will read; None when it has none."""
-        await self.session.route(queue.topic)
-        return await RemoteOffsets(self.session, group).read(queue)
+        await self._session.route(queue.topic)
+        return await RemoteOffsets(self._session, group).read(queue)
 
     async def set_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
         """For a group without consumers; those running are told by `reset_offsets`."""
@@ -68,8 +75,8 @@ class ProgressAdmin(TopicAdmin, GroupAdmin):
         header = UpdateConsumerOffset(
             consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
         )
-        await self.session.route(queue.topic)
-        await self.session.call(await self.session.master(queue.broker_name, queue.topic), header)
+        await self._session.route(queue.topic)
+        await self._session.call(await self._session.master(queue.broker_name, queue.topic), header)
 
     async def reset_offsets(
         self, group: str, topic: str, to: str | int | datetime, *, queue_id: int = -1
@@ -92,8 +99,8 @@ class ProgressAdmin(TopicAdmin, GroupAdmin):
             topic=topic, group=group, timestamp=timestamp, is_force=True, queue_id=queue_id, offset=offset
         )
         found: dict[MessageQueue, int] = {}
-        for address in (await self._masters_of(topic)).values():
-            answer = await self.session.call(address, header, timeout_ms=TIMEOUT_MS)
+        for address in (await self._asking.masters_of(topic)).values():
+            answer = await self._session.call(address, header, timeout_ms=TIMEOUT_MS)
             found.update(bodies.decode(answer.body, bodies.ResetOffsetBody).offset_table)
         return found
 
@@ -102,17 +109,17 @@ class ProgressAdmin(TopicAdmin, GroupAdmin):
 
         async def ask(address: str) -> None:
             header = CloneGroupOffset(src_group=source, dest_group=target, topic=topic, offline=False)
-            await self.session.call(address, header, timeout_ms=TIMEOUT_MS)
+            await self._session.call(address, header, timeout_ms=TIMEOUT_MS)
 
-        await self._each(await self._masters_of(topic), ask)
+        await self._asking.each(await self._asking.masters_of(topic), ask)
 
     async def offset_range(self, queue: MessageQueue) -> tuple[int, int]:
         """The first offset there is, and the next to be written."""
-        await self.session.route(queue.topic)
-        return await min_offset(self.session, queue), await max_offset(self.session, queue)
+        await self._session.route(queue.topic)
+        return await min_offset(self._session, queue), await max_offset(self._session, queue)
 
     async def offset_at(self, queue: MessageQueue, when: datetime | int) -> int:
         """The first offset stored at or after a time."""
-        await self.session.route(queue.topic)
+        await self._session.route(queue.topic)
         timestamp = round(when.timestamp() * 1000) if isinstance(when, datetime) else when
-        return await offset_at(self.session, queue, timestamp)
+        return await offset_at(self._session, queue, timestamp)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aerobee.client.admin.asking import TIMEOUT_MS, Asking
+from aerobee.client.admin.asking import TIMEOUT_MS
 from aerobee.errors import NoRoute, TopicNotFound
 from aerobee.protocol import bodies, names
 from aerobee.protocol.headers.route import AllTopics, DeleteTopicRoute
@@ -20,19 +20,24 @@ from aerobee.protocol.headers.topics import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from aerobee.client.admin.asking import Asking
     from aerobee.protocol.bodies import MessageQueue
     from aerobee.protocol.routing import TopicQueues
 
 
-class TopicAdmin(Asking):
+class Topics:
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+        self._session = asking.session
+
     async def topics(self) -> list[str]:
         """All names the name servers know: users' topics, retry and dead-letter topics, RocketMQ's own."""
-        answer = await self.session.ask_name_server(AllTopics())
+        answer = await self._session.ask_name_server(AllTopics())
         return sorted(set(bodies.decode(answer.body, bodies.TopicList).topic_list))
 
     async def user_topics(self) -> list[str]:
         """Without retry, dead-letter and system topics."""
-        info = await self.cluster()
+        info = await self._asking.cluster()
         own = set(info.cluster_addr_table) | set(info.broker_addr_table)
         own |= {names.reply_topic(cluster) for cluster in info.cluster_addr_table}
         return [
@@ -48,16 +53,16 @@ class TopicAdmin(Asking):
 
     async def route(self, topic: str) -> TopicQueues:
         """Brokers and queues of a topic, fresh from a name server."""
-        return await self.session.refresh_route(topic)
+        return await self._session.refresh_route(topic)
 
     async def topic_config(self, topic: str) -> dict[str, bodies.TopicConfig]:
         """By broker name."""
 
         async def ask(address: str) -> bodies.TopicConfig:
-            answer = await self.session.call(address, GetTopicConfig(topic=topic), timeout_ms=TIMEOUT_MS)
+            answer = await self._session.call(address, GetTopicConfig(topic=topic), timeout_ms=TIMEOUT_MS)
             return bodies.decode(answer.body, bodies.TopicConfig)
 
-        return await self._each(await self._masters_of(topic), ask)
+        return await self._asking.each(await self._asking.masters_of(topic), ask)
 
     async def create_topic(
         self,
@@ -83,29 +88,29 @@ class TopicAdmin(Asking):
         )
 
         async def ask(address: str) -> None:
-            await self.session.call(address, header, timeout_ms=TIMEOUT_MS)
+            await self._session.call(address, header, timeout_ms=TIMEOUT_MS)
 
-        await self._each(await self.masters(cluster), ask)
+        await self._asking.each(await self._asking.masters(cluster), ask)
 
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
         """From every broker, then from the name servers. Its messages are gone."""
 
         async def ask(address: str) -> None:
-            await self.session.call(address, DeleteTopic(topic=topic), timeout_ms=TIMEOUT_MS)
+            await self._session.call(address, DeleteTopic(topic=topic), timeout_ms=TIMEOUT_MS)
 
-        await self._each(await self.masters(cluster), ask)
-        await self.session.ask_name_server(DeleteTopicRoute(topic=topic))
-        self.session.routes.forget(topic)
+        await self._asking.each(await self._asking.masters(cluster), ask)
+        await self._session.ask_name_server(DeleteTopicRoute(topic=topic))
+        self._session.routes.forget(topic)
 
     async def topic_stats(self, topic: str) -> dict[MessageQueue, bodies.TopicOffset]:
         """First and next offset, and the time of the last message, of every queue."""
 
         async def ask(address: str) -> bodies.TopicStats:
-            answer = await self.session.call(address, TopicStatsQuery(topic=topic), timeout_ms=TIMEOUT_MS)
+            answer = await self._session.call(address, TopicStatsQuery(topic=topic), timeout_ms=TIMEOUT_MS)
             return bodies.decode(answer.body, bodies.TopicStats)
 
         found: dict[MessageQueue, bodies.TopicOffset] = {}
-        for stats in (await self._each(await self._masters_of(topic), ask)).values():
+        for stats in (await self._asking.each(await self._asking.masters_of(topic), ask)).values():
             found.update(stats.offset_table)
         return dict(sorted(found.items(), key=lambda item: (item[0].broker_name, item[0].queue_id)))
 
@@ -113,15 +118,15 @@ class TopicAdmin(Asking):
         """Groups that consume the topic, or have offsets on it."""
 
         async def ask(address: str) -> list[str]:
-            answer = await self.session.call(address, TopicGroups(topic=topic), timeout_ms=TIMEOUT_MS)
+            answer = await self._session.call(address, TopicGroups(topic=topic), timeout_ms=TIMEOUT_MS)
             return bodies.decode(answer.body, bodies.GroupList).group_list
 
-        found = await self._each(await self._masters_of(topic), ask)
+        found = await self._asking.each(await self._asking.masters_of(topic), ask)
         return sorted({group for groups in found.values() for group in groups})
 
     async def topic_exists(self, topic: str) -> bool:
         try:
-            await self.session.refresh_route(topic)
+            await self._session.refresh_route(topic)
         except (NoRoute, TopicNotFound):
             return False
         return True

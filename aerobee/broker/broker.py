@@ -69,6 +69,7 @@ def assemble(config: BrokerConfig, store_config: StoreConfig, data_dir: Path, cl
         groups = Groups(directory, clock, settings)
         clients = Clients(settings)
         clients.on_change = notice(groups)
+        stats = Stats(clock.now())
         return Broker(
             settings=settings,
             clock=clock,
@@ -79,9 +80,9 @@ def assemble(config: BrokerConfig, store_config: StoreConfig, data_dir: Path, cl
             clients=clients,
             parked=parked,
             locks=QueueLocks(settings),
-            pops=Pops(settings, clock, store, offsets, directory),
+            pops=Pops(settings, clock, store, offsets, directory, stats.skipped),
             transactions=HalfMessages(),
-            stats=Stats(clock.now()),
+            stats=stats,
         )
     except BaseException:
         store.close()  # or the directory stays locked
@@ -113,6 +114,6 @@ def _adopt_orphans(topics: Topics, store: MessageStore) -> None:
     """A topic created within the last second before a crash may have messages but no entry in topics.json."""
     for name in store.topics():
         if topics.get(name) is None:
-            queues = 1 + max(store.queue_ids(name), default=0)
+            queues = min(1 + max(store.queue_ids(name), default=0), names.MAX_QUEUES)
             log.warning("topic=%s has messages but no settings: created with queues=%d", name, queues)
             topics.ensure(name, queues)

@@ -10,6 +10,8 @@ DEAD_LETTER_PREFIX = "%DLQ%"
 LIGHT_QUEUE_PREFIX = "%LMQ%"
 SYSTEM_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+REVIVE_PREFIX = f"{SYSTEM_PREFIX}REVIVE_LOG_"
+TRACE_PREFIX = f"{SYSTEM_PREFIX}TRACE_DATA_"  # and a region: where Java clients of a cloud send their traces
 
 DEFAULT_TOPIC = "TBW102"  # topics are created after this one's settings
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -22,6 +24,7 @@ SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 BENCHMARK_TOPIC = "BenchmarkTest"
 OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
 CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
+REPLY_SUFFIX = "_REPLY_TOPIC"
 
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"  # the name server's key-value namespace of ordered topics
 INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
@@ -31,6 +34,8 @@ TOOLS_GROUP = "TOOLS_CONSUMER"
 MAX_TOPIC = 127
 MAX_DERIVED_TOPIC = 255  # %RETRY% and %DLQ% names, which carry a group name
 MAX_GROUP = 120
+MAX_NAME_BYTES = 255  # of a directory, and of a topic in a record
+MAX_QUEUES = 65_536  # of one topic
 
 SYSTEM_TOPICS = frozenset(
     {
@@ -46,6 +51,7 @@ SYSTEM_TOPICS = frozenset(
         CHECKPOINT_TOPIC,
     }
 )
+# Besides these, clients may send to no topic with the system's prefix (`may_send`).
 NO_SEND_TOPICS = frozenset(
     {SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, CHECK_MAX_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
 )
@@ -63,6 +69,7 @@ SYSTEM_GROUPS = frozenset(
 )
 
 _allowed = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
+_named_or_derived = re.compile(r"[%|a-zA-Z0-9_-]{1,255}|%RETRY%[%|a-zA-Z0-9_+-]{1,248}").fullmatch
 
 
 def check_topic(name: str) -> None:
@@ -131,11 +138,11 @@ def normal_topic(topic: str, group: str) -> str:
 
 
 def reply_topic(cluster: str) -> str:
-    return f"{cluster}_REPLY_TOPIC"
+    return f"{cluster}{REPLY_SUFFIX}"
 
 
 def revive_topic(cluster: str) -> str:
-    return f"{SYSTEM_PREFIX}REVIVE_LOG_{cluster}"
+    return f"{REVIVE_PREFIX}{cluster}"
 
 
 def broker_member_topic(broker: str) -> str:
@@ -166,8 +173,33 @@ def is_system_group(group: str) -> bool:
     return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
+def may_exist(topic: str) -> bool:
+    """Whether any topic may have the name, those that brokers name after clusters and groups too: it must be the name
+    of one directory, no path, and not too long for one."""
+    if topic in ("", ".", "..") or "/" in topic or "\0" in topic:
+        return False
+    try:
+        return len(topic.encode()) <= MAX_NAME_BYTES
+    except UnicodeEncodeError:  # a file name that is no text
+        return False
+
+
 def may_send(topic: str) -> bool:
+    """Whether clients may send to it: not to what only the broker writes and believes. Its reply topic is one more."""
+    if topic.startswith(SYSTEM_PREFIX):
+        return topic.startswith(TRACE_PREFIX)
     return topic not in NO_SEND_TOPICS
+
+
+def may_deliver(topic: str) -> bool:
+    """Whether a message that waits in the log may name the topic as where it goes next.
+
+    What clients may send to, and POP's retry topics, which may have a +; also a revive log, for RocketMQ sends its
+    checkpoints through its timer.
+    """
+    if topic.startswith(REVIVE_PREFIX):
+        return may_exist(topic)
+    return _named_or_derived(topic) is not None and may_send(topic)
 
 
 def retry_group(topic: str) -> str:

@@ -110,6 +110,21 @@ def get(text: str, name: str) -> str | None:
     return text[at : end if end >= 0 else len(text)] or None
 
 
+MAX_LONG = (1 << 63) - 1
+
+
+def whole_number(text: str | None, low: int = 0, high: int = MAX_LONG) -> int | None:
+    """The number a text is, None when it is none within the bounds. For all that comes from the wire or the log:
+    `isdigit` passes what `int` refuses, and `int` what neither a struct nor Java takes."""
+    if text is None or len(text) > 20 or not text.isascii():
+        return None
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if not digits.isdigit():
+        return None
+    value = int(text)
+    return value if low <= value <= high else None
+
+
 def tag_code(tag: str | None) -> int:
     """Java's String.hashCode, the value a consume queue keeps of a tag; 0 when there is none."""
     return java_hash(tag) if tag else 0

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from aerobee.errors import MessageIllegal
 from aerobee.protocol.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
-from aerobee.store.segment import Segment
+from aerobee.store.segment import Segment, is_position
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,9 +64,7 @@ class CommitLog:
         self._load()
 
     def _load(self) -> None:
-        paths = sorted(
-            path for path in self.directory.iterdir() if path.name.isdigit() and len(path.name) == 20
-        )
+        paths = sorted(path for path in self.directory.iterdir() if is_position(path.name))
         sizes = [path.stat().st_size for path in paths]
         if len(paths) > 1 or (sizes and sizes[0] > self.segment_bytes):
             # Files say best what size they have: another would put every later record at a wrong place.

@@ -21,6 +21,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from aerobee.store.results import Unit
+from aerobee.store.segment import is_position
 
 if TYPE_CHECKING:
     from aerobee.store.open_files import OpenFiles
@@ -98,7 +99,7 @@ class ConsumeQueue:
             names = os.listdir(self.directory)
         except FileNotFoundError:
             return []
-        return sorted(int(name) // UNIT_SIZE for name in names if name.isdigit() and len(name) == 20)
+        return sorted(int(name) // UNIT_SIZE for name in names if is_position(name))
 
     def cut(self, log_end: int) -> int:
         """Remove units at or past `log_end` from the files for good; called before the queue is used. Returns
@@ -233,13 +234,18 @@ class ConsumeQueue:
 
     def remove_files(self) -> None:
         """Begin again at offset 0."""
+        for path in self.close_files():
+            os.unlink(path)
+
+    def close_files(self) -> list[str]:
+        """Forget all units, in memory and of the files, which are returned: whoever calls removes them."""
         self.tail.clear()
         self.max_offset = self.first_unit = self._min_offset = 0
         self._min_for = -1
-        for start in self._file_starts():
-            path = self._path(start)
+        paths = [self._path(start) for start in self._file_starts()]
+        for path in paths:
             self.files.drop(path)
-            os.unlink(path)
+        return paths
 
 
 def whole_units(data: bytes) -> bytes:

@@ -54,7 +54,7 @@ class KeyIndex:
         self._full: list[IndexFile] = []  # finished since the last sync
         self._spare: IndexFile | None = None  # made ahead for a batch that may need it
         for path in sorted(directory.iterdir()):
-            if path.name.isdigit() and path.stat().st_size:
+            if path.name.isascii() and path.name.isdigit() and path.stat().st_size:
                 file = IndexFile(path, self._slots, self._entries)
                 if path.stat().st_size != file.size:
                     log.warning("index file=%s has a size of other settings; it is left aside", path)

@@ -10,10 +10,14 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from aerobee.errors import MessageIllegal
 from aerobee.protocol.message import MAGIC_V1, MAGIC_V2
+from aerobee.protocol.names import may_exist
+from aerobee.protocol.properties import whole_number
 from aerobee.store.consume_queue import UNIT, ConsumeQueue
 from aerobee.store.open_files import OpenFiles
 
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
     from aerobee.settings import StoreConfig
 
 log = logging.getLogger("aerobee.store")
+
+_MAX_QUEUE_ID = (1 << 31) - 1
 
 
 class ConsumeQueues:
@@ -37,7 +43,9 @@ class ConsumeQueues:
         self.dirty: dict[ConsumeQueue, None] = {}
         self.log_end = 0  # units at or past it, found when a queue is loaded, are not believed
         with os.scandir(directory) as entries:
-            self._ids: dict[str, set[int] | None] = {entry.name: None for entry in entries if entry.is_dir()}
+            self._ids: dict[str, set[int] | None] = {
+                entry.name: None for entry in entries if may_exist(entry.name) and entry.is_dir()
+            }
         self.written_paths: set[str] = set()
 
     # -- finding ---------------------------------------------------------------------------------------
@@ -53,8 +61,9 @@ class ConsumeQueues:
             return None
         ids = self._ids[topic]
         if ids is None:
+            listed = os.listdir(self._topic_path(topic))
             ids = self._ids[topic] = {
-                int(name) for name in os.listdir(self._topic_path(topic)) if name.isdigit()
+                number for name in listed if (number := whole_number(name, 0, _MAX_QUEUE_ID)) is not None
             }
         return ids
 
@@ -80,7 +89,7 @@ class ConsumeQueues:
         return queue
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
-        directory = f"{self._topic_path(topic)}/{queue_id}"
+        directory = self._queue_path(topic, queue_id)
         queue = ConsumeQueue(topic, queue_id, directory, self._file_units, self.files)
         name = topic.encode()
         short = len(name) <= 127
@@ -90,7 +99,20 @@ class ConsumeQueues:
         return queue
 
     def _topic_path(self, topic: str) -> str:
+        """Always one step below this directory, whatever the topic is called: everything here goes through it."""
+        if not may_exist(topic):
+            raise MessageIllegal(
+                f"topic {topic[:64]!r} is no name of one directory; the limit is 255 bytes, and no path"
+            )
         return f"{self._directory}/{topic}"
+
+    def _queue_path(self, topic: str, queue_id: int) -> str:
+        path = self._topic_path(topic)
+        if not 0 <= queue_id <= _MAX_QUEUE_ID:
+            raise MessageIllegal(
+                f"topic {topic!r} cannot have a queue {queue_id}; 0 to {_MAX_QUEUE_ID} are allowed"
+            )
+        return f"{path}/{queue_id}"
 
     def everything(self) -> Iterator[ConsumeQueue]:
         """Every queue there is; those it has to load are forgotten again, so the walk needs no memory."""
@@ -110,11 +132,18 @@ class ConsumeQueues:
         self.dirty.setdefault(queue)
 
     def write_oldest(self, count: int) -> None:
-        """Write the tails of the `count` queues that wait longest. OSError leaves the rest for the next
-        time."""
+        """Write the tails of the `count` queues that wait longest. One that cannot be written keeps no other from
+        it: its OSError comes after the rest."""
+        failure: OSError | None = None
         for queue in list(islice(self.dirty, count)):
-            self.written_paths.update(queue.write_tail())
+            try:
+                self.written_paths.update(queue.write_tail())
+            except OSError as error:
+                failure = failure or error
+                continue
             del self.dirty[queue]
+        if failure is not None:
+            raise failure
 
     def dispatched_to(self, log_end: int) -> int:
         """Every record before this position has its unit in a file."""
@@ -135,7 +164,7 @@ class ConsumeQueues:
         for topic in self.topics():
             for queue_id in self.queue_ids(topic):
                 queue = ConsumeQueue(
-                    topic, queue_id, f"{self._topic_path(topic)}/{queue_id}", self._file_units, self.files
+                    topic, queue_id, self._queue_path(topic, queue_id), self._file_units, self.files
                 )
                 queue.cut(log_end)
                 looked_at += 1
@@ -144,14 +173,20 @@ class ConsumeQueues:
     # -- removing --------------------------------------------------------------------------------------
 
     def delete_topic(self, topic: str) -> None:
+        """Links among its directories are removed, what they point to is not."""
+        path = self._topic_path(topic)
         for queue_id in self.queue_ids(topic):
             queue = self.find(topic, queue_id)
             if queue is not None:
-                queue.remove_files()
+                queue.close_files()
                 self.dirty.pop(queue, None)
                 del self.loaded[topic, queue_id]
         self._ids.pop(topic, None)
-        shutil.rmtree(self._topic_path(topic), ignore_errors=True)
+        if os.path.islink(path):
+            os.unlink(path)
+        else:
+            with suppress(FileNotFoundError):  # it never got as far as a file
+                shutil.rmtree(path)
 
     def close(self) -> None:
         self.files.close()

@@ -19,7 +19,7 @@ import logging
 import struct
 from typing import TYPE_CHECKING
 
-from aerobee.errors import DiskFull, ProtocolError
+from aerobee.errors import DiskFull, MessageIllegal, ProtocolError
 from aerobee.protocol import message
 from aerobee.protocol.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD
 from aerobee.store.commit_log import BLANK, BLANK_SIZE
@@ -209,6 +209,15 @@ class Recovery:
             self._queues.put(queue, record.queue_offset, UNIT.pack(at, following - at, 0))
 
     def _dispatch(self, raw: bytes, at: int) -> None:
+        try:
+            self._dispatch_sound(raw, at)
+        except (
+            MessageIllegal,
+            UnicodeDecodeError,
+        ) as error:  # whole, but by a broker that did not check names
+            self._damaged(at, f"stepped over: {error}")
+
+    def _dispatch_sound(self, raw: bytes, at: int) -> None:
         size, _, queue_id, queue_offset, _, sys_flag = _HEAD.unpack_from(raw)
         topic, text = text_parts(raw)
         self.last_store_time = time = store_time(raw)

@@ -36,6 +36,11 @@ def reserve_range(fd: int, start: int, length: int, what: str) -> None:
         raise StoreError(f"{what}: cannot reserve {length} bytes: {error}") from error
 
 
+def is_position(name: str) -> bool:
+    """Whether a file's name says at which byte it begins: 20 digits."""
+    return len(name) == 20 and name.isascii() and name.isdigit()
+
+
 class Segment:
     """Bytes [base, base + size) of a log. `map` is opened on first use and may be dropped again."""
 

@@ -15,7 +15,7 @@ import struct
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from aerobee.store.segment import Segment
+from aerobee.store.segment import Segment, is_position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ class TimerLog:
         self._directory = directory
         self._file_bytes = file_bytes
         self._records_per_file = (file_bytes - RECORD_BYTES - _BLANK.size) // RECORD_BYTES + 1
-        paths = sorted(p for p in directory.glob("*") if p.name.isdigit()) if directory.exists() else []
+        paths = sorted(p for p in directory.glob("*") if is_position(p.name)) if directory.exists() else []
         self._segments = {int(path.name): Segment(path, file_bytes) for path in paths}
         self._open: OrderedDict[int, Segment] = OrderedDict()
         self._tail: Segment | None = None  # the file being written: the only one mapped

@@ -8,7 +8,7 @@ travel with it as properties, and stay in the properties text when it is deliver
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.errors import MessageIllegal
 from aerobee.protocol import names
@@ -21,7 +21,30 @@ if TYPE_CHECKING:
 
 Properties = dict[str, str]
 
+MAX_INT = (1 << 31) - 1
+
 _TIMER_REQUESTS = (props.TIMER_DELAY_SEC, props.TIMER_DELAY_MS, props.TIMER_DELIVER_MS)
+
+
+# Properties of half messages that only the broker writes.
+_CHECK_STAMPS = (props.TRANSACTION_CHECK_TIMES, props.TRAN_PREPARED_QUEUE_OFFSET)
+
+
+class Target(NamedTuple):
+    topic: str
+    queue_id: int
+
+
+def target_of(text: str) -> Target | None:
+    """Where a message that waits in the log goes next; None when it names no place that one may go to.
+
+    The log is believed no more than a request: what is in it may be of another broker, or of a client of one.
+    """
+    topic = props.get(text, props.REAL_TOPIC)
+    queue_id = props.whole_number(props.get(text, props.REAL_QID), 0, names.MAX_QUEUES - 1)
+    if topic is None or queue_id is None or not names.may_deliver(topic):
+        return None
+    return Target(topic, queue_id)
 
 
 def route_delay(record: Record, properties: Properties, now: int, levels: int, max_delay_ms: int) -> None:
@@ -36,10 +59,7 @@ def route_delay(record: Record, properties: Properties, now: int, levels: int, m
 
 
 def delay_level(properties: Properties) -> int:
-    try:
-        return int(properties.get(props.DELAY, "0"))
-    except ValueError:
-        return 0
+    return props.whole_number(properties.get(props.DELAY), -1, MAX_INT) or 0
 
 
 def to_schedule(record: Record, properties: Properties, level: int) -> None:
@@ -52,6 +72,8 @@ def to_schedule(record: Record, properties: Properties, level: int) -> None:
 
 def to_half(record: Record, properties: Properties) -> None:
     """Into the half topic. Its transaction bits are cleared there, so that it gets an offset to be found by."""
+    for name in _CHECK_STAMPS:
+        properties.pop(name, None)
     properties[props.TRANSACTION_ID] = properties[props.UNIQ_KEY]
     _remember_target(record, properties)
     record.topic = names.HALF_TOPIC
@@ -78,10 +100,9 @@ def _target_time(properties: Properties, now: int) -> int:
         text = properties.get(name)
         if text is None:
             continue
-        try:
-            value = int(text)
-        except ValueError:
-            raise MessageIllegal(f"property {name}={text!r} is not a number of time units") from None
+        value = props.whole_number(text, -props.MAX_LONG)
+        if value is None:
+            raise MessageIllegal(f"property {name}={text[:64]!r} is not a number of time units")
         if name == props.TIMER_DELIVER_MS:
             return value
         return now + value * (1000 if name == props.TIMER_DELAY_SEC else 1)

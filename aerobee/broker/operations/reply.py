@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.broker.operations.send import Origin, send
+from aerobee.broker.operations.send import Origin, send_reply
 from aerobee.errors import NetworkError, SystemFailure
 from aerobee.protocol import command
 from aerobee.protocol import properties as props
@@ -30,7 +30,7 @@ async def reply(record: Record, origin: Origin, broker: Broker) -> Replied:
     """Store the reply and push it to who asked. Raises SystemFailure when it could not be pushed."""
     text = record.properties_text
     # Stored first: the topic's checks come before anything is done, and a reply nobody takes is on record.
-    sent = send(record, origin, broker)
+    sent = send_reply(record, origin, broker)
     await _push(record, props.parse(text), origin, broker)
     return Replied(sent.queue_id, sent.end)
 

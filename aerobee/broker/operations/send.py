@@ -21,6 +21,7 @@ from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol.codes import SysFlag
 from aerobee.protocol.ids import UniqueIds
+from aerobee.protocol.message import MAX_PROPERTIES, RECORD_CHECK_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _TRANSACTIONAL = int(SysFlag.TRANSACTION_MASK)
 PAIR_END = props.PAIR_END  # some clients leave out the last one
+MAX_WAITING_PROPERTIES = MAX_PROPERTIES - RECORD_CHECK_SIZE - 256  # the stamps take less than 200
 
 
 class Origin(Protocol):
@@ -71,7 +73,7 @@ def send(record: Record, origin: Origin, broker: Broker) -> Sent:
     text = record.properties_text
     topic = broker.topics.plain(record.topic)
     if topic is None or _is_special(text):
-        return _send_special(record, origin, broker)
+        return _send_special(record, _writable_topic(record.topic, origin, broker), origin, broker)
     config = broker.settings.value
     if topic.order:
         checks.broker_writable(config)
@@ -90,6 +92,13 @@ def send(record: Record, origin: Origin, broker: Broker) -> Sent:
     broker.stats.sent(record.topic, 1, record.size)
     end = record.physical_offset + record.size
     return Sent(queue_id, record.queue_offset, record.physical_offset, end, unique_key)
+
+
+def send_reply(record: Record, origin: Origin, broker: Broker) -> Sent:
+    """As `send`, and the only way into the cluster's reply topic."""
+    if record.topic == names.reply_topic(broker.settings.value.cluster):
+        return _send_special(record, broker.topics.ensure(record.topic), origin, broker)
+    return send(record, origin, broker)
 
 
 def send_batch(batch: Batch, origin: Origin, broker: Broker) -> Places:
@@ -126,13 +135,12 @@ def _is_special(text: str) -> bool:
     )
 
 
-def _send_special(record: Record, origin: Origin, broker: Broker) -> Sent:
+def _send_special(record: Record, topic: TopicConfig, origin: Origin, broker: Broker) -> Sent:
     config, now = broker.settings.value, broker.clock.wall()
     properties = props.parse(record.properties_text)
     properties.pop(props.POP_CK, None)
     properties[props.MSG_REGION] = config.region
     properties[props.TRACE_ON] = "true"
-    topic = _writable_topic(record.topic, origin, broker)
     queue_id = record.queue_id = _choose_queue(record.queue_id, topic)
     if props.INNER_NUM in properties and not record.sys_flag & SysFlag.INNER_BATCH:
         raise MessageIllegal("property INNER_NUM on a message that is no inner batch")
@@ -150,6 +158,8 @@ def _send_special(record: Record, origin: Origin, broker: Broker) -> Sent:
         route_delay(record, properties, now, len(broker.store.delays), limits.timer_max_delay_ms)
     record.properties_text = props.render(properties)
     _check(record)
+    if record.topic != real_topic:
+        _check_room(record.properties_text)
     broker.store.append(record)
     broker.stats.sent(real_topic, 1, record.size)
     end = record.physical_offset + record.size
@@ -163,7 +173,7 @@ def _writable_topic(name: str, origin: Origin, broker: Broker) -> TopicConfig:
     if topic is not None and topic.order:
         checks.broker_writable(broker.settings.value)
     checks.topic_name(name)
-    if not names.may_send(name):
+    if not names.may_send(name) or name == names.reply_topic(broker.settings.value.cluster):
         raise NoPermission(f"topic '{name}' is the broker's own; messages may not be sent to it")
     if topic is None:
         topic = broker.topics.create_for_send(
@@ -214,6 +224,16 @@ def _check(record: Record) -> None:
     if not record.body:
         _refuse_empty()
     _check_name(record.topic)
+
+
+def _check_room(text: str) -> None:
+    """What waits in a system topic is stored again, with more stamps: it must not get too long then."""
+    size = len(text.encode())
+    if size > MAX_WAITING_PROPERTIES:
+        raise MessageIllegal(
+            f"properties of {size} bytes; of a delayed or transactional message at most "
+            f"{MAX_WAITING_PROPERTIES} can be stored"
+        )
 
 
 def _check_name(topic: str) -> None:

@@ -46,7 +46,12 @@ class Topics:
             stored = _decode(data)
             self.data_version = stored.data_version
             for config in stored.topic_config_table.values():
-                self._keep(config)
+                if names.may_exist(config.topic_name):
+                    self._keep(config)
+                else:
+                    log.error(
+                        "topics.json names %r, which no topic can be called: left out", config.topic_name[:64]
+                    )
 
     def get(self, name: str) -> TopicConfig | None:
         return self._table.get(name)
@@ -64,6 +69,8 @@ class Topics:
         known = self._table.get(config.topic_name)
         if known == config:
             return
+        if not names.may_exist(config.topic_name):
+            raise InvalidParameter(f"no topic can be called {config.topic_name[:64]!r}")
         self._keep(config)
         log.info(
             "%s topic=%s read=%d write=%d perm=%d",
@@ -124,7 +131,7 @@ class Topics:
     def _keep(self, config: TopicConfig) -> None:
         name = config.topic_name
         self._table[name] = config
-        if names.may_send(name) and not names.is_retry(name) and len(name) <= names.MAX_TOPIC:
+        if _is_plain(name):
             self._plain[name] = config
 
     def _changed(self, name: str) -> None:
@@ -133,6 +140,12 @@ class Topics:
         self._saved.changed(now)
         for listener in self.listeners:
             listener(name)
+
+
+def _is_plain(name: str) -> bool:
+    if names.is_retry(name) or name.endswith(names.REPLY_SUFFIX) or len(name) > names.MAX_TOPIC:
+        return False
+    return names.may_send(name) and names.may_deliver(name)
 
 
 def _decode(data: bytes) -> TopicConfigs:

@@ -12,6 +12,7 @@ from aerobee.broker import checks
 from aerobee.errors import InvalidParameter
 from aerobee.protocol import names
 from aerobee.protocol.bodies import MessageQueue, TopicConfigs, TopicOffset, TopicStats
+from aerobee.protocol.properties import whole_number
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aerobee.topics")
 
-MAX_QUEUES = 65_536
 MAX_PERM = 15
 
 # Attributes and the values they may take; empty = any number.
@@ -35,9 +35,9 @@ def put_topic(config: TopicConfig, changes: str, broker: Broker) -> None:
     """Create or change a topic. `changes` is `+key=value,-key` for its attributes."""
     _check_changeable(config.topic_name, broker)
     for what, count in (("read", config.read_queue_nums), ("write", config.write_queue_nums)):
-        if not 0 <= count <= MAX_QUEUES:
+        if not 0 <= count <= names.MAX_QUEUES:
             raise InvalidParameter(
-                f"topic '{config.topic_name}': {count} {what} queues; 0 to {MAX_QUEUES} are allowed"
+                f"topic '{config.topic_name}': {count} {what} queues; 0 to {names.MAX_QUEUES} are allowed"
             )
     if not 0 <= config.perm <= MAX_PERM:
         raise InvalidParameter(f"topic '{config.topic_name}': perm {config.perm}; 2 write, 4 read, 6 both")
@@ -74,7 +74,7 @@ def _changed(attributes: dict[str, str], changes: str) -> dict[str, str]:
                 f"attribute change {change!r}: write +key=value or -key, keys: {', '.join(sorted(ATTRIBUTES))}"
             )
         allowed = ATTRIBUTES[key]
-        if equals and (value not in allowed if allowed else not value.isdigit()):
+        if equals and (value not in allowed if allowed else whole_number(value) is None):
             raise InvalidParameter(
                 f"attribute {key}={value!r} is not supported; use {', '.join(sorted(allowed)) or 'a number'}"
             )

@@ -238,12 +238,76 @@ def test_bringing_back_wants_the_id_of_a_half_message(bench: Any) -> None:
             resume_check(wrong, bench.broker)
 
 
-def test_without_a_producer_online_checks_are_counted_all_the_same(bench: Any) -> None:
-    half(bench)
-    for _ in range(16):
-        bench.clock.advance(30_000)
-        check_transactions(bench.clock.now(), bench.broker)
-    assert len(bench.records(names.CHECK_MAX_TOPIC)) == 1
+class TestWithoutAProducerOnline:
+    def check_for(self, bench: Any, times: int) -> None:
+        for _ in range(times):
+            bench.clock.advance(60_000)
+            check_transactions(bench.clock.now(), bench.broker)
+
+    def test_a_transaction_waits_and_nothing_is_written(self, bench: Any) -> None:
+        half(bench)
+        before = bench.broker.store.log_max
+        self.check_for(bench, 40)
+        assert bench.records(names.CHECK_MAX_TOPIC) == []
+        assert bench.broker.store.log_max == before
+
+    def test_it_is_asked_as_often_as_any_once_one_is_back_restarts_between_or_not(self, bench: Any) -> None:
+        half(bench)
+        self.check_for(bench, 40)
+        bench.restart()
+        self.check_for(bench, 40)
+        link = online(bench)
+        self.check_for(bench, 40)
+        assert len(link.checks()) == bench.broker.config.transaction_check_max
+        assert len(bench.records(names.CHECK_MAX_TOPIC)) == 1
+
+    def test_checks_before_it_left_still_count(self, bench: Any) -> None:
+        half(bench)
+        link = online(bench)
+        self.check_for(bench, 5)
+        link.close()
+        asked = len(link.checks())
+        self.check_for(bench, 40)
+        assert bench.records(names.CHECK_MAX_TOPIC) == []
+        bench.restart()
+        again = online(bench)
+        self.check_for(bench, 40)
+        assert asked + len(again.checks()) == bench.broker.config.transaction_check_max
+
+    def test_it_can_be_committed_after_all(self, bench: Any) -> None:
+        sent = half(bench)
+        self.check_for(bench, 40)
+        end(bench, sent, COMMIT)
+        assert [record.body for record in bench.records("orders")] == [b"paid"]
+
+    def test_it_outlives_retention(self, bench: Any) -> None:
+        half(bench)
+        hours = int(bench.broker.store.config.retention_hours)
+        for _ in range(3):
+            bench.clock.advance(hours * 3_600_000 * 3 // 4)
+            check_transactions(bench.clock.now(), bench.broker)
+            newest = bench.records(names.HALF_TOPIC)[-1]
+            assert newest.store_timestamp == bench.clock.now()
+        assert newest.properties[props.TRANSACTION_CHECK_TIMES] == "0"
+
+
+def test_checks_that_the_disk_refused_are_made_later(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(3):
+        half(bench)
+    link = online(bench)
+    bench.clock.advance(60_000)
+    with monkeypatch.context() as refusing:
+        refusing.setattr(bench.broker.store, "append", refuse)
+        with pytest.raises(DiskFull):
+            check_transactions(bench.clock.now(), bench.broker)
+    bench.clock.advance(60_000)
+    check_transactions(bench.clock.now(), bench.broker)
+    assert len(link.checks()) == 3
+    assert bench.broker.stats.skipped.count == 0
+
+
+def refuse(record: Record) -> None:
+    raise DiskFull("no space")
 
 
 def test_progress_is_kept_as_offsets_of_the_transaction_group(bench: Any) -> None:

@@ -3,19 +3,22 @@
 
 Before each question the half message is appended again with its count of checks raised, so that the count
 survives a restart and the half topic's progress moves on. A message asked about often enough goes to
-TRANS_CHECK_MAX_TIME_TOPIC, from where an operator can bring it back (code 323).
+TRANS_CHECK_MAX_TIME_TOPIC, from where an operator can bring it back (code 323). Only questions that could be sent
+count: while no producer of the group is online a message waits, however long that is.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from aerobee.broker.operations.destination import target_of
 from aerobee.broker.operations.end_transaction import QUEUE, catch_up, write_op
 from aerobee.broker.state.half_messages import Outcome
-from aerobee.errors import SystemFailure
+from aerobee.errors import MessageIllegal, SystemFailure
 from aerobee.protocol import command, names
 from aerobee.protocol import message as wire
 from aerobee.protocol import properties as props
@@ -23,6 +26,7 @@ from aerobee.protocol.headers.transaction import CheckTransaction
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
+    from aerobee.broker.state.clients import Member
     from aerobee.broker.state.half_messages import Half
     from aerobee.protocol.message import Record
 
@@ -38,8 +42,15 @@ def check_transactions(now: int, broker: Broker) -> int:
     catch_up(broker)
     known = broker.transactions
     due = known.due(now, CHECKS_PER_TURN)
-    for half in due:
-        _check(half, now, broker)
+    left = deque(due)
+    try:
+        while left:
+            with broker.stats.skipped.over("transactions", half_offset=left[0].offset):
+                _check(left[0], now, broker)
+            left.popleft()  # one that cannot be handled stays open for its producer's word, and is not asked about
+    finally:  # the disk refused: these are asked about later
+        for half in left:
+            known.postpone(half, now + broker.config.transaction_check_ms)
     if known.ops_kept > MAX_OPS_KEPT and (head := known.head()) is not None:
         _move_on(head, broker)
     _remember_progress(broker)
@@ -51,22 +62,42 @@ def _check(half: Half, now: int, broker: Broker) -> None:
     if record is None:
         log.warning("half_offset=%d is no longer in the store: forgotten", half.offset)
         broker.transactions.forget(half.origin)
+        return
+    next_time = now + broker.config.transaction_check_ms
+    producers = _producers(record, broker)
+    if not producers:
+        _wait_for_producers(half, record, now, broker)
+        broker.transactions.postpone(half, next_time)
     elif half.checks >= broker.config.transaction_check_max:
         _give_up(half, record, broker)
     else:
+        copy = _append_again(half, record, half.checks + 1, broker)
         half.checks += 1
-        copy = _append_again(half, record, half.checks, broker)
-        broker.transactions.moved(
-            half, copy.queue_offset, copy.physical_offset, now + broker.config.transaction_check_ms
-        )
-        ask(copy, broker)
+        broker.transactions.moved(half, copy.queue_offset, copy.physical_offset, next_time)
+        _ask(copy, producers, broker)
+
+
+def _producers(half: Record, broker: Broker) -> list[Member]:
+    group = props.get(half.properties_text, props.PGROUP) or ""
+    return [member for member in broker.clients.producers(group) if member.link.is_open]
+
+
+def _wait_for_producers(half: Half, record: Record, now: int, broker: Broker) -> None:
+    """Nobody is there to be asked, so this is no check. However long they stay away, retention does not take it."""
+    if now - record.store_timestamp > broker.store.config.retention_hours * 3_600_000 / 2:
+        _move_on(half, broker)
+    log.debug("half_offset=%d: no producer online to ask", half.offset)
 
 
 def _move_on(half: Half, broker: Broker) -> None:
-    record = broker.store.record_at(half.physical_offset)
-    if record is not None:
-        copy = _append_again(half, record, half.checks, broker)
-        broker.transactions.moved(half, copy.queue_offset, copy.physical_offset, half.due)
+    """To the end of the half topic, without a check."""
+    with broker.stats.skipped.over("transactions", half_offset=half.offset):
+        record = broker.store.record_at(half.physical_offset)
+        if record is not None:
+            copy = _append_again(half, record, half.checks, broker)
+            broker.transactions.moved(half, copy.queue_offset, copy.physical_offset, half.due)
+        return
+    broker.transactions.forget(half.origin)
 
 
 def _append_again(half: Half, record: Record, checks: int, broker: Broker) -> Record:
@@ -95,14 +126,11 @@ def _give_up(half: Half, record: Record, broker: Broker) -> None:
     )
 
 
-def ask(half: Record, broker: Broker) -> None:
-    """Send the question to some producer of the message's group; nobody online = ask again next time."""
-    properties = half.properties
-    group = properties.get(props.PGROUP, "")
-    producers = [member for member in broker.clients.producers(group) if member.link.is_open]
-    if not producers:
-        log.info("group=%s half_offset=%d: no producer online to ask", group, half.queue_offset)
-        return
+def _ask(half: Record, producers: list[Member], broker: Broker) -> None:
+    """Send the question to one of the producers of the message's group."""
+    properties, target = half.properties, target_of(half.properties_text)
+    if target is None:
+        raise MessageIllegal("a half message for no topic and queue that it may go to")
     unique_key = properties.get(props.UNIQ_KEY)
     header = CheckTransaction(
         topic=half.topic,
@@ -114,10 +142,7 @@ def ask(half: Record, broker: Broker) -> None:
         broker_name=broker.config.name,
     )
     shown = msgspec.structs.replace(
-        half,
-        topic=properties.get(props.REAL_TOPIC, half.topic),
-        queue_id=int(properties.get(props.REAL_QID, "0")),
-        properties_text=props.render(properties),
+        half, topic=target.topic, queue_id=target.queue_id, properties_text=props.render(properties)
     )
     # Spread over the producers by message, so that one dead process is not asked every time.
     member = producers[half.queue_offset % len(producers)]

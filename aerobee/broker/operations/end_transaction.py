@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.broker.operations.destination import route_delay
+from aerobee.broker.operations.destination import Target, route_delay, target_of
 from aerobee.broker.state.half_messages import Half, Outcome
-from aerobee.errors import IllegalOperation, SystemFailure
+from aerobee.errors import IllegalOperation, MessageIllegal, SystemFailure
 from aerobee.protocol import message as wire
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
@@ -54,18 +54,19 @@ class Ended(msgspec.Struct, frozen=True):
 def end_transaction(request: EndTransaction, broker: Broker) -> Ended:
     """Commit or roll back; asking the same again is harmless. Raises when the request does not fit the message."""
     catch_up(broker)
-    record = _half_of(request, broker)
+    record, target = _half_of(request, broker)
     if request.outcome is Outcome.UNKNOWN:
         return Ended()
     origin = origin_of(record)
     if _is_over(origin, record, broker):
         return _ended_before(origin, request, broker)
     _check_in_time(record, request, broker)
-    message = _commit(record, broker) if request.outcome is Outcome.COMMIT else None
+    message = _commit(record, target, broker) if request.outcome is Outcome.COMMIT else None
     return Ended(write_op(origin, record.queue_offset, request.outcome, broker), message)
 
 
-def _half_of(request: EndTransaction, broker: Broker) -> Record:
+def _half_of(request: EndTransaction, broker: Broker) -> tuple[Record, Target]:
+    """The message and where it is to go."""
     record = broker.store.record_at(request.physical_offset)
     if record is None or record.topic != names.HALF_TOPIC:
         raise SystemFailure(f"there is no half message at commit-log offset {request.physical_offset}")
@@ -79,12 +80,19 @@ def _half_of(request: EndTransaction, broker: Broker) -> Record:
             f"the half message at commit-log offset {request.physical_offset} has queue offset "
             f"{record.queue_offset}, not {request.half_offset}"
         )
-    return record
+    target = target_of(record.properties_text)
+    if target is None:
+        raise SystemFailure(
+            "the half message may not go where it says: no such topic and queue can be sent to"
+        )
+    return record, target
 
 
 def origin_of(record: Record) -> int:
+    """The half-queue offset of its first copy, which cannot come after it."""
     text = props.get(record.properties_text, props.TRAN_PREPARED_QUEUE_OFFSET)
-    return int(text) if text is not None and text.isdecimal() else record.queue_offset
+    first = props.whole_number(text, 0, record.queue_offset)
+    return record.queue_offset if first is None else first
 
 
 def _is_over(origin: int, record: Record, broker: Broker) -> bool:
@@ -119,20 +127,17 @@ def _check_in_time(record: Record, request: EndTransaction, broker: Broker) -> N
 
 def immunity_of(record: Record) -> int | None:
     text = props.get(record.properties_text, props.CHECK_IMMUNITY_SECONDS)
-    try:
-        seconds = int(text) if text else -1
-    except ValueError:
-        seconds = -1
-    return seconds * 1000 if seconds >= 0 else None
+    seconds = props.whole_number(text)
+    return None if seconds is None else seconds * 1000
 
 
-def _commit(half: Record, broker: Broker) -> Record:
+def _commit(half: Record, target: Target, broker: Broker) -> Record:
     """Append the message where it was meant to go."""
     properties = half.properties
     record = Record(
-        topic=properties.get(props.REAL_TOPIC, ""),
+        topic=target.topic,
         body=half.body,
-        queue_id=int(properties.get(props.REAL_QID, "0")),
+        queue_id=target.queue_id,
         flag=half.flag,
         sys_flag=half.sys_flag & ~TRANSACTION_BITS | COMMITTED,
         born_timestamp=half.born_timestamp,
@@ -176,15 +181,17 @@ def catch_up(broker: Broker) -> None:
     while known.room > 0 and known.cursor < store.max_offset(names.HALF_TOPIC, QUEUE):
         records, next_offset = _read(names.HALF_TOPIC, known.cursor, min(known.room, BULK), broker)
         for record in records:
-            known.read(describe(record, broker))
+            with broker.stats.skipped.over("transactions", half_offset=record.queue_offset):
+                known.read(describe(record, broker))
         known.skip(next_offset)
     known.settled()
 
 
 def describe(record: Record, broker: Broker) -> Half:
     """What to remember of a half message, as if this were its only copy."""
-    text = props.get(record.properties_text, props.TRANSACTION_CHECK_TIMES)
-    checks = int(text) if text is not None and text.isdecimal() else 0
+    if target_of(record.properties_text) is None:
+        raise MessageIllegal("a half message for no topic and queue that it may go to")
+    checks = props.whole_number(props.get(record.properties_text, props.TRANSACTION_CHECK_TIMES)) or 0
     if checks:
         wait_ms: int | None = broker.config.transaction_check_ms
     else:
@@ -205,11 +212,11 @@ def _restart(broker: Broker) -> None:
         _reached(names.OP_TOPIC, broker),
     )
     known.start(half, op)
-    end = broker.store.max_offset(names.OP_TOPIC, QUEUE)
+    end, halves = (broker.store.max_offset(topic, QUEUE) for topic in (names.OP_TOPIC, names.HALF_TOPIC))
     while op < end:
         records, op = _read(names.OP_TOPIC, op, BULK, broker)
         for record in records:
-            known.replay_op(record.queue_offset, _offsets_in(record.body))
+            known.replay_op(record.queue_offset, _offsets_in(record.body, below=halves))
     catch_up(broker)
     if len(known) <= FEW or not broker.store.recovery.clean:
         _complete_commits(broker)
@@ -220,10 +227,11 @@ def _restart(broker: Broker) -> None:
 def _complete_commits(broker: Broker) -> None:
     """A crash, or a disk that filled up, may have left a message in its real topic and its op record unwritten."""
     for entry in broker.transactions.open():
-        record = broker.store.record_at(entry.physical_offset)
-        if record is not None and _committed_before(record, broker):
-            log.warning("half_offset=%d: committed already; its op record follows now", entry.offset)
-            write_op(entry.origin, entry.offset, Outcome.COMMIT, broker)
+        with broker.stats.skipped.over("transactions", half_offset=entry.offset):
+            record = broker.store.record_at(entry.physical_offset)
+            if record is not None and _committed_before(record, broker):
+                log.warning("half_offset=%d: committed already; its op record follows now", entry.offset)
+                write_op(entry.origin, entry.offset, Outcome.COMMIT, broker)
 
 
 def _reached(topic: str, broker: Broker) -> int:
@@ -248,11 +256,18 @@ def _read(topic: str, offset: int, count: int, broker: Broker) -> tuple[list[Rec
     """Up to `count` records from `offset` on, and where to go on reading: past a gap that is further on."""
     found = broker.store.read(topic, QUEUE, offset, ReadLimit(count, BULK_BYTES, count))
     if found.messages:
-        return [wire.decode(raw) for raw in found.messages], found.next_offset
+        records = []
+        for at, raw in zip(found.offsets, found.messages, strict=True):
+            with broker.stats.skipped.over("transactions", topic=topic, offset=at):
+                records.append(wire.decode(raw))
+        return records, found.next_offset
     log.warning("topic=%s offset=%d cannot be read: %s", topic, offset, found.status)
     return [], max(found.next_offset, offset + 1)
 
 
-def _offsets_in(body: bytes) -> list[int]:
-    """`12,57,` or, from old brokers, a single number."""
-    return [int(part) for part in body.split(b",") if part.strip().isdigit()]
+def _offsets_in(body: bytes, below: int) -> list[int]:
+    """`12,57,` or, from old brokers, a single number. None past the half topic's end is kept in memory."""
+    numbers = (
+        props.whole_number(part.strip(), 0, below - 1) for part in body.decode(errors="replace").split(",")
+    )
+    return [number for number in numbers if number is not None]

@@ -40,7 +40,7 @@ class Half(msgspec.Struct):
     origin: int  # half-queue offset of its first copy
     offset: int  # ... of its newest copy
     physical_offset: int
-    checks: int  # asked so far
+    checks: int  # times its producers were asked
     due: int  # when to ask (again)
     copies: list[int]  # half-queue offsets of all that a restart might still meet
 
@@ -168,7 +168,7 @@ class HalfMessages:
         self._open.pop(origin, None)
 
     def due(self, now: int, limit: int) -> list[Half]:
-        """Transactions to ask about now. Each comes once until `moved` gives it its next time."""
+        """Transactions to ask about now. Each comes once until `moved` or `postpone` gives it its next time."""
         found: list[Half] = []
         while self._due and self._due[0][0] <= now and len(found) < limit:
             due, origin = heapq.heappop(self._due)
@@ -185,6 +185,11 @@ class HalfMessages:
         half.offset, half.physical_offset, half.due = offset, physical_offset, due
         half.copies.append(offset)
         self._schedule(half)
+
+    def postpone(self, half: Half, due: int) -> None:
+        """Not asked this time."""
+        half.due = due
+        heapq.heappush(self._due, (due, half.origin))
 
     def _schedule(self, half: Half) -> None:
         heapq.heappush(self._due, (half.due, half.origin))

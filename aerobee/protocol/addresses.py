@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from aerobee.protocol.properties import whole_number
+
 
 def parse_address(text: str) -> tuple[str, int]:
     """Host and port; ValueError names what is wrong."""
@@ -13,9 +15,10 @@ def parse_address(text: str) -> tuple[str, int]:
         raise ValueError(f"address {text!r}: write an IPv6 host in brackets, as in [::1]:9876")
     if not colon or not host:
         raise ValueError(f"address {text!r}: expected host:port")
-    if not (port.isascii() and port.isdigit() and int(port) <= 65535):
+    number = whole_number(port, 0, 65535)
+    if number is None:
         raise ValueError(f"address {text!r}: port {port!r} is not a number from 0 to 65535")
-    return host, int(port)
+    return host, number
 
 
 def parse_addresses(text: str) -> list[str]:

@@ -114,8 +114,8 @@ def unwrap(record: Record) -> list[Record]:
     """The messages inside a record of a batch topic; the record itself when it holds just one."""
     if record.sys_flag & _UNWRAP != _UNWRAP:
         return [record]
-    base = props.get(record.properties_text, "INNER_BASE") or ""
-    first = int(base) if base.isascii() and base.isdigit() else record.queue_offset
+    base = props.whole_number(props.get(record.properties_text, "INNER_BASE"))
+    first = record.queue_offset if base is None else base
     sys_flag = record.sys_flag & ~_UNWRAP
     return [
         msgspec.structs.replace(

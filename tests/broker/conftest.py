@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +21,7 @@ from aerobee.settings import BrokerConfig, StoreConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from aerobee.store.results import Found
@@ -102,6 +105,23 @@ def make_bench(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., Ben
     yield make
     for bench in made:
         bench.close()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], AbstractContextManager[Bench]]:
+    """For properties that want a new broker for each of hundreds of examples: `with broker() as bench:`."""
+
+    @contextmanager
+    def new() -> Iterator[Bench]:
+        directory = tmp_path_factory.mktemp("broker")
+        bench = Bench(directory, ManualClock(), BrokerConfig(), SMALL)
+        try:
+            yield bench
+        finally:
+            bench.close()
+            shutil.rmtree(directory)
+
+    return new
 
 
 @pytest.fixture

@@ -31,8 +31,8 @@ TABLE_CHECK_MS = 500
 class Background:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._schedule = Schedule(broker.store)
-        self._timers = Timers(broker.store, broker.clock)
+        self._schedule = Schedule(broker.store, broker.stats.skipped)
+        self._timers = Timers(broker.store, broker.clock, broker.stats.skipped)
         self._revive = Revive(broker)
         self._task: asyncio.Task[None] | None = None
 

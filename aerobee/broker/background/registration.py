@@ -163,9 +163,9 @@ class RemoteLink:
             wait_ms = self._settings.value.register_ms
             try:
                 await self._register()
-            except AerobeeError as error:
+            except Exception as error:  # whatever it answered: the next attempt may fare better
                 if self._registered or not self._tried.is_set():  # once, not at every retry
-                    log.warning("cannot register namesrv=%s: %s", self.address, error)
+                    log.warning("cannot register namesrv=%s: %r", self.address, error)
                 self._registered = False
                 wait_ms = RETRY_MS
             self._tried.set()

@@ -9,7 +9,7 @@ there is more.
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from aerobee.broker.operations.redeliver import Expired, redeliver
@@ -36,6 +36,7 @@ class Revive:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._leases = broker.pops.leases
+        self._skipped = broker.stats.skipped
         self._redelivered: Counter[tuple[str, str]] = Counter()
         self._last: dict[str, int] = {}
 
@@ -64,14 +65,28 @@ class Revive:
 
     def _attend(self, now: int) -> bool:
         found = self._leases.in_flight.attend(now, ATTENDED_PER_TICK)
-        for checkpoint in found:
-            if checkpoint.journaled or not checkpoint.open:
-                continue  # with its parent, a moment ago
+        left = deque(found)
+        try:
+            while left:
+                self._attend_one(left[0], now)
+                left.popleft()
+        finally:  # a failure that is not of one checkpoint: all that is left is tried again
+            for checkpoint in left:
+                self._leases.in_flight.postpone(checkpoint, now + AFTER_ERROR_MS)
+        return len(found) == ATTENDED_PER_TICK
+
+    def _attend_one(self, checkpoint: Checkpoint, now: int) -> None:
+        if checkpoint.journaled or not checkpoint.open:
+            return  # with its parent, a moment ago
+        lane = checkpoint.lane
+        place = {"group": lane.group, "topic": lane.topic, "queue": lane.queue_id, "offset": checkpoint.start}
+        with self._skipped.over("revive", **place):
             if checkpoint.due <= now:
                 self._redeliver_young(checkpoint, now)
             else:
                 self._leases.journal(checkpoint, now)
-        return len(found) == ATTENDED_PER_TICK
+            return
+        self._leases.in_flight.close(checkpoint, checkpoint.open)
 
     def _redeliver_young(self, checkpoint: Checkpoint, now: int) -> None:
         if not self._leases.journal_children(checkpoint, now):
@@ -91,8 +106,17 @@ class Revive:
 
     def _expire(self, now: int) -> bool:
         positions = self._leases.in_flight.due.take(now, REDELIVERED_PER_TICK)
-        for position in positions:
-            self._expire_one(position, now)
+        left = deque(positions)
+        try:
+            while left:
+                with self._skipped.over("revive", queue_and_offset=unpack(left[0])):
+                    self._expire_one(left[0], now)
+                    left.popleft()
+                    continue
+                self._leases.log.done(left.popleft())
+        finally:
+            for position in left:
+                self._leases.in_flight.due.add(now + AFTER_ERROR_MS, position)
         return len(positions) == REDELIVERED_PER_TICK
 
     def _expire_one(self, position: int, now: int) -> None:

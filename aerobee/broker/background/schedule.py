@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aerobee.broker.operations.deliver import deliver
+from aerobee.broker.state.skipped import Skipped
 from aerobee.protocol import names
 from aerobee.protocol.bodies import DataVersion, DelayOffsets, decode, encode
 from aerobee.store.metadata import JsonFile
@@ -29,8 +30,9 @@ PER_TICK = 256  # deliveries of one level before others have their turn
 
 
 class Schedule:
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: MessageStore, skipped: Skipped | None = None) -> None:
         self._store = store
+        self._skipped = skipped or Skipped()
         self._delays = store.delays  # ms of level 1, 2, ...
         self._file = JsonFile(store.root / "config" / "delayOffset.json", _decode)
         self._changed = False
@@ -73,7 +75,8 @@ class Schedule:
                     # Further off than the whole delay: the clock was set back while we were down. Then it is due now.
                     if now < due <= now + delay_ms:
                         break
-                    deliver(unit.physical_offset, store, now)
+                    with self._skipped.over("schedule", level=level, offset=offset):
+                        deliver(unit.physical_offset, store, now)
                 offset += 1
         finally:
             self._moved(level, offset)

@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.broker.operations.deliver import deliver, without_check
+from aerobee.broker.operations.deliver import deliver, stamped, without_check
+from aerobee.broker.operations.destination import target_of
+from aerobee.broker.state.skipped import Skipped
+from aerobee.errors import MessageIllegal
 from aerobee.protocol import message, names
 from aerobee.protocol import properties as props
 from aerobee.store.results import ReadLimit
@@ -43,9 +46,10 @@ _BULK = ReadLimit(max_messages=PER_TICK, max_bytes=4 * 1024 * 1024, max_scan=PER
 
 
 class Timers:
-    def __init__(self, store: MessageStore, clock: Clock) -> None:
+    def __init__(self, store: MessageStore, clock: Clock, skipped: Skipped | None = None) -> None:
         self._store = store
         self._clock = clock
+        self._skipped = skipped or Skipped()
         self._wheel = TimerWheel.open(store.root, clock.wall(), log_max=store.log_max)
         if not self._wheel.pending:
             self._wheel.lag = 0
@@ -97,24 +101,23 @@ class Timers:
             return False
         wheel.queue_offset = max(wheel.queue_offset, store.min_offset(names.TIMER_TOPIC, QUEUE))
         found = store.read(names.TIMER_TOPIC, QUEUE, wheel.queue_offset, _BULK)
-        for raw in found.messages:
-            record = message.decode(raw)
-            self._add_one(record, now)
-            wheel.queue_offset = record.queue_offset + 1
+        for offset, raw in zip(found.offsets, found.messages, strict=True):
+            with self._skipped.over("timers", queue_offset=offset):
+                self._add_one(message.decode(raw), now)
+            wheel.queue_offset = offset + 1
         wheel.queue_offset = max(wheel.queue_offset, found.next_offset)  # past what could not be read
         return wheel.queue_offset < end
 
     def _add_one(self, record: Record, now: int) -> None:
         text = record.properties_text
-        topic, due = props.get(text, props.REAL_TOPIC), props.get(text, props.TIMER_OUT_MS)
-        if topic is None or due is None or not due.isdigit():
-            log.error("message at physical_offset=%d has no delivery time: left out", record.physical_offset)
-            return
+        target, due = target_of(text), props.whole_number(props.get(text, props.TIMER_OUT_MS))
+        if target is None or due is None:
+            raise MessageIllegal("it names no time, or no topic and queue that a message may go to")
         kind, due_ms = PLAIN, _second(self._run_time(record) + self._lead)
         if props.get(text, props.TIMER_DEL_UNIQKEY) is not None:
             kind |= DELETE
             due_ms = self._place_of_recalled(record) or due_ms
-        self._wheel.add(due_ms, record.physical_offset, record.size, props.java_hash(topic), now, kind)
+        self._wheel.add(due_ms, record.physical_offset, record.size, props.java_hash(target.topic), now, kind)
 
     def _run_time(self, record: Record) -> int:
         return self._store.run_time(_asked(record), record.physical_offset)
@@ -138,7 +141,8 @@ class Timers:
         done = 0
         try:
             for due in batch:
-                self._deliver_one(due, now)
+                with self._skipped.over("timers", physical_offset=due.physical_offset):
+                    self._deliver_one(due, now)
                 done += 1
         finally:
             self._wheel.done(done)  # also when the disk is full: the rest is tried again
@@ -179,11 +183,10 @@ class Timers:
         if record is None:
             log.warning("message at physical_offset=%d is gone or damaged: not rolled on", physical_offset)
             return
-        record = self._for_the_rest(record)
-        properties = record.properties
-        times = properties.get(props.TIMER_ROLL_TIMES, "0")
-        properties[props.TIMER_ROLL_TIMES] = str(int(times) + 1 if times.isdigit() else 1)
-        self._store.append(msgspec.structs.replace(record, properties_text=props.render(properties)))
+        properties = self._for_the_rest(record).properties
+        times = props.whole_number(properties.pop(props.TIMER_ROLL_TIMES, None)) or 0
+        text = stamped(props.render(properties), f"{props.TIMER_ROLL_TIMES}\x01{times + 1}\x02")
+        self._store.append(msgspec.structs.replace(record, properties_text=text))
 
     def _recall(self, physical_offset: int) -> None:
         record = self._store.record_at(physical_offset)
@@ -226,7 +229,7 @@ def _second(ms: int) -> int:
 
 def _asked(record: Record) -> int:
     """When it is to come, by the wall clock of when it was stored."""
-    return int(props.get(record.properties_text, props.TIMER_OUT_MS) or 0)
+    return props.whole_number(props.get(record.properties_text, props.TIMER_OUT_MS)) or 0
 
 
 def _is_delay(record: Record) -> bool:

@@ -105,9 +105,9 @@ class RemoteRoutes:
         except TopicNotFound:
             self._known.pop(topic, None)
             self._absent[topic] = self._clock.now() + ABSENT_MS
-        except AerobeeError as error:
+        except Exception as error:  # whatever they answered: refreshing goes on
             if self._answering:  # once, not at every attempt
-                log.warning("no name server tells the route of topic=%s: %s", topic, error)
+                log.warning("no name server tells the route of topic=%s: %r", topic, error)
             self._answering = False
             return
         else:

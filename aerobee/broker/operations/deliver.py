@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aerobee.broker.operations.destination import target_of
+from aerobee.errors import MessageIllegal
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
-from aerobee.protocol.message import RECORD_CHECK_SIZE
+from aerobee.protocol.message import MAX_PROPERTIES, RECORD_CHECK_SIZE
 
 if TYPE_CHECKING:
     from aerobee.protocol.message import Record
@@ -20,7 +22,7 @@ log = logging.getLogger("aerobee.deliver")
 
 
 def deliver(physical_offset: int, store: MessageStore, now: int) -> Record | None:
-    """Append a copy to REAL_TOPIC / REAL_QID; None when the message is gone.
+    """Append a copy to REAL_TOPIC / REAL_QID; None when the message is gone. MessageIllegal when it may not go there.
 
     REAL_TOPIC, REAL_QID and the delay stay in its properties, as in RocketMQ; nothing delays it again.
     """
@@ -29,15 +31,24 @@ def deliver(physical_offset: int, store: MessageStore, now: int) -> Record | Non
         log.warning("message at physical_offset=%d is gone or damaged: not delivered", physical_offset)
         return None
     text = without_check(waiting.properties_text)
-    topic, queue_id = props.get(text, props.REAL_TOPIC), props.get(text, props.REAL_QID)
-    if topic is None or queue_id is None or not queue_id.isdigit():
-        log.error("message at physical_offset=%d names no real topic: not delivered", physical_offset)
-        return None
+    target = target_of(text)
+    if target is None:
+        raise MessageIllegal("it names no topic and queue that a message may go to")
     if waiting.topic == names.TIMER_TOPIC:
-        text += f"TIMER_ENQUEUE_MS\x01{waiting.store_timestamp}\x02TIMER_DEQUEUE_MS\x01{now}\x02"
-    copy = msgspec.structs.replace(waiting, topic=topic, queue_id=int(queue_id), properties_text=text)
+        times = f"TIMER_ENQUEUE_MS\x01{waiting.store_timestamp}\x02TIMER_DEQUEUE_MS\x01{now}\x02"
+        text = stamped(text, times)
+    copy = msgspec.structs.replace(
+        waiting, topic=target.topic, queue_id=target.queue_id, properties_text=text
+    )
     store.append(copy)
     return copy
+
+
+def stamped(text: str, stamps: str) -> str:
+    """Properties text with more properties, if it can still be stored then: they are of use, but no message is
+    worth losing for them."""
+    longer = (text if not text or text[-1] == props.PAIR_END else text + props.PAIR_END) + stamps
+    return longer if len(longer.encode()) <= MAX_PROPERTIES - RECORD_CHECK_SIZE else text
 
 
 def without_check(text: str) -> str:

@@ -45,7 +45,10 @@ def parse_handle(text: str) -> Handle:
         version, topic, broker_name, deliver_at, unique_key = raw.split(" ")
         if version != _VERSION:
             raise ValueError(version)
-        return Handle(topic, broker_name, int(deliver_at), unique_key)
+        moment = props.whole_number(deliver_at)
+        if moment is None:
+            raise ValueError(deliver_at)
+        return Handle(topic, broker_name, moment, unique_key)
     except (ValueError, binascii.Error):
         raise IllegalOperation(
             f"recall handle {text[:64]!r} is invalid; use the one in the send result"

@@ -6,8 +6,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from aerobee.broker.operations.deliver import without_check
-from aerobee.errors import CorruptRecord
+from aerobee.broker.operations.deliver import stamped, without_check
+from aerobee.errors import BrokerError, CorruptRecord, ProtocolError
 from aerobee.protocol import message, names
 from aerobee.protocol import properties as props
 from aerobee.protocol.message import Record
@@ -51,10 +51,7 @@ def redeliver(expired: Expired, broker: Broker) -> int:
         else:
             copies.append(_retry(original, topic, expired.pop_time))
     for batch in (copies, dead):
-        if len(batch) == 1:
-            broker.store.append(batch[0])
-        elif batch:
-            broker.store.append_batch(batch)
+        _append(batch, broker)
     if dead:
         log.warning(
             "group=%s topic=%s queue=%d messages=%d: not acked after %d redeliveries, dead-lettered",
@@ -67,6 +64,19 @@ def redeliver(expired: Expired, broker: Broker) -> int:
     return len(copies) + len(dead)
 
 
+def _append(batch: list[Record], broker: Broker) -> None:
+    """All at once, or where they cannot be stored so, one by one: a message does not take others with it."""
+    try:
+        if len(batch) == 1:
+            broker.store.append(batch[0])
+        elif batch:
+            broker.store.append_batch(batch)
+    except BrokerError:
+        for record in batch:
+            with broker.stats.skipped.over("revive", retry_topic=record.topic, message_id=record.message_id):
+                broker.store.append(record)
+
+
 def _originals(expired: Expired, broker: Broker) -> Iterator[Record]:
     """Exactly the messages that were popped: never the next one in place of one that is gone (7724, 6652)."""
     first, last = expired.offsets[0], expired.offsets[-1]
@@ -74,17 +84,19 @@ def _originals(expired: Expired, broker: Broker) -> Iterator[Record]:
     found = broker.store.read(expired.topic, expired.queue_id, first, limit)  # most are neighbours: one read
     raw = dict(zip(found.offsets, found.messages, strict=True))
     for offset in expired.offsets:
-        record = message.decode(raw[offset]) if offset in raw else _original(expired, offset, broker)
+        record = _original(expired, offset, raw.get(offset), broker)
         if record is None:
             log.warning("topic=%s queue=%d offset=%d: gone, not redelivered", *expired[0:3:2], offset)
         elif expired.logged_at is None or record.physical_offset < expired.logged_at:
             yield record
 
 
-def _original(expired: Expired, offset: int, broker: Broker) -> Record | None:
+def _original(expired: Expired, offset: int, raw: bytes | None, broker: Broker) -> Record | None:
     try:
+        if raw is not None:
+            return message.decode(raw)
         return broker.store.record_of(expired.topic, expired.queue_id, offset)
-    except CorruptRecord as error:
+    except (CorruptRecord, ProtocolError) as error:
         log.error("topic=%s queue=%d offset=%d: %s", expired.topic, expired.queue_id, offset, error)
         return None
 
@@ -104,7 +116,7 @@ def _retry_topic(expired: Expired, broker: Broker) -> str:
 def _retry(original: Record, topic: str, pop_time: int) -> Record:
     text = _without_receipt(original.properties_text)
     if props.get(text, props.FIRST_POP_TIME) is None:
-        text += f"{props.FIRST_POP_TIME}\x01{pop_time}\x02"
+        text = stamped(text, f"{props.FIRST_POP_TIME}\x01{pop_time}\x02")
     return _copy(original, topic, text)
 
 
@@ -114,11 +126,14 @@ def _dead_letter(original: Record, group: GroupConfig, broker: Broker) -> Record
     properties = original.properties
     properties.pop(props.POP_CK, None)
     origin = names.normal_topic(original.topic, group.group_name)
-    properties.setdefault(props.RETRY_TOPIC, origin)
-    properties.setdefault(props.ORIGIN_MESSAGE_ID, original.offset_id)
-    properties.setdefault(props.DLQ_ORIGIN_TOPIC, origin)
-    properties.setdefault(props.DLQ_ORIGIN_MESSAGE_ID, original.message_id)
-    return _copy(original, topic, props.render(properties))
+    stamps = {
+        props.RETRY_TOPIC: origin,
+        props.ORIGIN_MESSAGE_ID: original.offset_id,
+        props.DLQ_ORIGIN_TOPIC: origin,
+        props.DLQ_ORIGIN_MESSAGE_ID: original.message_id,
+    }
+    missing = {name: value for name, value in stamps.items() if name not in properties}
+    return _copy(original, topic, stamped(props.render(properties), props.render(missing)))
 
 
 def _without_receipt(text: str) -> str:

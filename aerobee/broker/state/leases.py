@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from aerobee.broker.state.in_flight import LaneKey
     from aerobee.broker.state.offsets import Offsets
+    from aerobee.broker.state.skipped import Skipped
     from aerobee.clock import Clock
     from aerobee.settings import BrokerConfig, InForce
 
@@ -39,12 +40,18 @@ EarlyKey = tuple[str, str, int, int, int]  # lane, start offset, pop time
 
 class Leases:
     def __init__(
-        self, settings: InForce[BrokerConfig], revive_log: ReviveLog, offsets: Offsets, clock: Clock
+        self,
+        settings: InForce[BrokerConfig],
+        revive_log: ReviveLog,
+        offsets: Offsets,
+        clock: Clock,
+        skipped: Skipped,
     ) -> None:
         self.in_flight = InFlight(settings, self._commit)
         self.log = revive_log
         self._offsets = offsets
         self._clock = clock
+        self._skipped = skipped
         self._started = clock.wall()
         self._refused_until = 0  # by the disk
         # Acks of checkpoints that RocketMQ's timer has not delivered yet; the oldest go when there are too many.
@@ -246,12 +253,13 @@ class Leases:
         count = 0
         for entry in self.log.unread(limit):
             count += 1
-            if isinstance(entry.value, CheckPoint):
-                self._absorb_checkpoint(entry, entry.value)
-            elif isinstance(entry.value, Ack):
-                self._absorb_ack(entry.value)
-            else:
-                self._absorb_drop(entry.value, entry.physical_offset)
+            with self._skipped.over("revive", physical_offset=entry.physical_offset):
+                if isinstance(entry.value, CheckPoint):
+                    self._absorb_checkpoint(entry, entry.value)
+                elif isinstance(entry.value, Ack):
+                    self._absorb_ack(entry.value)
+                else:
+                    self._absorb_drop(entry.value, entry.physical_offset)
         return count
 
     def pass_restored(self) -> None:
@@ -264,11 +272,9 @@ class Leases:
 
     def _absorb_checkpoint(self, entry: Entry, logged: CheckPoint) -> None:
         offsets = logged.offsets[:MAX_BATCH]
-        self.log.pending(entry.position)
-        sound = all(0 <= offset - logged.start_offset < MAX_BITS for offset in offsets)
-        sound = sound and bool(offsets) and logged.queue_id >= 0 and logged.start_offset >= 0
         # The last message decides: the first ones of a batch may have been cleaned away.
-        if not sound or not self.log.speaks_for(entry, logged.topic, logged.queue_id, offsets[-1]):
+        if not self.log.speaks_for(entry, logged.topic, logged.queue_id, offsets[-1]):
+            self.log.pending(entry.position)
             self.in_flight.due.add(logged.revive_time - self._clock.ahead, entry.position)
             return
         lane = self.in_flight.lane(logged.topic, logged.group, logged.queue_id)
@@ -282,13 +288,17 @@ class Leases:
         checkpoint = Checkpoint(
             lane, logged.start_offset, logged.pop_time, due, 0, len(offsets), open_bits, diffs
         )
+        self.log.pending(entry.position)
         self.in_flight.restore(lane, checkpoint, entry.position)
         position = self.position(lane)
         lane.skip.update(offset for offset in offsets if offset >= position)
 
     def _absorb_ack(self, ack: Ack) -> None:
         start = ack.start_offset
-        places = sum({1 << offset - start for offset in ack.acked if 0 <= offset - start < MAX_BITS})
+        places = 0
+        for offset in ack.acked:
+            if 0 <= offset - start < MAX_BITS:
+                places |= 1 << offset - start
         place = (ack.topic, ack.group, ack.queue_id)
         lane = self.in_flight.lanes.get(place)
         matched = Matched.UNKNOWN

@@ -13,6 +13,7 @@ from aerobee.broker.state.order_info import Orders
 from aerobee.broker.state.parked_pops import ParkedPops
 from aerobee.broker.state.request_modes import Modes
 from aerobee.broker.state.revive_log import ReviveLog
+from aerobee.broker.state.skipped import Skipped
 from aerobee.protocol import names
 from aerobee.store.metadata import JsonFile
 
@@ -53,11 +54,13 @@ class Pops:
         store: MessageStore,
         offsets: Offsets,
         directory: Path,
+        skipped: Skipped | None = None,
     ) -> None:
         self._clock = clock
         config = settings.value  # of these what does not change while it runs
-        revive_log = ReviveLog(store, offsets, config.cluster, config.revive_queues, config.name)
-        self.leases = Leases(settings, revive_log, offsets, clock)
+        skipped = skipped or Skipped()
+        revive_log = ReviveLog(store, offsets, (config.cluster, config.name), config.revive_queues, skipped)
+        self.leases = Leases(settings, revive_log, offsets, clock, skipped)
         self.modes = Modes(directory)
         self.parked = ParkedPops(clock, settings)
         self.notices = ParkedPops(clock, settings)

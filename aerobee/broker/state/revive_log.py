@@ -17,12 +17,11 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from aerobee.errors import ProtocolError
+from aerobee.broker.state.in_flight import MAX_BATCH, MAX_TIME
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol.message import Record
@@ -30,6 +29,7 @@ from aerobee.protocol.receipt import (
     ACK_TAG,
     BATCH_ACK_TAG,
     CHECKPOINT_TAG,
+    MAX_BITS,
     Ack,
     CheckPoint,
     decode_ack,
@@ -41,9 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aerobee.broker.state.offsets import Offsets
+    from aerobee.broker.state.skipped import Skipped
     from aerobee.store.results import Unit
-
-log = logging.getLogger("aerobee.revive")
 
 GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 DROP_TAG = "drop"
@@ -86,12 +85,16 @@ def unpack(position: int) -> tuple[int, int]:
 
 
 class ReviveLog:
-    def __init__(self, store: Log, offsets: Offsets, cluster: str, queues: int, broker_name: str) -> None:
+    def __init__(
+        self, store: Log, offsets: Offsets, named: tuple[str, str], queues: int, skipped: Skipped
+    ) -> None:
+        """`named` after the cluster and the broker."""
+        cluster, self._broker_name = named
         self.topic = names.revive_topic(cluster)
         self.queues = queues
         self._store = store
         self._offsets = offsets
-        self._broker_name = broker_name
+        self._skipped = skipped
         self._read = [self._first_unread(queue_id) for queue_id in range(queues)]
         # Per queue: checkpoints not done with, counted by blocks of log offsets.
         self._pending: list[dict[int, int]] = [{} for _ in range(queues)]
@@ -171,27 +174,13 @@ class ReviveLog:
         return unit is not None and unit.physical_offset < entry.physical_offset
 
     def _entry(self, queue_id: int, offset: int) -> Entry | None:
-        record = self._store.record_of(self.topic, queue_id, offset)
-        if record is None:
-            return None
-        tag = record.tags
-        try:
-            value: CheckPoint | Ack | Drop
-            if tag == CHECKPOINT_TAG:
-                value = decode_checkpoint(record.body)
-            elif tag in (ACK_TAG, BATCH_ACK_TAG):
-                value = decode_ack(record.body)
-            elif tag == DROP_TAG:
-                value = msgspec.json.decode(record.body, type=Drop)
-            else:
-                return None
-        except (ProtocolError, msgspec.DecodeError) as error:
-            log.warning(
-                "revive log queue=%d offset=%d is unreadable and left out: %s", queue_id, offset, error
-            )
-            return None
-        foreign = props.get(record.properties_text, props.TIMER_DELIVER_MS) is not None
-        return Entry(pack(queue_id, offset), record.physical_offset, value, foreign)
+        with self._skipped.over("revive", queue=queue_id, offset=offset):
+            record = self._store.record_of(self.topic, queue_id, offset)
+            value = None if record is None else _value(record)
+            if record is not None and value is not None:
+                foreign = props.get(record.properties_text, props.TIMER_DELIVER_MS) is not None
+                return Entry(pack(queue_id, offset), record.physical_offset, value, foreign)
+        return None
 
     # -- progress ----------------------------------------------------------------------------------------
 
@@ -225,3 +214,31 @@ class ReviveLog:
             self._store.max_offset(self.topic, queue_id) - 1 - self._offsets.get(GROUP, self.topic, queue_id)
             for queue_id in range(self.queues)
         )
+
+
+def _value(record: Record) -> CheckPoint | Ack | Drop | None:
+    """What a message of the log says, None when nothing that concerns us. Raises when it cannot be meant so."""
+    tag = record.tags
+    if tag == CHECKPOINT_TAG:
+        checkpoint = decode_checkpoint(record.body)
+        _check_checkpoint(checkpoint)
+        return checkpoint
+    if tag in (ACK_TAG, BATCH_ACK_TAG):
+        return decode_ack(record.body)
+    return msgspec.json.decode(record.body, type=Drop) if tag == DROP_TAG else None
+
+
+def _check_checkpoint(checkpoint: CheckPoint) -> None:
+    """As a pop request's topic, group and times would be checked: the messages it names are given to its group."""
+    names.check_group(checkpoint.group)
+    if not names.may_deliver(checkpoint.topic):
+        raise ValueError(f"a checkpoint of topic {checkpoint.topic[:64]!r}, which cannot be popped")
+    if not (0 <= checkpoint.pop_time <= MAX_TIME and 0 <= checkpoint.invisible_time <= MAX_TIME):
+        raise ValueError(f"popped at {checkpoint.pop_time} for {checkpoint.invisible_time} ms: no such time")
+    start, offsets = checkpoint.start_offset, checkpoint.offsets[:MAX_BATCH]
+    if not offsets or not 0 <= start <= offsets[0] or offsets[-1] - start >= MAX_BITS or _falls(offsets):
+        raise ValueError(f"offsets from {start} on that no pop can have returned")
+
+
+def _falls(offsets: list[int]) -> bool:
+    return any(first >= second for first, second in itertools.pairwise(offsets))

@@ -18,6 +18,8 @@ from collections import deque
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from aerobee.broker.state.skipped import Skipped
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -153,7 +155,8 @@ class Stats:
         self._pending: Iterator[Meter] | None = None
         # Figures of parts that this broker's tools cannot reach otherwise, under RocketMQ's runtime keys:
         # `stats.gauges["timerCongestNum"] = lambda: timers.pending`.
-        self.gauges: dict[str, Callable[[], int]] = {}
+        self.gauges: dict[str, Callable[[], int]] = {"recordsSteppedOver": lambda: self.skipped.count}
+        self.skipped = Skipped()  # what background jobs could not handle
         self._day = self._day_of(now)
         self._mornings = [(0, 0), (0, 0)]  # (put, got) at yesterday's and today's midnight
         self.tick(now)

@@ -106,4 +106,4 @@ class Replies:
 
 def _host(text: str) -> bytes:
     host, _, port = text.lstrip("/").rpartition(":")
-    return pack_host(host.strip("[]"), int(port) if port.isdigit() else 0)
+    return pack_host(host.strip("[]"), props.whole_number(port, 0, 65535) or 0)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _GZIP = b"\x1f\x8b"
+_LAST_MOMENT = 253_402_300_799_999  # of the year 9999: protobuf knows no later one
 _TYPES = {"FIFO": pb.FIFO, "DELAY": pb.DELAY, "TRANSACTION": pb.TRANSACTION, "NORMAL": pb.NORMAL}
 
 
@@ -115,6 +116,11 @@ def from_record(record: Record, topic: str, receipt: str | None, attempt: int) -
     return message
 
 
+def _moment(ms: int) -> int:
+    """A time that can be told: a producer may say anything of its message's birth."""
+    return min(max(ms, 0), _LAST_MOMENT)
+
+
 def _identity(system: Any, record: Record, properties: Mapping[str, str]) -> None:
     if tag := properties.get(props.TAGS):
         system.tag = tag
@@ -122,16 +128,16 @@ def _identity(system: Any, record: Record, properties: Mapping[str, str]) -> Non
         system.keys.extend(keys.split(" "))
     system.message_id = properties.get(props.UNIQ_KEY) or record.offset_id
     system.message_type = type_of(properties)
-    system.born_timestamp.FromMilliseconds(record.born_timestamp)
+    system.born_timestamp.FromMilliseconds(_moment(record.born_timestamp))
     system.born_host = host_text(record.born_host)
-    system.store_timestamp.FromMilliseconds(record.store_timestamp)
+    system.store_timestamp.FromMilliseconds(_moment(record.store_timestamp))
     system.store_host = host_text(record.store_host)
     system.queue_id = record.queue_id
     system.queue_offset = record.queue_offset
     if group := properties.get(props.SHARDING_KEY):
         system.message_group = group
     if due := properties.get(props.TIMER_DELIVER_MS):
-        system.delivery_timestamp.FromMilliseconds(int(due) if due.isdigit() else 0)
+        system.delivery_timestamp.FromMilliseconds(props.whole_number(due, 0, _LAST_MOMENT) or 0)
     if trace := properties.get("TRACE_CONTEXT"):
         system.trace_context = trace
     if names.is_dead_letter(record.topic) or props.DLQ_ORIGIN_TOPIC in properties:

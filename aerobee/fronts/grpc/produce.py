@@ -15,6 +15,7 @@ from aerobee.fronts.grpc import convert, limits
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.route import accepted_types, topic_config
 from aerobee.fronts.grpc.status import OK, Refused, common, status_of
+from aerobee.protocol.properties import whole_number
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
@@ -35,10 +36,14 @@ class _TransactionId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> _TransactionId:
-        parts = text.split("-", 2)
-        if len(parts) != 3 or not parts[0].isdigit() or not parts[1].isdigit():
-            raise Refused(pb.INVALID_TRANSACTION_ID, f"transaction id {text!r} was not given by this broker")
-        return cls(int(parts[0]), int(parts[1]), parts[2])
+        half, _, rest = text.partition("-")
+        physical, _, unique_key = rest.partition("-")
+        half_offset, physical_offset = whole_number(half), whole_number(physical)
+        if half_offset is None or physical_offset is None or not unique_key:
+            raise Refused(
+                pb.INVALID_TRANSACTION_ID, f"transaction id {text[:200]!r} was not given by this broker"
+            )
+        return cls(half_offset, physical_offset, unique_key)
 
 
 def transaction_id(half: Record) -> str:

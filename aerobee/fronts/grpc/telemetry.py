@@ -32,6 +32,7 @@ from aerobee.protocol.codes import LANGUAGES, VERSION, RequestCode
 from aerobee.protocol.delay import parse_levels
 from aerobee.protocol.filters.tags import SQL92, TAG, subscribe
 from aerobee.protocol.headers.transaction import CheckTransaction
+from aerobee.protocol.properties import whole_number
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
@@ -111,7 +112,7 @@ def _host_of(remote: str) -> tuple[str, int]:
     """`ipv4:127.0.0.1:5000`, `ipv6:[::1]:5000` or `unix:` as grpc names peers."""
     _, _, rest = remote.partition(":")
     host, _, port = rest.rpartition(":")
-    return (host.strip("[]") or "127.0.0.1", int(port) if port.isdigit() else 0)
+    return (host.strip("[]") or "127.0.0.1", whole_number(port, 0, 65535) or 0)
 
 
 def _recover(command: Command) -> Any:

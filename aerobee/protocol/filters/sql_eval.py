@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aerobee.protocol.filters import sql_parser as tree
 from aerobee.protocol.filters.sql_lexer import refuse
+from aerobee.protocol.properties import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     Evaluate = Callable[[Mapping[str, str]], Any]  # a truth value, text, a number, or None
 
-_INTEGER = re.compile(r"[+-]?[0-9]+").fullmatch
 _DECIMAL = re.compile(
     r"[\x00-\x20]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?[\x00-\x20]*"
 ).fullmatch
@@ -48,15 +48,18 @@ class _Number(NamedTuple):
 def _read_int32(text: str) -> int:
     if len(text) < 10 and text.isascii() and text.isdigit():
         return int(text)  # nearly always, and without the pattern
-    if _INTEGER(text) and -(2**31) <= (value := int(text)) < 2**31:
-        return value
-    raise _Incomparable
+    return _read_long(text, 2**31)
 
 
 def _read_int64(text: str) -> int:
-    if len(text) <= 20 and _INTEGER(text) and -(2**63) <= (value := int(text)) < 2**63:
-        return value
-    raise _Incomparable
+    return _read_long(text, 2**63)
+
+
+def _read_long(text: str, end: int) -> int:
+    value = whole_number(text, -end, end - 1)
+    if value is None:
+        raise _Incomparable
+    return value
 
 
 def _read_decimal(text: str) -> float:

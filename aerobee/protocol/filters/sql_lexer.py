@@ -12,13 +12,13 @@ import re
 from typing import NamedTuple
 
 from aerobee.errors import SubscriptionParseFailed
+from aerobee.protocol.properties import whole_number
 
 MAX_LENGTH = 32_768  # characters; a filter longer than all properties of a message can be is a mistake
 
 KEYWORDS = frozenset(
     "AND OR NOT BETWEEN IN IS NULL TRUE FALSE CONTAINS STARTSWITH ENDSWITH".split()  # noqa: SIM905 reads better
 )
-INT64_MAX = 2**63 - 1
 
 _TOKEN = re.compile(
     r"""(?P<skip>[ \t\n\r\f]+ | --[^\n\r]* | /\*.*?\*/)
@@ -93,9 +93,9 @@ def _token(match: re.Match[str], at: int) -> Token:
         case "text":
             return Token("text", image[1:-1].replace("''", "'"), at)
         case "integer":
-            value = int(image.rstrip("lL"))
-            if value > INT64_MAX:
-                raise refuse(at, f"{image} is outside the 64-bit integers")
+            value = whole_number(image.rstrip("lL"))
+            if value is None:
+                raise refuse(at, f"{image[:64]} is outside the 64-bit integers")
             return Token("number", value, at)
         case "decimal":
             decimal = float(image)

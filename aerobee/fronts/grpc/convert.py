@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aerobee.errors import ProtocolError
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
-from aerobee.fronts.grpc.limits import INTERNAL
+from aerobee.fronts.grpc.limits import INTERNAL, milliseconds
 from aerobee.fronts.grpc.status import Refused
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
@@ -38,7 +38,7 @@ def to_record(message: Any, topic: str, born_host: bytes, now: int) -> Record:
     if system.HasField("message_group"):
         properties[props.SHARDING_KEY] = system.message_group
     if system.HasField("delivery_timestamp"):
-        properties[props.TIMER_DELIVER_MS] = str(system.delivery_timestamp.ToMilliseconds())
+        properties[props.TIMER_DELIVER_MS] = str(milliseconds(system.delivery_timestamp))
     if system.HasField("trace_context") and system.trace_context:
         properties["TRACE_CONTEXT"] = system.trace_context
     if message_type(system) == pb.TRANSACTION:
@@ -48,7 +48,7 @@ def to_record(message: Any, topic: str, born_host: bytes, now: int) -> Record:
         if recovery:
             properties[props.CHECK_IMMUNITY_SECONDS] = str(recovery)
     body, sys_flag = _stored_body(message)
-    born = system.born_timestamp.ToMilliseconds() if system.HasField("born_timestamp") else now
+    born = milliseconds(system.born_timestamp) if system.HasField("born_timestamp") else now
     return Record(
         topic,
         body,

@@ -116,8 +116,16 @@ def _has_control(text: str) -> bool:
     return any(ord(c) < 32 or ord(c) == 127 for c in text)
 
 
+def milliseconds(moment: Any) -> int:
+    """Of a timestamp or a duration, if it is one that protobuf knows."""
+    try:
+        return int(moment.ToMilliseconds())
+    except ValueError as error:
+        raise Refused(pb.BAD_REQUEST, str(error)) from None
+
+
 def invisible_ms(duration: Any, least: int) -> int:
-    value = int(duration.ToMilliseconds())
+    value = milliseconds(duration)
     if not least <= value <= MAX_INVISIBLE_MS:
         raise Refused(
             pb.ILLEGAL_INVISIBLE_TIME,

@@ -32,7 +32,7 @@ async def pull_message(request: Any, broker: Broker) -> AsyncIterator[Any]:
             queue.id,
             request.offset,
             min(max(request.batch_size, 1), limits.MAX_BATCH),
-            hold_ms=int(request.long_polling_timeout.ToMilliseconds()),
+            hold_ms=limits.milliseconds(request.long_polling_timeout),
             expression=wanted.expression or "*",
             expression_type=SQL92 if wanted.type == pb.SQL else TAG,
         ),
@@ -86,6 +86,6 @@ def query(request: Any, broker: Broker) -> Any:
     else:
         if not request.HasField("timestamp"):
             raise Refused(pb.BAD_REQUEST, "policy TIMESTAMP needs a timestamp")
-        moment = int(request.timestamp.ToMilliseconds())
+        moment = limits.milliseconds(request.timestamp)
         offset = search_offset(topic, queue.id, moment, Boundary.LOWER, broker)
     return pb.QueryOffsetResponse(status=OK, offset=offset)

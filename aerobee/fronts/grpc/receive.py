@@ -108,7 +108,7 @@ def _pop_request(request: Any, broker: Broker, peer: Peer, remaining_ms: int | N
 
 
 def _poll_ms(request: Any, remaining_ms: int | None) -> int:
-    wanted = int(request.long_polling_timeout.ToMilliseconds())
+    wanted = limits.milliseconds(request.long_polling_timeout)
     if not request.HasField("long_polling_timeout"):
         wanted = (remaining_ms or limits.MAX_POLL_MS) - RESERVE_MS
     wanted = min(max(wanted, limits.MIN_POLL_MS), limits.MAX_POLL_MS)

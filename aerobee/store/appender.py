@@ -8,6 +8,7 @@ benchmarks/append.py keeps the figure.
 
 from __future__ import annotations
 
+import struct
 import zlib
 from itertools import accumulate
 from typing import TYPE_CHECKING, NoReturn
@@ -157,9 +158,12 @@ class Appender:
         self._index.prepare(sum(map(len, words)), now)
         at = log.room(sum(sizes))
         *places, end = accumulate(sizes, initial=at)
-        log.map[at - log.base : end - log.base] = encode(  # type: ignore[index]
-            batch, queue, Layout(data, sizes, places), (now, self.store_host), self._check_size
-        )
+        layout = Layout(data, sizes, places)
+        try:
+            records = encode(batch, queue, layout, (now, self.store_host), self._check_size)
+        except struct.error as error:
+            raise _no_number(queue, error) from None
+        log.map[at - log.base : end - log.base] = records  # type: ignore[index]
         code_of = {tag: self._codes(batch.topic, batch.queue_id, tag, now) for tag in set(tags)}
         codes = [code_of[tag] for tag in tags]
         stored = Places(queue.max_offset, places, end)
@@ -266,19 +270,26 @@ class Appender:
     def _encode(self, record: Record, queue: ConsumeQueue, text: bytes) -> bytes:
         body = record.body
         record.body_crc = crc = _crc32(body) & 0x7FFFFFFF
-        if len(record.born_host) == 8 and len(record.store_host) == 8:
-            head = _pack_head(
-                record.size, queue.magic, crc, record.queue_id, record.flag, record.queue_offset,
-                record.physical_offset, record.sys_flag & ~0x30, record.born_timestamp, record.born_host,
-                record.store_timestamp, record.store_host, record.reconsume_times, record.prepared_offset,
-                len(body),
-            )  # fmt: skip
-        else:
-            head = encode_head(record, queue.magic)
+        try:
+            if len(record.born_host) == 8 and len(record.store_host) == 8:
+                head = _pack_head(
+                    record.size, queue.magic, crc, record.queue_id, record.flag, record.queue_offset,
+                    record.physical_offset, record.sys_flag & ~0x30, record.born_timestamp, record.born_host,
+                    record.store_timestamp, record.store_host, record.reconsume_times, record.prepared_offset,
+                    len(body),
+                )  # fmt: skip
+            else:
+                head = encode_head(record, queue.magic)
+        except struct.error as error:
+            raise _no_number(queue, error) from None
         if not self._check_size:
             return b"".join((head, body, queue.topic_field, LENGTHS[len(text)], text))
         data = b"".join((head, body, queue.topic_field, LENGTHS[len(text) + RECORD_CHECK_SIZE], text))
         return b"%b__CRC32#\x01%b\x02" % (data, (b"%010d" % (_crc32(data) & 0x7FFFFFFF))[::-1])
+
+
+def _no_number(queue: ConsumeQueue, error: struct.error) -> MessageIllegal:
+    return MessageIllegal(f"topic {queue.topic!r}: a flag, count or time that a record cannot hold: {error}")
 
 
 def clean(text: str) -> str:

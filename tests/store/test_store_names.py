@@ -55,6 +55,23 @@ def test_nothing_is_stored_in_a_queue_there_cannot_be(store: MessageStore, queue
     assert store.queue_ids("orders") == []
 
 
+@pytest.mark.parametrize("field", ["flag", "sys_flag", "born_timestamp", "reconsume_times"])
+def test_nothing_is_stored_with_a_number_that_a_record_cannot_hold(store: MessageStore, field: str) -> None:
+    store.append(Record("orders", b"x"))
+    before = store.log_max
+    for number in (2**63, -(2**63) - 1):
+        with pytest.raises(MessageIllegal, match="cannot hold"):
+            store.append(Record("orders", b"x", **{field: number}))
+        with pytest.raises(MessageIllegal, match="cannot hold"):
+            store.append_batch([Record("orders", b"x", **{field: number}), Record("orders", b"x")])
+        if field != "flag":  # a batch's flags come as 32 bits
+            with pytest.raises(MessageIllegal, match="cannot hold"):
+                store.append_columns(Batch("orders", 0, Columns([0], [b"x"], [""]), **{field: number}))
+    assert (store.log_max, store.max_offset("orders", 0)) == (before, 1)
+    store.append(Record("orders", b"y"))
+    assert store.max_offset("orders", 0) == 2
+
+
 @pytest.mark.parametrize("topic", NO_NAMES)
 def test_nothing_is_deleted_under_what_is_no_name(store: MessageStore, root: Path, topic: str) -> None:
     store.append(Record("orders", b"x"))

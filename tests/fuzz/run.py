@@ -17,6 +17,7 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import sys
 import tempfile
 import time
@@ -257,9 +258,9 @@ async def fuzz(cases: int, seed: int, tell: Callable[[str], None] = say) -> dict
             gc.collect()
             rss = memory().rss
             first = first or rss
-            tell(
-                f"cases={sum(totals.values())} rss_mib={rss >> 20} seconds={time.perf_counter() - began:.0f}"
-            )
+            peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+            took = time.perf_counter() - began
+            tell(f"cases={sum(totals.values())} rss_mib={rss >> 20} peak_mib={peak_mib} seconds={took:.0f}")
             if rss - first > GROWTH_LIMIT:
                 raise AssertionError(f"seed={seed} round={number}: memory grew from {first} to {rss} bytes")
     finally:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from aerobee.errors import DiskFull
-from aerobee.protocol import batch, bodies, message
+from aerobee.protocol import batch, bodies, message, names
 from aerobee.protocol.batch import BatchItem
 from aerobee.protocol.command import Command, Header, request
 from aerobee.protocol.headers import consume, offsets, produce
@@ -102,6 +102,23 @@ async def test_one_way_send_is_stored_and_not_answered(peer: Any, server: Any) -
     peer.connection.send(request(produce.SendMessageV2(topic="bad name", queue_id=0), b"refused"))
     assert (await peer.send()).code == 0
     assert server.broker.store.max_offset("orders", 0) == 2
+
+
+async def test_no_form_of_send_reaches_what_only_the_broker_writes(peer: Any, server: Any) -> None:
+    """The way out of the data directory that there was: a timed message for a path, then a cleaning of topics."""
+    own = (names.TIMER_TOPIC, names.SCHEDULE_TOPIC, names.HALF_TOPIC, names.revive_topic("DefaultCluster"))
+    path = "REAL_TOPIC\x01../../../VICTIM\x02REAL_QID\x010\x02TIMER_OUT_MS\x011\x02"
+    ends = {topic: server.broker.store.max_offset(topic, 0) for topic in own}
+    for topic in own:
+        fields = {"topic": topic, "queue_id": 0, "properties": path}
+        peer.connection.send(request(produce.SendMessageV2(**fields), b"one-way"))
+        for header in (produce.SendMessage(**fields), produce.SendMessageV2(**fields)):
+            for serialize in (0, 1):
+                assert (await peer.call(header, b"x", serialize=serialize)).code == 16
+        items = batch.encode([BatchItem(0, b"x", path)])
+        assert (await peer.call(produce.SendBatch(**fields, batch=True), items)).code == 16
+        assert (await peer.call(produce.SendMessageV2(**fields, batch=True), items)).code == 16
+    assert {topic: server.broker.store.max_offset(topic, 0) for topic in own} == ends
 
 
 async def test_delayed_send_carries_a_recall_handle(peer: Any) -> None:

@@ -573,3 +573,20 @@ def test_power_loss_repeats_perhaps_but_never_loses(steps: list[tuple[str, int]]
             driver.tick(1000)
         assert set(driver.keys()) == set(range(sent))
         driver.wheel.close()
+
+
+def test_a_record_that_vanishes_while_its_second_is_delivered_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_REMEMBERED", 1)
+    wheel = TimerWheel.open(tmp_path, NOW)
+    for key in (10, 20, 30):
+        wheel.add(NOW + 1000, key, 100, 0, NOW)
+    read = wheel._log.read
+    reads = iter([True, True, True])  # the walk; what is read again afterwards is gone
+    monkeypatch.setattr(wheel._log, "read", lambda position: read(position) if next(reads, False) else None)
+    batch = wheel.due(NOW + 3000)
+    assert [due.physical_offset for due in batch] == [-1, -1, 30]
+    wheel.done(3)
+    assert wheel.due(NOW + 3000) == []
+    wheel.close()

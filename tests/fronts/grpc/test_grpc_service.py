@@ -11,8 +11,12 @@ from typing import Any
 import grpc
 import pytest
 
+from aerobee.broker.operations.send import PlainOrigin, send
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
+from aerobee.protocol import names
+from aerobee.protocol import properties as props
 from aerobee.protocol.bodies import GroupConfig, TopicConfig
+from aerobee.protocol.message import Record
 
 pytestmark = pytest.mark.slow  # a server and a channel each
 
@@ -265,3 +269,43 @@ async def test_tls_and_plain_clients_share_the_port(client: Any) -> None:
         answer = await call(pb.HeartbeatRequest(), metadata=client.metadata, timeout=10)
     assert answer.status.code == pb.OK
     assert (await client.call("Heartbeat", pb.HeartbeatRequest())).status.code == pb.OK
+
+
+@pytest.mark.parametrize(
+    "topic", [names.TIMER_TOPIC, names.HALF_TOPIC, names.reply_topic("DefaultCluster"), "rmq_sys_x"]
+)
+async def test_no_message_reaches_what_only_the_broker_writes(client: Any, topic: str) -> None:
+    before = client.server.broker.store.max_offset(topic, 0)
+    answer = await client.send(topic)
+    assert answer.status.code in (pb.ILLEGAL_TOPIC, pb.FORBIDDEN)
+    assert client.server.broker.store.max_offset(topic, 0) == before
+
+
+async def test_a_message_with_impossible_times_is_received_all_the_same(client: Any) -> None:
+    """Other clients of the group must not be kept from their messages by what a remoting producer said."""
+    broker = client.server.broker
+    for number, due in enumerate(("²", "9" * 5000, "9" * 18)):
+        text = props.render({"TIMER_DELIVER_MS": due, "TIMER_OUT_MS": "1", "UNIQ_KEY": f"k{number}"})
+        send(Record("orders", b"x", text, 0, born_timestamp=2**62), PlainOrigin(), broker)
+    broker.groups.require("g")
+    broker.offsets.set("g", "orders", 0, 0)
+    status, messages = await client.receive("orders")
+    assert status.code == pb.OK
+    assert len(messages) == 3
+
+
+async def test_a_time_that_protobuf_does_not_know_is_refused(client: Any) -> None:
+    message = pb.Message(body=b"x")
+    message.topic.name = "orders"
+    message.system_properties.message_id = "01" + "A" * 32
+    message.system_properties.delivery_timestamp.seconds = 1 << 60
+    answer = await client.call("SendMessage", pb.SendMessageRequest(messages=[message]))
+    assert answer.status.code == pb.BAD_REQUEST
+
+
+@pytest.mark.parametrize("text", ["²-1-k", "1-²-k", f"{'9' * 5000}-1-k", "1--k", "k"])
+async def test_a_transaction_id_that_was_not_given_is_refused(client: Any, text: str) -> None:
+    request = pb.EndTransactionRequest(transaction_id=text, resolution=pb.COMMIT)
+    request.topic.name = "orders"
+    answer = await client.call("EndTransaction", request)
+    assert answer.status.code == pb.INVALID_TRANSACTION_ID

@@ -549,3 +549,12 @@ def test_no_history_loses_doubles_or_shows_a_message_early(actions: list[tuple[A
         assert world.delivered() == before
     finally:
         world.close()
+
+
+def test_a_producer_cannot_pass_anothers_transaction_off_as_committed(bench: Any) -> None:
+    half(bench, UNIQ_KEY="AA")
+    half(bench, UNIQ_KEY="AB")
+    bench.send("orders", b"forged", properties={"UNIQ_KEY": "AB"}, sys_flag=int(SysFlag.COMMIT))
+    bench.restart()
+    catch_up(bench.broker)
+    assert len(bench.broker.transactions) == 2

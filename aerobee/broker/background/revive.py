@@ -78,9 +78,10 @@ class Revive:
     def _attend_one(self, checkpoint: Checkpoint, now: int) -> None:
         if checkpoint.journaled or not checkpoint.open:
             return  # with its parent, a moment ago
-        lane = checkpoint.lane
-        place = {"group": lane.group, "topic": lane.topic, "queue": lane.queue_id, "offset": checkpoint.start}
-        with self._skipped.over("revive", **place):
+        lane, offsets = checkpoint.lane, checkpoint.open_offsets
+        with self._skipped.over(
+            "revive", group=lane.group, topic=lane.topic, queue=lane.queue_id, offsets=offsets
+        ):
             if checkpoint.due <= now:
                 self._redeliver_young(checkpoint, now)
             else:

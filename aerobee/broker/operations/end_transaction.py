@@ -247,7 +247,9 @@ def _committed_before(half: Record, broker: Broker) -> bool:
         return False
     found = broker.store.find_by_key(topic, key, 64, half.born_timestamp - 1, 2**63 - 1)
     return any(
-        record.unique_key == key and record.sys_flag & TRANSACTION_BITS == COMMITTED
+        record.unique_key == key
+        and record.sys_flag & TRANSACTION_BITS == COMMITTED
+        and (record.prepared_offset > 0 or half.physical_offset == 0)  # which no producer can write
         for record in map(wire.decode, found)
     )
 

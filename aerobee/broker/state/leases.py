@@ -253,6 +253,8 @@ class Leases:
         count = 0
         for entry in self.log.unread(limit):
             count += 1
+            if entry is None:
+                continue
             with self._skipped.over("revive", physical_offset=entry.physical_offset):
                 if isinstance(entry.value, CheckPoint):
                     self._absorb_checkpoint(entry, entry.value)

@@ -147,8 +147,9 @@ class ReviveLog:
             return None
         return entry.value, entry.physical_offset
 
-    def unread(self, limit: int) -> Iterator[Entry]:
-        """What was written before the start, and what others (RocketMQ's timer) have written since.
+    def unread(self, limit: int) -> Iterator[Entry | None]:
+        """What was written before the start, and what others (RocketMQ's timer) have written since; None where that
+        is nothing for us.
 
         In the order it was written, whichever queue it is in: a drop voids what came before it, nothing else.
         """
@@ -156,8 +157,7 @@ class ReviveLog:
         merged = heapq.merge(*queues, key=lambda found: found[0])
         for _, queue_id, entry in itertools.islice(merged, limit):
             self._read[queue_id] += 1
-            if entry is not None:
-                yield entry
+            yield entry
 
     def _unread_of(self, queue_id: int) -> Iterator[tuple[int, int, Entry | None]]:
         end = self._store.max_offset(self.topic, queue_id)

@@ -136,7 +136,10 @@ class Frames:
         if chance.random() < 0.2:
             items = [BatchItem(0, b"x", text), BatchItem(0, b"y", "")]
             return _encoded(lambda: request(produce.SendBatch(topic=topic, batch=True), batch.encode(items)))
-        header = produce.SendMessageV2(topic=topic, queue_id=0, properties=text, sys_flag=sys_flag)
+        born = chance.choice([0, 1_700_000_000_000, 2**62, -(2**63), 2**63])
+        header = produce.SendMessageV2(
+            topic=topic, queue_id=0, properties=text, sys_flag=sys_flag, born_timestamp=born
+        )
         return _encoded(lambda: request(header, b"odd"))
 
     def _value(self) -> str:

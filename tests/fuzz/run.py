@@ -29,13 +29,13 @@ from typing import TYPE_CHECKING, Any
 from aerobee.broker.background.jobs import Background
 from aerobee.broker.broker import Broker, assemble
 from aerobee.clock import ManualClock
-from aerobee.config import BrokerConfig, StoreConfig
 from aerobee.fronts.remoting.server import RemotingFront
 from aerobee.net.connection import Connection
 from aerobee.protocol import command
 from aerobee.protocol.command import Command, request
 from aerobee.protocol.frames import FrameDecoder
 from aerobee.protocol.headers import consume, produce
+from aerobee.settings import BrokerConfig, StoreConfig
 from tests.fuzz import filters
 from tests.fuzz.frames import Frames, pull
 from tests.fuzz.grpc_calls import Calls

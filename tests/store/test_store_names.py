@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aerobee.clock import ManualClock
-from aerobee.config import StoreConfig
 from aerobee.errors import MessageIllegal
 from aerobee.protocol.batch import Batch, Columns
 from aerobee.protocol.message import Record
+from aerobee.settings import StoreConfig
 from aerobee.store.message_store import MessageStore
 
 if TYPE_CHECKING:

@@ -160,6 +160,7 @@ class Running:
 
     def half_message(self, after_ms: int = 0) -> list[Half]:
         """What is known of one that is sent and, that much later, checked."""
+        self.broker.clients.register_producer(Link(), "client", "p", self.clock.now())
         self.send(TRAN_MSG="true", PGROUP="p")
         self.clock.advance(after_ms)
         check_transactions(self.clock.now(), self.broker)

@@ -21,6 +21,17 @@ from aerobee.protocol.receipt import Receipt
 from aerobee.store.results import Boundary
 
 HOUR = 3_600_000
+
+
+class Producer:
+    """Online; what it is asked does not matter here."""
+
+    remote_text, is_open = "10.0.0.9:50001", True
+    attributes: dict[str, Any] = {"language": "JAVA", "version": 479}  # noqa: RUF012
+
+    def send(self, command: object) -> None: ...
+
+
 JUMPS = pytest.mark.parametrize("jump", [-2 * HOUR - 137, 2 * HOUR + 137, -24 * HOUR, 24 * HOUR, 400, -400])
 
 
@@ -287,6 +298,7 @@ def test_a_client_is_served_whether_its_clock_was_set_too_or_not(
 
 @JUMPS
 def test_a_half_message_is_asked_about_when_it_was_to_be(run: Run, jump: int) -> None:
+    run.broker.clients.register_producer(Producer(), "10.0.0.9@1", "p", run.clock.now())
     run.bench.send(properties={"TRAN_MSG": "true", "PGROUP": "p"})
     run.wait(1_000)
     run.set_clock(jump)

@@ -66,7 +66,7 @@ def _check(half: Half, now: int, broker: Broker) -> None:
     next_time = now + broker.config.transaction_check_ms
     producers = _producers(record, broker)
     if not producers:
-        _wait_for_producers(half, record, now, broker)
+        _wait_for_producers(half, record, broker)
         broker.transactions.postpone(half, next_time)
     elif half.checks >= broker.config.transaction_check_max:
         _give_up(half, record, broker)
@@ -82,9 +82,10 @@ def _producers(half: Record, broker: Broker) -> list[Member]:
     return [member for member in broker.clients.producers(group) if member.link.is_open]
 
 
-def _wait_for_producers(half: Half, record: Record, now: int, broker: Broker) -> None:
+def _wait_for_producers(half: Half, record: Record, broker: Broker) -> None:
     """Nobody is there to be asked, so this is no check. However long they stay away, retention does not take it."""
-    if now - record.store_timestamp > broker.store.config.retention_hours * 3_600_000 / 2:
+    age = broker.clock.wall() - record.store_timestamp
+    if age > broker.store.config.retention_hours * 3_600_000 / 2:
         _move_on(half, broker)
     log.debug("half_offset=%d: no producer online to ask", half.offset)
 

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 Pattern = Annotated[str | None, typer.Argument(help="only settings like this, by either name: 'pop*'")]
 Config = Annotated[Path | None, typer.Option("--config", help="settings file that `serve` would be given")]
 Pairs = Annotated[list[str] | None, typer.Option("--set", help="name=value that `serve` would be given")]
-Broker = Annotated[
-    str | None, typer.Option("--broker", "-b", help="of this running broker, by name or address")
-]
+Broker = Annotated[str | None, typer.Option("--broker", "-b", help="of a running broker, by name or address")]
 
 COLUMNS = {
     "setting": "setting", "value": "value", "from": "from", "range": "range", "live": "live", "official": "official",
@@ -43,13 +41,15 @@ def settings(
 ) -> None:
     """Every setting: its value, where that came from, its range, whether it may change while running.
 
+    With --broker or --namesrv those of running brokers, otherwise those that `serve` would start with.
+
     aerobee settings
 
     aerobee settings 'pop*' --config broker.conf --json
 
     aerobee settings --broker broker-a
     """
-    if broker is not None:
+    if broker is not None or namesrv is not None:
         rows = connect.run(_running(connect.address_of(namesrv), broker))
     else:
         try:
@@ -86,7 +86,7 @@ def _at_start(loaded: Settings) -> list[output.Row]:
     ]
 
 
-async def _running(address: str, broker: str) -> list[output.Row]:
+async def _running(address: str, broker: str | None) -> list[output.Row]:
     """What a broker says, which may be Apache's: settings it has not are left out."""
     rows = []
     async with connect.connected(address) as admin:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 NOBODY = "127.0.0.1:1"
 # Servers in the foreground and whole stories: walked only with what must be refused before anything starts.
 NOT_WALKED = {"serve", "namesrv", "broker", "demo", "pipeline"}
+# Without these it answers by itself.
+ASKS_A_SERVER_WITH = {("settings",): ("--broker", "no-such-broker")}
 
 
 def commands(
@@ -101,7 +103,7 @@ def test_no_server(
     path: tuple[str, ...], aerobee: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AEROBEE_NAMESRV", NOBODY)
-    done = aerobee(*filled(path, EVERY[path]), stdin=b"x")
+    done = aerobee(*filled(path, EVERY[path]), *ASKS_A_SERVER_WITH.get(path, ()), stdin=b"x")
     assert_one_line(done)
     if done.code == 1:
         assert "start one with `aerobee serve`" in done.err, done

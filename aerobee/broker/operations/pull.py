@@ -91,11 +91,11 @@ _CODES: dict[ReadStatus, ResponseCode | None] = {
 
 def _admit(request: Pull, broker: Broker) -> Accept | None:
     """All refusals, in RocketMQ's order; returns the filter, None = everything."""
-    checks.broker_readable(broker.config)
+    checks.broker_readable(broker.settings.value)
     group = checks.consuming_group(broker.groups, request.group)
     checks.readable_queue(broker.topics, request.topic, request.queue_id)
     if request.expression is not None:
-        accept = accept_for(request.expression_type, request.expression, broker.config)
+        accept = accept_for(request.expression_type, request.expression, broker.settings.value)
         broker.clients.learn(
             request.group, request.topic, request.expression_type, request.expression, broker.clock.now()
         )
@@ -154,7 +154,7 @@ def _read(request: Pull, accept: Accept | None, broker: Broker) -> Found:
 
 
 def _limit(request: Pull, broker: Broker) -> ReadLimit:
-    config, count, size = broker.config, max(1, request.max_messages), request.max_bytes
+    config, count, size = broker.settings.value, max(1, request.max_messages), request.max_bytes
     if not (request.bulk or request.as_stored):
         return ordinary_limit(count, config, size)
     count = min(count, config.max_pull_messages)

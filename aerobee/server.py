@@ -19,7 +19,7 @@ from aerobee.errors import AerobeeError
 from aerobee.fronts.remoting.server import RemotingFront, VipFront
 from aerobee.net.connection import Limits
 from aerobee.net.server import Listener, ListenLimits
-from aerobee.protocol.addresses import format_address
+from aerobee.protocol.addresses import format_address, parse_address
 from aerobee.protocol.message import pack_host
 from aerobee.settings import VIP_BELOW, BrokerConfig, NamesrvConfig, StoreConfig
 from aerobee.settings.declare import CENTURY_MS
@@ -244,7 +244,9 @@ class Server:
 
         config = self._config
         address = format_address(config.advertise or config.host, config.port)
-        registration = Registration.for_broker(broker, address, self._name_server)
+        registration = Registration.for_broker(
+            broker, address, self._name_server, self._advertised_grpc_address()
+        )
         self._exits.push_async_callback(registration.stop)
         await registration.start()
         broker.topics.listeners.append(registration.changed)
@@ -252,6 +254,13 @@ class Server:
         broker.pops.routes = routes_for(broker, local)
         if broker.pops.routes is not None:
             self._exits.push_async_callback(broker.pops.routes.stop)
+
+    def _advertised_grpc_address(self) -> str:
+        """What other brokers tell gRPC clients of this one; empty when it has no such front."""
+        if self._grpc is None:
+            return ""
+        _, port = parse_address(self._grpc.address)
+        return format_address(self._config.advertise or self._config.host, port)
 
     async def _start_grpc(self, broker: Broker) -> None:
         try:

@@ -24,6 +24,7 @@ sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Pa
 import grpc.aio
 
 from aerobee import Message, Producer, SimpleConsumer
+from aerobee.client.admin import Admin
 from aerobee.client.options import Options
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 
@@ -98,7 +99,8 @@ async def over_grpc(server: Served, count: int, outstanding: int, body: bytes) -
             request_serializer=pb.ReceiveMessageRequest.SerializeToString,
             response_deserializer=pb.ReceiveMessageResponse.FromString,
         )
-        await unary("QueryRoute")(pb.QueryRouteRequest(topic=pb.Resource(name="grpc")), metadata=METADATA)
+        async with Admin(server.namesrv) as admin:
+            await admin.create_topic("grpc", queues=8)
 
         async def one(number: int) -> None:
             message = pb.Message(topic=pb.Resource(name="grpc"), body=body)

@@ -208,6 +208,24 @@ class BrokerConfig(Declared, frozen=True, kw_only=True):
         bool, _switch("reset offsets on the broker, not by the clients", "useServerSideResetOffset")
     ] = True
     recall: Annotated[bool, _switch("allow recall of delayed messages", "recallMessageEnable")] = True
+    grpc_auto_create_on_route: Annotated[
+        bool,
+        setting(
+            "gRPC: with auto_create_topics, asking for the route of an unknown topic creates it", live=True
+        ),
+    ] = False
+    grpc_min_invisible_ms: Annotated[
+        int,
+        interval("gRPC: least invisible time of a receive", low=0, live=True),
+    ] = 10_000
+    grpc_max_delay_ms: Annotated[
+        int,
+        interval(
+            "gRPC: furthest delivery time ahead; 0 = the store's timer_max_delay_ms",
+            low=0,
+            live=True,
+        ),
+    ] = 24 * 3600 * 1000
 
     def check_together(self) -> None:
         if bool(self.tls_cert) != bool(self.tls_key):

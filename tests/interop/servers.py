@@ -285,10 +285,10 @@ class RocketMQ(Server):
         return process
 
     def start(self) -> None:
-        self._start_namesrv()
+        self.start_namesrv()
         self.start_broker()
 
-    def _start_namesrv(self) -> None:
+    def start_namesrv(self) -> None:
         config = self.home / "namesrv.conf"
         config.write_text(f"listenPort={self.namesrv.rpartition(':')[2]}\nbindAddress={HOST}\n")
         process = self._java(

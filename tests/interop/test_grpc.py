@@ -315,3 +315,21 @@ def test_invisible_duration_has_bounds(
     consumer = simple(peer, group, topic)
     with pytest.raises(PeerError, match=r"(?i)invisible"):
         consumer.receive(invisible_ms)
+
+
+@on("java5", "go5", "node5")
+def test_a_producer_does_not_start_with_a_topic_nobody_created(
+    peer: Session, fresh: Callable[[str], str]
+) -> None:
+    with pytest.raises(PeerError):
+        peer.producer(topics=[fresh("unknown")])
+
+
+@on("python5")
+def test_a_python_producer_starts_all_the_same_and_fails_to_send(
+    peer: Session, fresh: Callable[[str], str]
+) -> None:
+    topic = fresh("unknown")
+    producer = peer.producer(topics=[topic])
+    with pytest.raises(PeerError):
+        producer.send({"topic": topic, "body": "nowhere"})

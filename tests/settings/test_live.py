@@ -314,6 +314,9 @@ PROBES: dict[str, tuple[str, Callable[[Running], object], object, object]] = {
 # Of parts that the broker above has not: tested where those are.
 ELSEWHERE = {
     "register_ms": "tests/broker/test_registration.py",
+    "grpc_auto_create_on_route": "tests/fronts/grpc/test_grpc_limits.py",
+    "grpc_min_invisible_ms": "tests/fronts/grpc/test_grpc_limits.py",
+    "grpc_max_delay_ms": "tests/fronts/grpc/test_grpc_limits.py",
     "broker_expiry_ms": "tests/namesrv/test_name_server.py",
     "scan_interval_ms": "tests/namesrv/test_name_server.py",
 }

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from aerobee.broker.state.routes import GRPC_SCHEME
 from aerobee.broker.state.topics import EVERY_TOPIC
 from aerobee.errors import AerobeeError, error_for
 from aerobee.net.pool import Pool
@@ -109,14 +110,18 @@ class LocalLink:
         self._tell(self._describe())
 
     def changed(self, topic: str) -> None:
+        whole = self._describe()
         if topic == EVERY_TOPIC:
-            self._tell(self._describe())
+            self._tell(whole)
             return
-        configs = self._describe().topic_config_serialize_wrapper
+        configs = whole.topic_config_serialize_wrapper
         config = configs.topic_config_table.get(topic)
         if config is None:
             self._server.withdraw(self._identity.name, [topic])
-        self._tell(registration_body({topic: config} if config else {}, configs.data_version))
+        one = TopicConfigs(
+            data_version=configs.data_version, topic_config_table={topic: config} if config else {}
+        )
+        self._tell(msgspec.structs.replace(whole, topic_config_serialize_wrapper=one))
 
     def _tell(self, body: RegisterBrokerBody) -> None:
         self._server.register(self._identity.registration(NEVER_MS), body)
@@ -215,13 +220,19 @@ class Registration:
         self._links = links
 
     @classmethod
-    def for_broker(cls, broker: Broker, address: str, local: LocalNameServer | None) -> Registration:
+    def for_broker(
+        cls, broker: Broker, address: str, local: LocalNameServer | None, grpc_address: str = ""
+    ) -> Registration:
         """With the name server of this process, if there is one, and all that the settings name."""
         config = broker.config
         identity = Identity(config.cluster, config.name, config.broker_id, address)
 
+        grpc_front = [f"{GRPC_SCHEME}{grpc_address}"] if grpc_address else []
+
         def describe() -> RegisterBrokerBody:
-            return registration_body(broker.topics.all(), broker.topics.data_version, broker.config.perm)
+            body = registration_body(broker.topics.all(), broker.topics.data_version, broker.config.perm)
+            body.filter_server_list = grpc_front
+            return body
 
         links: list[NameServerLink] = [LocalLink(local, identity, describe)] if local else []
         links += [

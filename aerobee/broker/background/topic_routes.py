@@ -1,28 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queues a topic has on other brokers, from the name servers: what balancing over a whole cluster needs.
+"""The other brokers of a topic, from the name servers: what balancing over a whole cluster and gRPC routes need.
 
 A name server in this process is asked by a plain call. One over the wire is asked once, by the first request for a
 topic, which waits; after that the answer is at hand and is refreshed every 30 s, as long as anybody asks for the topic.
 This broker's own queues are not taken from here: it knows them better.
+
+Routes name remoting addresses only. A broker's gRPC address travels in the list of filter servers of its registration:
+every name server, Apache's too, keeps it and tells it with the route, and clients without class filters never read it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from aerobee.broker.state.routes import GRPC_SCHEME, Host
 from aerobee.errors import AerobeeError, NetworkError, TopicNotFound, error_for
 from aerobee.net.pool import Pool
-from aerobee.protocol.addresses import parse_addresses
-from aerobee.protocol.bodies import MessageQueue, TopicRoute, decode
-from aerobee.protocol.codes import Perm
+from aerobee.protocol.addresses import format_address, parse_address, parse_addresses
+from aerobee.protocol.bodies import TopicRoute, decode
 from aerobee.protocol.command import request
 from aerobee.protocol.headers.route import GetRoute
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aerobee.broker.broker import Broker
-    from aerobee.broker.state.pops import Routes
+    from aerobee.broker.state.routes import Routes
     from aerobee.clock import Clock, Timer
 
 log = logging.getLogger("aerobee.routes")
@@ -32,7 +38,7 @@ ABSENT_MS = 1_000  # a topic that is nowhere may be created any moment
 FORGET_MS = 300_000
 ASK_MS = 1_000  # each server: a client waits 3 s for its assignment
 
-Queues = tuple[MessageQueue, ...]
+Hosts = tuple[Host, ...]
 
 
 class LocalNameServer(Protocol):
@@ -46,9 +52,9 @@ class LocalRoutes:
         self._server = server
         self._own_name = own_name
 
-    def known(self, topic: str) -> Queues:
+    def known(self, topic: str) -> Hosts:
         route = self._server.route(topic)
-        return () if route is None else queues_elsewhere(topic, route, self._own_name)
+        return () if route is None else hosts_elsewhere(route, self._own_name)
 
     async def look_up(self, topic: str) -> None:
         """Nothing to wait for."""
@@ -63,7 +69,7 @@ class RemoteRoutes:
         self._own_name = own_name
         self._clock = clock
         self._pool = Pool()
-        self._known: dict[str, Queues] = {}
+        self._known: dict[str, Hosts] = {}
         self._absent: dict[str, int] = {}  # topic -> when it has to be asked for again
         self._wanted: dict[str, int] = {}  # topic -> when somebody asked for it last
         self._asking: dict[str, asyncio.Task[None]] = {}
@@ -73,7 +79,7 @@ class RemoteRoutes:
 
     # -- what the broker asks ------------------------------------------------------------------------------
 
-    def known(self, topic: str) -> Queues | None:
+    def known(self, topic: str) -> Hosts | None:
         now = self._wanted[topic] = self._clock.now()
         found = self._known.get(topic)
         return () if found is None and self._absent.get(topic, 0) > now else found
@@ -112,7 +118,7 @@ class RemoteRoutes:
             return
         else:
             self._absent.pop(topic, None)
-            self._known[topic] = queues_elsewhere(topic, route, self._own_name)
+            self._known[topic] = hosts_elsewhere(route, self._own_name)
         self._answering = True
 
     async def _ask(self, topic: str) -> TopicRoute:
@@ -166,11 +172,23 @@ def routes_for(broker: Broker, local: LocalNameServer | None) -> Routes | None:
     return RemoteRoutes(servers, broker.config.name, broker.clock) if servers else None
 
 
-def queues_elsewhere(topic: str, route: TopicRoute, own_name: str) -> Queues:
-    """The readable queues of all brokers but one."""
-    return tuple(
-        MessageQueue(data.broker_name, queue_id, topic)
-        for data in route.queue_datas
-        if data.broker_name != own_name and data.perm & Perm.READ
-        for queue_id in range(data.read_queue_nums)
-    )
+def hosts_elsewhere(route: TopicRoute, own_name: str) -> Hosts:
+    """All brokers of a route but one."""
+    masters = {data.broker_name: data.master or "" for data in route.broker_datas}
+    found = []
+    for data in route.queue_datas:
+        if data.broker_name != own_name:
+            address = masters.get(data.broker_name, "")
+            grpc_address = _grpc_address(route.filter_server_table.get(address, ()))
+            queues = (data.perm, data.read_queue_nums, data.write_queue_nums)
+            found.append(Host(data.broker_name, *queues, address, grpc_address))
+    return tuple(found)
+
+
+def _grpc_address(filter_servers: Sequence[str]) -> str:
+    """The list is a stranger's: what is no address of ours is passed over."""
+    for text in filter_servers:
+        with suppress(ValueError):
+            if text.startswith(GRPC_SCHEME):
+                return format_address(*parse_address(text.removeprefix(GRPC_SCHEME)))
+    return ""

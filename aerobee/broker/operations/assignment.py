@@ -88,9 +88,15 @@ def _queues(topic: str, broker: Broker) -> list[MessageQueue] | None:
     name, routes = broker.config.name, broker.pops.routes
     if names.is_light_queue(topic):
         return [MessageQueue(topic=topic, broker_name=name, queue_id=0)]
-    elsewhere = () if routes is None else routes.known(topic)
-    if elsewhere is None:
+    known = () if routes is None else routes.known(topic)
+    if known is None:
         return None  # with this broker's alone, clients would drop all others
+    elsewhere = [
+        MessageQueue(topic=topic, broker_name=other.broker_name, queue_id=queue_id)
+        for other in known
+        if other.perm & Perm.READ
+        for queue_id in range(other.read_queues)
+    ]
     config = broker.topics.get(topic)
     count = (
         config.read_queue_nums if config is not None and config.perm & broker.config.perm & Perm.READ else 0

@@ -13,6 +13,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.broker import checks
+from aerobee.broker.operations.hosts import hosts_of
 from aerobee.broker.operations.send import PlainOrigin, Sent, send
 from aerobee.errors import IllegalOperation, NoPermission, TopicNotFound
 from aerobee.protocol import properties as props
@@ -20,6 +21,7 @@ from aerobee.protocol.message import Record
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
+    from aerobee.broker.state.routes import Host
 
 RECALL_TAG = "_RECALL_TAG_"
 _VERSION = "v1"
@@ -82,6 +84,18 @@ def recall(request: Recall, broker: Broker) -> tuple[str, Sent]:
         born_host=request.born_host,
     )
     return handle.unique_key, send(record, PlainOrigin(producer_group=request.producer_group), broker)
+
+
+async def kept_elsewhere(request: Recall, broker: Broker) -> Host | None:
+    """The broker that keeps the message; None when it is this one, or none that can be asked.
+
+    RocketMQ 5 clients recall at the address they were given, whichever broker took the message.
+    """
+    name = parse_handle(request.handle).broker_name
+    if name == broker.config.name:
+        return None
+    hosts = await hosts_of(request.topic, broker)
+    return next((host for host in hosts if host.broker_name == name and host.address), None)
 
 
 def _checked_handle(request: Recall, broker: Broker) -> Handle:

@@ -22,6 +22,7 @@ from aerobee.protocol import properties as props
 from aerobee.protocol.codes import SysFlag
 from aerobee.protocol.ids import UniqueIds
 from aerobee.protocol.message import MAX_PROPERTIES, RECORD_CHECK_SIZE
+from aerobee.protocol.routing import place_of_key
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -77,7 +78,7 @@ def send(record: Record, origin: Origin, broker: Broker) -> Sent:
     config = broker.settings.value
     if topic.order:
         checks.broker_writable(config)
-    queue_id = record.queue_id = _choose_queue(record.queue_id, topic)
+    queue_id = record.queue_id = _choose_queue(record.queue_id, topic, text)
     unique_key = props.get(text, props.UNIQ_KEY)
     if unique_key is None:
         unique_key = _new_key(broker)
@@ -141,7 +142,7 @@ def _send_special(record: Record, topic: TopicConfig, origin: Origin, broker: Br
     properties.pop(props.POP_CK, None)
     properties[props.MSG_REGION] = config.region
     properties[props.TRACE_ON] = "true"
-    queue_id = record.queue_id = _choose_queue(record.queue_id, topic)
+    queue_id = record.queue_id = _choose_queue(record.queue_id, topic, record.properties_text)
     if props.INNER_NUM in properties and not record.sys_flag & SysFlag.INNER_BATCH:
         raise MessageIllegal("property INNER_NUM on a message that is no inner batch")
     if names.is_retry(record.topic) and _is_dead(record, origin, broker):
@@ -182,8 +183,12 @@ def _writable_topic(name: str, origin: Origin, broker: Broker) -> TopicConfig:
     return topic
 
 
-def _choose_queue(queue_id: int, topic: TopicConfig) -> int:
+def _choose_queue(queue_id: int, topic: TopicConfig, text: str = "") -> int:
+    """The queue the producer names; else that of the sharding key, as every producer counts it; else any."""
     if queue_id < 0:
+        key = props.get(text, props.SHARDING_KEY)
+        if key is not None:
+            return place_of_key(key, max(1, topic.write_queue_nums))
         return int(random() * topic.write_queue_nums)
     if queue_id >= topic.write_queue_nums and queue_id >= topic.read_queue_nums:
         raise InvalidParameter(

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that POP remembers: leases, ordered batches, held requests and the modes of topics and groups."""
+"""All that POP remembers: leases and their renewals, ordered batches, held requests, modes of topics and groups."""
 
 from __future__ import annotations
 
 import logging
 from random import randrange
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aerobee.broker.state import order_info
 from aerobee.broker.state.leases import Leases
 from aerobee.broker.state.order_info import Orders
 from aerobee.broker.state.parked_pops import ParkedPops
+from aerobee.broker.state.renewals import Renewals
 from aerobee.broker.state.request_modes import Modes
 from aerobee.broker.state.revive_log import ReviveLog
 from aerobee.broker.state.skipped import Skipped
@@ -18,12 +19,12 @@ from aerobee.protocol import names
 from aerobee.store.metadata import JsonFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from aerobee.broker.state.offsets import Offsets
+    from aerobee.broker.state.routes import Routes
     from aerobee.clock import Clock, Timer
-    from aerobee.protocol.bodies import MessageQueue
     from aerobee.protocol.message import Record
     from aerobee.protocol.receipt import Receipt
     from aerobee.settings import BrokerConfig, InForce
@@ -32,18 +33,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.pop")
 
 READ_AT_ONCE = 10_000
-
-
-class Routes(Protocol):
-    """The queues that topics have on other brokers."""
-
-    def known(self, topic: str) -> Sequence[MessageQueue] | None:
-        """None when it has to be looked up first."""
-
-    async def look_up(self, topic: str) -> None:
-        """After this it is known, unless no name server answers."""
-
-    async def stop(self) -> None: ...
 
 
 class Pops:
@@ -65,6 +54,7 @@ class Pops:
         self.parked = ParkedPops(clock, settings)
         self.notices = ParkedPops(clock, settings)
         self.orders = Orders()
+        self.renewals = Renewals()
         self._orders_file = JsonFile(directory / "consumerOrderInfo.json", order_info.decode)
         data = self._orders_file.load()
         if data is not None:

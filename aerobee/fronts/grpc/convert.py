@@ -26,7 +26,7 @@ _TYPES = {"FIFO": pb.FIFO, "DELAY": pb.DELAY, "TRANSACTION": pb.TRANSACTION, "NO
 
 
 def to_record(message: Any, topic: str, born_host: bytes, now: int) -> Record:
-    """The record to store; queue -1 lets the broker choose unless the message group decides."""
+    """The record to store; queue -1 lets the broker choose."""
     system = message.system_properties
     properties = {name: value for name, value in message.user_properties.items() if value}
     properties[props.UNIQ_KEY] = system.message_id

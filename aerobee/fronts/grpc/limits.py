@@ -13,12 +13,13 @@ from aerobee.protocol.properties import RESERVED
 MAX_PROPERTIES = 128
 MAX_PROPERTY_BYTES = 16_384
 MAX_GROUP_BYTES = 64
-MIN_INVISIBLE_MS = 10_000
 MAX_INVISIBLE_MS = 12 * 3_600_000
 DEFAULT_INVISIBLE_MS = 60_000
 MIN_POLL_MS, MAX_POLL_MS = 5_000, 20_000
 MAX_RECOVERY_S = 3_600
 MAX_BATCH = 32
+REQUEST_TIMEOUT_MS = 3_000  # of clients that do not say theirs: every official client's default
+NO_LITE_TOPICS = "this broker does not serve lite topics (RocketMQ 5.5)"
 # Seen by consumers as user properties on the reference proxy; ours filters them.
 INTERNAL = RESERVED | {
     "CHECK_IMMUNITY_TIME_IN_SECONDS",
@@ -125,10 +126,26 @@ def milliseconds(moment: Any) -> int:
 
 
 def invisible_ms(duration: Any, least: int) -> int:
+    """The proxy's words: users' programs look for them."""
     value = milliseconds(duration)
-    if not least <= value <= MAX_INVISIBLE_MS:
-        raise Refused(
-            pb.ILLEGAL_INVISIBLE_TIME,
-            f"invisible duration of {value} ms, allowed are {least} to {MAX_INVISIBLE_MS}",
-        )
+    if value < least:
+        raise Refused(pb.ILLEGAL_INVISIBLE_TIME, f"the invisibleTime is too small. min is {least}")
+    if value > MAX_INVISIBLE_MS:
+        raise Refused(pb.ILLEGAL_INVISIBLE_TIME, f"the invisibleTime is too large. max is {MAX_INVISIBLE_MS}")
     return value
+
+
+def check_delivery_time(system: Any, now: int, furthest_ms: int) -> None:
+    """0 is no limit of this API; the store has its own."""
+    if furthest_ms <= 0 or not system.HasField("delivery_timestamp"):
+        return
+    if milliseconds(system.delivery_timestamp) - now > furthest_ms:
+        raise Refused(
+            pb.ILLEGAL_DELIVERY_TIME, f"the max delay time of message is too large, max is {furthest_ms}"
+        )
+
+
+def check_no_lite_topic(system: Any) -> None:
+    """Stored as an ordinary message it would be lost to those who subscribe to the lite topic."""
+    if system.lite_topic or system.message_type == pb.LITE:
+        raise Refused(pb.UNSUPPORTED, f"{NO_LITE_TOPICS}; send the message without one")

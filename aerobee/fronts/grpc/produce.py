@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aerobee.broker.operations.end_transaction import EndTransaction, end_transaction
-from aerobee.broker.operations.recall import Recall, recall, recall_handle
+from aerobee.broker.operations.recall import Recall, kept_elsewhere, recall, recall_handle
 from aerobee.broker.operations.send import PlainOrigin, Sent, send
 from aerobee.broker.state.half_messages import Outcome
 from aerobee.errors import AerobeeError
 from aerobee.fronts.grpc import convert, limits
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
-from aerobee.fronts.grpc.route import accepted_types, topic_config
+from aerobee.fronts.grpc.neighbours import recall_at
+from aerobee.fronts.grpc.route import accepted_types
 from aerobee.fronts.grpc.status import OK, Refused, common, status_of
 from aerobee.protocol.properties import whole_number
 
@@ -58,6 +58,10 @@ async def send_message(request: Any, broker: Broker, peer: Peer) -> Any:
     topic = limits.topic_name(messages[0].topic)
     for message in messages:
         limits.check_message(message, broker.store.config.max_message_bytes)
+        limits.check_no_lite_topic(message.system_properties)
+        limits.check_delivery_time(
+            message.system_properties, broker.clock.wall(), broker.config.grpc_max_delay_ms
+        )
         _check_type(message, topic, broker)
     entries, ends = [], 0
     for message in messages:
@@ -66,6 +70,8 @@ async def send_message(request: Any, broker: Broker, peer: Peer) -> Any:
             ends = max(ends, sent.end)
             entries.append(_entry(message, topic, sent, broker))
         except AerobeeError as error:
+            if len(messages) == 1:
+                raise  # the whole request's: clients that look at its status only see the reason
             entries.append(pb.SendResultEntry(status=status_of(error)))
     if ends and broker.store.needs_sync:
         await broker.store.durable(ends)
@@ -84,10 +90,6 @@ def _check_type(message: Any, topic: str, broker: Broker) -> None:
 
 def _send(message: Any, topic: str, broker: Broker, peer: Peer) -> Sent:
     record = convert.to_record(message, topic, peer.host, broker.clock.wall())
-    group = message.system_properties.message_group
-    if group:
-        # Clients of different languages hash groups differently: the broker's own choice keeps one group in one queue.
-        record.queue_id = zlib.crc32(group.encode()) % max(1, topic_config(topic, broker).write_queue_nums)
     return send(record, PlainOrigin(producer_group=topic), broker)
 
 
@@ -121,7 +123,11 @@ async def end(request: Any, broker: Broker) -> Any:
 
 async def recall_message(request: Any, broker: Broker, peer: Peer) -> Any:
     topic = limits.topic_name(request.topic)
-    message_id, sent = recall(Recall(topic, request.recall_handle, topic, peer.host), broker)
+    asked = Recall(topic, request.recall_handle, topic, peer.host)
+    keeper = await kept_elsewhere(asked, broker)
+    if keeper is not None:
+        return pb.RecallMessageResponse(status=OK, message_id=await recall_at(keeper, asked))
+    message_id, sent = recall(asked, broker)
     if broker.store.needs_sync:
         await broker.store.durable(sent.end)
     return pb.RecallMessageResponse(status=OK, message_id=message_id)

@@ -62,7 +62,7 @@ class GrpcFront:
         self._public = Mux(str(plain), str(secure) if keys is not None else None)
         self.service.port = await self._public.start(self._host, self._port)
         self._ticking = asyncio.get_running_loop().create_task(self._tick())
-        self._broker.clock.on_jump.append(self.service.renewals.moved)
+        self._broker.clock.on_jump.append(self._broker.pops.renewals.moved)
         log.info("gRPC listens on %s tls=%s", self.address, "yes" if keys is not None else "no")
 
     async def _tick(self) -> None:
@@ -77,7 +77,7 @@ class GrpcFront:
             self._ticking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._ticking
-            self._broker.clock.on_jump.remove(self.service.renewals.moved)
+            self._broker.clock.on_jump.remove(self._broker.pops.renewals.moved)
         if self._public is not None:
             self._public.refuse()
         if self._server is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The seventeen calls of `apache.rocketmq.v2.MessagingService`: one table, each entry a translation and no decision.
+"""The calls of `apache.rocketmq.v2.MessagingService`: one table, each entry a translation and no decision.
 
 Business errors are gRPC OK with a status in the body, as clients expect; only Telemetry and calls this broker does not
 serve use gRPC's own status codes.
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from aerobee.broker.operations.renew import give_back_all, renew_due
 from aerobee.errors import AerobeeError
-from aerobee.fronts.grpc import offsets, produce, receive, route
+from aerobee.fronts.grpc import limits, offsets, produce, receive, route
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
-from aerobee.fronts.grpc.renewal import Renewals
 from aerobee.fronts.grpc.status import OK, Refused, status_of
-from aerobee.fronts.grpc.telemetry import Peer, Peers, bad_settings
+from aerobee.fronts.grpc.telemetry import Peer, Peers, ending
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -28,13 +28,33 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.grpc")
 
 NAME = "apache.rocketmq.v2.MessagingService"
+_NOT_SERVED = {"SyncLiteSubscription": limits.NO_LITE_TOPICS}
+
+
+class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
+    """The table as grpc asks for it; a call that is not in it is told so by name, newer clients have more calls."""
+
+    def __init__(self, table: dict[str, Any]) -> None:
+        self._table = table
+
+    def service(self, handler_call_details: Any) -> Any:
+        path = handler_call_details.method
+        return self._table.get(path) or grpc.stream_stream_rpc_method_handler(_unimplemented(path))
+
+
+def _unimplemented(path: str) -> Callable[[Any, Any], Any]:
+    why = _NOT_SERVED.get(path.rpartition("/")[2], "this broker does not serve this call")
+
+    async def call(_: Any, context: Any) -> None:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{path}: {why}")
+
+    return call
 
 
 class Service:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.peers = Peers(broker)
-        self.renewals = Renewals()
         self.port = 0  # known once the front listens
 
     # -- the table -----------------------------------------------------------------------------------------
@@ -47,12 +67,10 @@ class Service:
             "SendMessage": lambda request, peer: produce.send_message(request, self.broker, peer),
             "EndTransaction": lambda request, _: produce.end(request, self.broker),
             "RecallMessage": lambda request, peer: produce.recall_message(request, self.broker, peer),
-            "AckMessage": lambda request, _: receive.acknowledge(request, self.broker, self.renewals),
-            "ChangeInvisibleDuration": lambda request, _: receive.change_duration(
-                request, self.broker, self.renewals
-            ),
+            "AckMessage": lambda request, _: receive.acknowledge(request, self.broker),
+            "ChangeInvisibleDuration": lambda request, _: receive.change_duration(request, self.broker),
             "ForwardMessageToDeadLetterQueue": (
-                lambda request, _: receive.forward_to_dead_letters(request, self.broker, self.renewals)
+                lambda request, _: receive.forward_to_dead_letters(request, self.broker)
             ),
             "NotifyClientTermination": self._goodbye,
             "UpdateOffset": lambda request, _: offsets.update(request, self.broker),
@@ -67,8 +85,7 @@ class Service:
             request_deserializer=pb.TelemetryCommand.FromString,
             response_serializer=pb.TelemetryCommand.SerializeToString,
         )
-        table["SyncLiteSubscription"] = self._unimplemented("SyncLiteSubscription", "lite topics")
-        return grpc.method_handlers_generic_handler(NAME, table)
+        return _Methods({f"/{NAME}/{name}": handler for name, handler in table.items()})
 
     def _unary(self, name: str, work: Callable[[Any, Peer], Any]) -> Any:
         answer_type = getattr(pb, f"{name}Response")
@@ -108,16 +125,6 @@ class Service:
             response_serializer=answer_type.SerializeToString,
         )
 
-    def _unimplemented(self, name: str, what: str) -> Any:
-        async def call(_: Any, context: Any) -> Any:
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{name}: this broker does not serve {what}")
-
-        return grpc.unary_unary_rpc_method_handler(
-            call,
-            request_deserializer=getattr(pb, f"{name}Request").FromString,
-            response_serializer=getattr(pb, f"{name}Response").SerializeToString,
-        )
-
     # -- calls that know the peer --------------------------------------------------------------------------
 
     def _heartbeat(self, request: Any, peer: Peer) -> Any:
@@ -129,16 +136,13 @@ class Service:
         return pb.NotifyClientTerminationResponse(status=OK)
 
     def drop(self, peer: Peer) -> None:
-        """The client is gone: what it holds comes back soon."""
-        for lease in self.renewals.of_client(peer.client_id):
-            self.renewals.drop(lease)
-            receive.give_back(lease.key.group, lease.key.topic, lease.receipt, self.broker)
+        give_back_all(peer.client_id, self.broker)
         self.peers.leave(peer)
 
     def _receive(self, request: Any, context: Any) -> AsyncIterator[Any]:
         remaining = context.time_remaining()
         left = None if remaining is None or remaining > 1e6 else int(remaining * 1000)
-        return receive.receive(request, self.broker, self.peers.of(context), self.renewals, left)
+        return receive.receive_message(request, self.broker, self.peers.of(context), left)
 
     def _pull(self, request: Any, context: Any) -> AsyncIterator[Any]:
         self.peers.of(context)
@@ -173,8 +177,7 @@ class Service:
         error = listening.exception()
         if error is None:
             return
-        code = grpc.StatusCode.INVALID_ARGUMENT if bad_settings(error) else grpc.StatusCode.INTERNAL  # type: ignore[arg-type]
-        await context.abort(code, str(error))
+        await context.abort(ending(error), str(error))
 
     async def _listen(self, peer: Peer, requests: AsyncIterator[Any]) -> None:
         async for command in requests:
@@ -190,17 +193,6 @@ class Service:
 
     def tick(self, now: int) -> None:
         """Renew leases of living push clients, drop silent clients."""
-        wall = now + self.broker.clock.ahead
-        for lease in self.renewals.due(wall):
-            longer = self.renewals.extension(lease, wall)
-            if longer is None or not self.peers.alive(lease.client_id):
-                self.renewals.drop(lease)
-                continue
-            try:
-                fresh = receive.changed(lease.key.group, lease.key.topic, lease.receipt, longer, self.broker)
-                self.renewals.renewed(lease, fresh)
-            except AerobeeError as error:
-                log.info("group=%s offset=%d not renewed: %s", lease.key.group, lease.key.offset, error)
-                self.renewals.drop(lease)
+        renew_due(now + self.broker.clock.ahead, self.peers.alive, self.broker)
         for peer in self.peers.expire(now):
             self.drop(peer)

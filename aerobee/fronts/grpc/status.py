@@ -48,10 +48,9 @@ def status_of(error: Exception) -> Any:
 
 
 def common(statuses: Iterable[Any]) -> Any:
-    """The status of a whole request: that of all its parts, or MULTIPLE_RESULTS."""
+    """The status of a whole request: the code of all its parts, or MULTIPLE_RESULTS; the reasons stay with the parts."""
     found = list(statuses)
     if not found:
         return pb.Status(code=pb.INTERNAL_SERVER_ERROR, message="the request holds no entries")
-    if len({status.code for status in found}) == 1:
-        return found[0]
-    return pb.Status(code=pb.MULTIPLE_RESULTS, message="the entries have different results")
+    code = found[0].code if len({status.code for status in found}) == 1 else pb.MULTIPLE_RESULTS
+    return pb.Status(code=code, message=pb.Code.Name(code))

@@ -12,7 +12,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+import grpc
+
 from aerobee.broker.operations.heartbeat import heartbeat
+from aerobee.broker.operations.receive import max_attempts
 from aerobee.errors import NetworkError, ProtocolError
 from aerobee.fronts.grpc import convert, limits
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
@@ -36,12 +39,12 @@ from aerobee.protocol.properties import whole_number
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
-    from aerobee.protocol.bodies import GroupConfig
     from aerobee.protocol.command import Command
 
 log = logging.getLogger("aerobee.grpc")
 
 OUTBOX = 1_000  # commands waiting for a client's stream; more are dropped, and asked again by their sender
+_LITE = (pb.LITE_PUSH_CONSUMER, pb.LITE_SIMPLE_CONSUMER)
 _PRODUCER_BACKOFF = (10, 1_000, 2.0)  # first ms, longest ms, factor
 
 
@@ -63,6 +66,12 @@ class Peer:
         self.gone = False
         self._outbox: asyncio.Queue[Any] = asyncio.Queue(OUTBOX)
         self._streams = 0
+
+    @property
+    def request_timeout_ms(self) -> int:
+        if self.settings is None or not self.settings.HasField("request_timeout"):
+            return limits.REQUEST_TIMEOUT_MS
+        return limits.milliseconds(self.settings.request_timeout)
 
     # -- the broker's way to the client --------------------------------------------------------------------
 
@@ -157,6 +166,9 @@ class Peers:
         kind = settings.WhichOneof("pub_sub")
         if kind is None:
             raise Refused(pb.BAD_REQUEST, "settings hold neither publishing nor subscription")
+        if settings.client_type in _LITE:
+            # Let in, it would consume the topic its lite topics belong to as a whole.
+            raise Refused(pb.UNSUPPORTED, f"{limits.NO_LITE_TOPICS}; use a push or simple consumer")
         peer.settings = settings
         answer = pb.Settings()
         answer.CopyFrom(settings)
@@ -205,9 +217,6 @@ def _subscription(answer: Any, broker: Broker, group: str) -> None:
     answer.subscription.fifo = config.consume_message_orderly
     answer.subscription.receive_batch_size = limits.MAX_BATCH
     answer.subscription.long_polling_timeout.FromMilliseconds(limits.MAX_POLL_MS)
-    # Lite clients of Python apply settings only when both are set.
-    answer.subscription.lite_subscription_quota = answer.subscription.lite_subscription_quota or 1_000
-    answer.subscription.max_lite_topic_size = answer.subscription.max_lite_topic_size or 64
     policy = answer.backoff_policy
     policy.max_attempts = max_attempts(config)
     exponential = config.group_retry_policy.exponential_retry_policy if config.group_retry_policy else None
@@ -218,11 +227,6 @@ def _subscription(answer: Any, broker: Broker, group: str) -> None:
         return
     for delay in parse_levels(broker.store.config.delay_levels):
         policy.customized_backoff.next.add().FromMilliseconds(delay)
-
-
-def max_attempts(config: GroupConfig) -> int:
-    """Deliveries before the dead letters; a negative limit means none (issue 7842)."""
-    return config.retry_max_times + 1 if config.retry_max_times >= 0 else 2**31 - 1
 
 
 def _beat(peer: Peer, now: int) -> Heartbeat:
@@ -256,6 +260,10 @@ def _subscription_data(entry: Any, now: int) -> SubscriptionData:
     )
 
 
-def bad_settings(error: Exception) -> bool:
-    """Is it the client's fault? Then the stream ends with INVALID_ARGUMENT, else INTERNAL."""
-    return isinstance(error, (Refused, ProtocolError))
+def ending(error: BaseException) -> grpc.StatusCode:
+    """How a stream ends whose settings were not taken: whose fault it is, or that the kind of client is not served."""
+    if isinstance(error, Refused) and error.code == pb.UNSUPPORTED:
+        return grpc.StatusCode.UNIMPLEMENTED
+    if isinstance(error, (Refused, ProtocolError)):
+        return grpc.StatusCode.INVALID_ARGUMENT
+    return grpc.StatusCode.INTERNAL

@@ -18,6 +18,7 @@ from aerobee.errors import (
 from aerobee.protocol.batch import Batch, Columns
 from aerobee.protocol.bodies import GroupConfig, MessageQueue, TopicConfig
 from aerobee.protocol.message import Record
+from aerobee.protocol.routing import place_of_key
 from aerobee.settings import StoreConfig
 
 if TYPE_CHECKING:
@@ -79,6 +80,20 @@ def test_properties_without_their_last_separator_are_accepted(bench: Any) -> Non
 def test_queue_minus_one_lets_the_broker_choose(bench: Any) -> None:
     chosen = {bench.send(queue_id=-1).queue_id for _ in range(200)}
     assert chosen == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("more", [{}, {"DELAY": "1"}])
+def test_a_sharding_key_has_one_queue_unless_the_producer_names_another(
+    bench: Any, more: dict[str, str]
+) -> None:
+    def queue(key: str, wish: int) -> int:
+        sent = bench.send(queue_id=wish, properties={"__SHARDINGKEY": key, **more})
+        return int(sent.queue_id)
+
+    queues = {key: {queue(key, -1) for _ in range(20)} for key in map(str, range(40))}
+    assert queues == {key: {place_of_key(key, 4)} for key in queues}, "where remoting producers send it"
+    assert set.union(*queues.values()) == {0, 1, 2, 3}
+    assert [queue("7", wish) for wish in range(4)] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from aerobee.broker.operations.admin.settings import change_settings
 from aerobee.broker.operations.assignment import query_assignment, share
+from aerobee.broker.state.routes import Host
 from aerobee.errors import InvalidParameter, NoPermission, TopicNotFound
 from aerobee.protocol.allocation import average, by_circle
 from aerobee.protocol.bodies import (
@@ -205,20 +206,20 @@ def test_a_light_queue_is_its_queue_0(shop):
 
 def test_queues_of_other_brokers_are_assigned_where_a_route_is_known(shop):
     class Routes:
-        def __init__(self, queues: tuple[MessageQueue, ...] | None) -> None:
-            self.queues = queues
+        def __init__(self, *hosts: Host, answers: bool = True) -> None:
+            self.hosts = hosts if answers else None
 
-        def known(self, topic: str) -> tuple[MessageQueue, ...] | None:
-            return self.queues
+        def known(self, topic: str) -> tuple[Host, ...] | None:
+            return self.hosts
 
         async def look_up(self, topic: str) -> None: ...
 
     join(shop, "c1", "c2")
-    shop.broker.pops.routes = Routes(tuple(MessageQueue("broker-b", i, "orders") for i in range(4)))
+    shop.broker.pops.routes = Routes(Host("broker-b", 6, 4, 4), Host("write-only", 2, 4, 4))
     assert [str(one.message_queue) for one in query(shop, "c2").message_queue_assignments] == [
         f"orders/broker-b/{i}" for i in range(4)
     ]
-    shop.broker.pops.routes = Routes(None)
+    shop.broker.pops.routes = Routes(answers=False)
     unknown = query_assignment(
         AssignmentQuery(topic="orders", consumer_group="billing", client_id="c2"), shop.broker
     )

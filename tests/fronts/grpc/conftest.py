@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import pytest
 
-from aerobee import ManualClock, Server
+from aerobee import BrokerConfig, ManualClock, Server
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
 
 PREFIX = "/apache.rocketmq.v2.MessagingService/"
 
@@ -65,7 +67,7 @@ class Client:
         message.user_properties.update(user)
         return await self.call("SendMessage", pb.SendMessageRequest(messages=[message]))
 
-    async def receive(self, topic: str, group: str = "g", **fields: Any) -> tuple[Any, list[Any]]:
+    def receive_request(self, topic: str, group: str = "g", **fields: Any) -> Any:
         request = pb.ReceiveMessageRequest(
             batch_size=fields.pop("batch", 32), auto_renew=fields.pop("auto_renew", False)
         )
@@ -83,9 +85,15 @@ class Client:
             request.filter_expression.expression = fields.pop("sql")
         if "attempt_id" in fields:
             request.attempt_id = fields.pop("attempt_id")
-        answers = await self.stream("ReceiveMessage", request)
+        return request
+
+    async def received(self, request: Any, timeout: float = 30) -> tuple[Any, list[Any]]:
+        answers = await self.stream("ReceiveMessage", request, timeout)
         (status,) = [a.status for a in answers if a.WhichOneof("content") == "status"]
         return status, [a.message for a in answers if a.WhichOneof("content") == "message"]
+
+    async def receive(self, topic: str, group: str = "g", **fields: Any) -> tuple[Any, list[Any]]:
+        return await self.received(self.receive_request(topic, group, **fields))
 
     async def ack(self, topic: str, handle: str, group: str = "g") -> Any:
         request = pb.AckMessageRequest(entries=[pb.AckMessageEntry(message_id="m", receipt_handle=handle)])
@@ -109,8 +117,20 @@ async def client() -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-async def manual_client() -> AsyncIterator[Client]:
+def client_of() -> Callable[..., AbstractAsyncContextManager[Client]]:
+    """A client of a server with settings of its own, whose clock the test moves."""
+
+    @asynccontextmanager
+    async def start(**settings: Any) -> AsyncIterator[Client]:
+        server = Server(ephemeral=True, grpc_port=0, clock=ManualClock(), config=BrokerConfig(**settings))
+        async with server, grpc.aio.insecure_channel(server.grpc_address) as channel:
+            yield Client(server, channel)
+
+    return start
+
+
+@pytest.fixture
+async def manual_client(client_of: Any) -> AsyncIterator[Client]:
     """On a server whose clock the test moves."""
-    server = Server(ephemeral=True, grpc_port=0, clock=ManualClock())
-    async with server, grpc.aio.insecure_channel(server.grpc_address) as channel:
-        yield Client(server, channel)
+    async with client_of() as client:
+        yield client

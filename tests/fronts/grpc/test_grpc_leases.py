@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
+from aerobee.settings import InForce
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +33,7 @@ async def test_a_living_push_client_keeps_its_message_for_minutes_and_acks_by_it
     assert client.server.broker.store.max_offset("%RETRY%g_t", 0) == 0  # nobody took it back
     answer = await client.ack("t", message.system_properties.receipt_handle)
     assert answer.status.code == pb.OK
-    assert len(client.server._grpc.service.renewals) == 0
+    assert len(client.server.broker.pops.renewals) == 0
 
 
 async def test_a_push_client_that_says_goodbye_gives_its_messages_back(manual_client: Any) -> None:
@@ -55,10 +56,10 @@ async def test_a_push_client_that_dies_is_not_renewed_for(manual_client: Any) ->
     service = client.server._grpc.service
     # A server whose clock is moved by hand drops nobody for silence; this one's front does.
     config = msgspec.structs.replace(service.broker.config, channel_expiry_ms=120_000)
-    service.peers._broker = dataclasses.replace(service.broker, config=config)
+    service.peers._broker = dataclasses.replace(service.broker, settings=InForce(config))
     client.server.clock.advance(seconds=121)
     service.tick(client.server.clock.now())
-    assert len(service.renewals) == 0
+    assert len(client.server.broker.pops.renewals) == 0
     client.server.clock.advance(seconds=181)
     status, (again,) = await client.receive("t")
     assert status.code == pb.OK

@@ -28,6 +28,7 @@ async def test_a_client_must_say_who_it_is(client: Any) -> None:
 
 
 async def test_a_route_has_everything_clients_insist_on(client: Any) -> None:
+    client.server.broker.topics.ensure("t", queues=4)
     endpoints = pb.Endpoints(scheme=pb.IPv4, addresses=[pb.Address(host="127.0.0.1", port=1)])
     answer = await client.call(
         "QueryRoute", pb.QueryRouteRequest(topic=pb.Resource(name="t"), endpoints=endpoints)
@@ -113,13 +114,6 @@ async def test_changing_the_duration_gives_a_new_handle_and_zero_brings_it_back(
     assert status.code == pb.OK
     assert again.system_properties.delivery_attempt == 2
     assert again.topic.name == "t"
-
-
-@pytest.mark.parametrize("ms", [9_999, 12 * 3_600_000 + 1])
-async def test_invisible_durations_have_bounds(client: Any, ms: int) -> None:
-    client.server.broker.topics.ensure("t")
-    status, _ = await client.receive("t", invisible_ms=ms)
-    assert status.code == pb.ILLEGAL_INVISIBLE_TIME
 
 
 async def test_filters_by_tag_and_by_sql(client: Any) -> None:
@@ -245,12 +239,6 @@ async def test_reading_by_offset(client: Any) -> None:
     assert got.offset == 2
     end = pb.QueryOffsetRequest(message_queue=queue, query_offset_policy=pb.END)
     assert (await client.call("QueryOffset", end)).offset == 3
-
-
-async def test_lite_topics_say_that_they_are_not_served(client: Any) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as raised:
-        await client.call("SyncLiteSubscription", pb.SyncLiteSubscriptionRequest())
-    assert raised.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_tls_and_plain_clients_share_the_port(client: Any) -> None:

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a client asks of this broker and only another can do: passed on by remoting, which passes nothing on again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aerobee.errors import error_for
+from aerobee.net.pool import Pool
+from aerobee.protocol.command import request
+from aerobee.protocol.headers.produce import RecallMessage, RecallResult
+
+if TYPE_CHECKING:
+    from aerobee.broker.operations.recall import Recall
+    from aerobee.broker.state.routes import Host
+
+CALL_MS = 2_000
+
+
+async def recall_at(host: Host, asked: Recall) -> str:
+    """The id of the message taken back; raises what the other broker says."""
+    pool = Pool()  # recalls are rare: no connection is kept
+    try:
+        connection = await pool.get(host.address)
+        header = RecallMessage(
+            producer_group=asked.producer_group, topic=asked.topic, recall_handle=asked.handle
+        )
+        answer = await connection.call(request(header), CALL_MS)
+    finally:
+        await pool.close()
+    if answer.code != 0:
+        raise error_for(answer.code, answer.remark)
+    return answer.fields(RecallResult).msg_id

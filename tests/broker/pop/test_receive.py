@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A received message has its receipt and its number; what is not the consumer's business never reaches it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aerobee.broker.operations.ack import Ack, ack
+from aerobee.broker.operations.admin.settings import change_settings
+from aerobee.broker.operations.pop import Pop
+from aerobee.broker.operations.pop_position import Start
+from aerobee.broker.operations.receive import dead_letter, receive
+from aerobee.broker.operations.renew import give_back, give_back_all, renew_due, take_over
+from aerobee.errors import FlowControl, NoMessage
+from aerobee.protocol.bodies import GroupConfig
+from aerobee.protocol.message import Record
+
+
+async def received(shop: Any, **more: Any) -> list[Any]:
+    request = Pop("billing", "orders", Start.MIN, born_time=shop.clock.now(), **more)
+    return await receive(request, shop.broker)
+
+
+def bodies(found: list[Any]) -> list[str]:
+    return [each.record.body.decode() for each in found]
+
+
+async def test_each_message_can_be_acked_by_its_own_receipt(shop: Any) -> None:
+    shop.send("a", "b", queue_id=1)
+    shop.send("c", queue_id=2)
+    found = await received(shop)
+    assert sorted(bodies(found)) == ["a", "b", "c"]
+    for each in found:
+        place = (each.receipt.queue_id, each.receipt.offset, each.receipt.commit_log_offset)
+        record = each.record
+        assert place == (record.queue_id, record.queue_offset, record.physical_offset)
+        assert each.attempt == 1
+        ack(Ack("billing", "orders", *place[:2], each.receipt), shop.broker)
+    assert shop.broker.pops.leases.in_flight.messages == 0
+
+
+async def test_a_tag_that_only_has_the_same_hash_is_done(shop: Any) -> None:
+    """Java's hash of Aa is that of BB."""
+    shop.send("wanted", tags="Aa")
+    shop.send("stranger", tags="BB")
+    assert bodies(await received(shop, expression="Aa", expression_type="TAG")) == ["wanted"]
+    assert shop.broker.pops.leases.in_flight.messages == 1
+
+
+@pytest.mark.parametrize(("times", "dead"), [(2, False), (3, True)])
+async def test_past_the_groups_attempts_a_message_is_dead(shop: Any, times: int, dead: bool) -> None:
+    shop.broker.groups.put(GroupConfig(group_name="billing", retry_max_times=2))
+    shop.broker.store.append(Record("orders", b"poison", "", 0, reconsume_times=times))
+    found = await received(shop)
+    assert bodies(found) == ([] if dead else ["poison"])
+    assert len(shop.records("%DLQ%billing")) == dead
+    assert shop.broker.pops.leases.in_flight.messages == (not dead)
+
+
+async def test_a_dead_letter_is_kept_even_when_its_receipt_is_of_no_use_any_more(shop: Any) -> None:
+    shop.send("poison")
+    (found,) = await received(shop)
+    shop.clock.advance(hours=1)
+    dead_letter("billing", "orders", found.receipt._replace(offset=99), shop.broker)
+    assert [record.body for record in shop.records("%DLQ%billing")] == [b"poison"]
+    with pytest.raises(NoMessage, match="names no place"):
+        dead_letter("billing", "orders", found.receipt._replace(commit_log_offset=-1), shop.broker)
+
+
+async def test_too_many_that_wait_are_flow_control(shop: Any) -> None:
+    change_settings("maxPopPollingSize=0", shop.broker)
+    with pytest.raises(FlowControl, match="billing"):
+        await received(shop, poll_ms=5_000)
+
+
+async def test_a_renewed_lease_is_found_by_the_first_receipt_and_then_left_alone(shop: Any) -> None:
+    shop.send("slow")
+    (found,) = await received(shop)
+    shop.broker.pops.renewals.hold("billing", "orders", "c1", found.receipt)
+    shop.clock.advance(seconds=55)
+    renew_due(shop.clock.now(), lambda client_id: client_id == "c1", shop.broker)
+    shop.clock.advance(seconds=10)
+    newest = take_over("billing", "orders", found.receipt, shop.broker)
+    assert newest.visible_at > found.receipt.visible_at
+    renew_due(newest.visible_at, lambda _: True, shop.broker)
+    shop.wait(65_000, step=1_000)  # nothing renewed it, and revive took it back
+    with pytest.raises(NoMessage, match="is over"):
+        take_over("billing", "orders", newest, shop.broker)
+
+
+async def test_a_receipt_of_another_broker_is_of_no_use(shop: Any) -> None:
+    shop.send("x")
+    (found,) = await received(shop)
+    with pytest.raises(NoMessage, match="broker-z"):
+        take_over("billing", "orders", found.receipt._replace(broker_name="broker-z"), shop.broker)
+
+
+@pytest.mark.parametrize("how", ["one", "all"])
+async def test_what_is_given_back_is_visible_a_second_later(shop: Any, how: str) -> None:
+    shop.send("x")
+    (found,) = await received(shop)
+    shop.broker.pops.renewals.hold("billing", "orders", "c1", found.receipt)
+    if how == "one":
+        give_back("billing", "orders", found.receipt, shop.broker)
+    else:
+        give_back_all("nobody", shop.broker)
+        assert len(shop.broker.pops.renewals) == 1
+        give_back_all("c1", shop.broker)
+    assert len(shop.broker.pops.renewals) == 0
+    shop.wait(2_000)
+    (again,) = await received(shop)
+    assert (again.record.body, again.attempt) == (b"x", 2)

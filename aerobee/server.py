@@ -18,7 +18,9 @@ from aerobee.clock import Clock, SystemClock
 from aerobee.errors import AerobeeError
 from aerobee.fronts.remoting.server import RemotingFront, VipFront
 from aerobee.net.connection import Limits
-from aerobee.net.server import Listener, ListenLimits
+from aerobee.net.server import MAX_REQUEST_HEADER, Listener, ListenLimits
+from aerobee.net.tls import namesrv_tls, port_tls
+from aerobee.net.unfinished import Unfinished
 from aerobee.protocol.addresses import format_address, parse_address
 from aerobee.protocol.message import pack_host
 from aerobee.settings import VIP_BELOW, BrokerConfig, NamesrvConfig, StoreConfig
@@ -103,6 +105,8 @@ class Server:
         self._broker: Broker | None = None
         self._listeners: list[Listener] = []
         self._grpc: Front | None = None
+        self._tls: ServerTls | None = None
+        self._unfinished = Unfinished(self._config.max_unfinished_bytes)
         self._exits = AsyncExitStack()
 
     # -- what users ask ------------------------------------------------------------------------------------
@@ -151,6 +155,7 @@ class Server:
 
     async def start(self) -> None:
         """Open the data, then the ports. What fails undoes what was started."""
+        self._load_certificates()
         try:
             if self._ephemeral:
                 self._data = Path(tempfile.mkdtemp(prefix="aerobee-"))
@@ -167,6 +172,14 @@ class Server:
         """Stop accepting, answer held requests, flush, save: the start backwards, whatever fails on the way."""
         await self._exits.aclose()
 
+    def _load_certificates(self) -> None:
+        """Before anything is opened: what was asked to be secret is never served plain."""
+        try:
+            self._tls = port_tls(self._config)
+            namesrv_tls(self._config)
+        except ValueError as error:
+            raise AerobeeError(str(error)) from None
+
     def _remove_data(self) -> None:
         if self._data is not None:
             shutil.rmtree(self._data, ignore_errors=True)
@@ -176,7 +189,7 @@ class Server:
         from aerobee.namesrv.main import NameServer
 
         self._name_server = NameServer(
-            self._namesrv_config, self._real_clock, self._data, tls=_tls(self._config)
+            self._namesrv_config, self._real_clock, self._data, tls=self._tls, unfinished=self._unfinished
         )
         await self._name_server.start()
         self._exits.push_async_callback(self._name_server.stop)
@@ -228,9 +241,20 @@ class Server:
         limits = ListenLimits(
             max_connections=config.max_connections,
             idle_close_ms=config.idle_close_ms,
-            connection=Limits(max_frame=config.max_frame_bytes, max_write_buffer=config.max_pending_bytes),
+            connection=Limits(
+                max_frame=config.max_frame_bytes,
+                max_header=MAX_REQUEST_HEADER,
+                max_write_buffer=config.max_pending_bytes,
+            ),
         )
-        listener = Listener(front.handle, self._real_clock, observer=front, limits=limits, tls=_tls(config))
+        listener = Listener(
+            front.handle,
+            self._real_clock,
+            observer=front,
+            limits=limits,
+            tls=self._tls,
+            unfinished=self._unfinished,
+        )
         await listener.start(config.host, port)
         self._exits.push_async_callback(listener.close, GRACE_MS)
         self._listeners.append(listener)
@@ -268,7 +292,8 @@ class Server:
         except ImportError as error:
             log.warning("gRPC front is off: %s; `pip install 'aerobee[grpc]'` brings what it needs", error)
             return
-        self._grpc = GrpcFront(broker, self._config.host, self._config.grpc_port)
+        config = self._config
+        self._grpc = GrpcFront(broker, config.host, config.grpc_port, self._real_clock, self._unfinished)
         self._exits.push_async_callback(self._grpc.stop)
         await self._grpc.start()
 
@@ -278,13 +303,3 @@ def _given(argument: T | None, configured: T, usual: T, here: T | None) -> T:
     if argument is not None:
         return argument
     return configured if configured != usual or here is None else here
-
-
-def _tls(config: BrokerConfig) -> ServerTls | None:
-    if not config.tls_cert:
-        return None
-    from aerobee.net.tls import TlsMode, server_tls
-
-    return server_tls(
-        config.tls_cert, config.tls_key, TlsMode.REQUIRED if config.tls_required else TlsMode.PERMISSIVE
-    )

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 READ, WRITE = int(Perm.READ), int(Perm.WRITE)  # plain integers: an IntFlag's & takes a microsecond
 
 
+def at_most(limit: int, count: int, what: str) -> None:
+    """A request with more entries would keep everybody else waiting."""
+    if count > limit:
+        raise InvalidParameter(f"{count} {what} in one request, limit {limit}; send several")
+
+
 def broker_readable(config: BrokerConfig) -> None:
     if not config.perm & READ:
         raise NoPermission(

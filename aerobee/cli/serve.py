@@ -214,7 +214,7 @@ def _run(server: Server) -> None:
 async def _until_signal(server: Server) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stopping.set)
     async with server:
         print(_ready_line(server), flush=True)  # noqa: T201 - the contract of design.md section 2

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aerobee.errors import QueryNotFound, SystemFailure, TopicNotFound
+from aerobee.errors import InvalidParameter, QueryNotFound, SystemFailure, TopicNotFound
 from aerobee.namesrv.route_table import UNIT, UNIT_SUBSCRIPTION
 from aerobee.net.connection import Connection, Reply
 from aerobee.protocol import names
@@ -20,8 +20,8 @@ from aerobee.protocol.bodies import (
     RegisterBrokerBody,
     TopicList,
     TopicRoute,
-    decode,
     decode_registration,
+    decode_request,
     decompress_registration,
     encode,
     route_dialect,
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from aerobee.settings import InForce, NamesrvConfig
 
 log = logging.getLogger("aerobee.namesrv")
+
+MAX_SETTINGS_BYTES = 64 * 1024
 
 
 @dataclass
@@ -99,7 +101,7 @@ def _topic_list(topics: list[str]) -> Reply:
 def register_topic(parts: Parts, connection: Connection, command: Command) -> Reply:
     topic = command.fields(headers.RegisterTopicRoute).topic
     if command.body:
-        parts.routes.register_topic(topic, decode(command.body, TopicRoute).queue_datas)
+        parts.routes.register_topic(topic, decode_request(command.body, TopicRoute).queue_datas)
     return Reply()
 
 
@@ -151,7 +153,7 @@ def query_data_version(parts: Parts, connection: Connection, command: Command) -
     asked = command.fields(headers.QueryDataVersion)
     stored = parts.routes.data_version(asked.cluster_name, asked.broker_addr)
     parts.routes.heard(asked.cluster_name, asked.broker_addr, parts.clock.now())
-    changed = stored is None or stored != decode(command.body, DataVersion)
+    changed = stored is None or stored != decode_request(command.body, DataVersion)
     body = encode(stored) if stored else b""
     return Reply(header=headers.QueryDataVersionResult(changed=changed), body=body)
 
@@ -204,6 +206,8 @@ def get_config(parts: Parts, connection: Connection, command: Command) -> Reply:
 
 
 def update_config(parts: Parts, connection: Connection, command: Command) -> Reply:
+    if len(command.body) > MAX_SETTINGS_BYTES:
+        raise InvalidParameter(f"settings of {len(command.body)} bytes, limit {MAX_SETTINGS_BYTES}")
     change(command.body.decode(errors="replace"), {"namesrv": parts.settings})
     return Reply()
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aerobee.clock import Clock, Timer
     from aerobee.net.connection import Connection, Reply
     from aerobee.net.tls import ServerTls
+    from aerobee.net.unfinished import Unfinished
     from aerobee.protocol.bodies import RegisterBrokerBody
     from aerobee.protocol.command import Command
     from aerobee.protocol.headers.route import RegisterBroker, RegisterBrokerResult, UnregisterBroker
@@ -39,13 +40,16 @@ class NameServer:
         data_dir: Path | None = None,
         *,
         tls: ServerTls | None = None,
+        unfinished: Unfinished | None = None,
     ) -> None:
         file = JsonFile(data_dir / "namesrv" / "kvConfig.json", decode_key_values) if data_dir else None
         own = InForce(config)
         self.routes = RouteTable(own)
         self._parts = Parts(self.routes, KeyValues(file), own, clock)
         self._clock = clock
-        self._listener = Listener(self._handle, clock, observer=self, limits=ListenLimits(), tls=tls)
+        self._listener = Listener(
+            self._handle, clock, observer=self, limits=ListenLimits(), tls=tls, unfinished=unfinished
+        )
         self._scan_timer: Timer | None = None
 
     @property

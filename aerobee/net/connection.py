@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
@@ -28,6 +28,9 @@ from aerobee.protocol import command as wire
 from aerobee.protocol.addresses import format_address
 from aerobee.protocol.command import Command
 from aerobee.protocol.frames import DEFAULT_MAX_FRAME, FrameDecoder
+
+if TYPE_CHECKING:
+    from aerobee.net.unfinished import Unfinished
 
 __all__ = [
     "Answer",
@@ -62,6 +65,7 @@ class Observer(Protocol):
 
 class Limits(msgspec.Struct, frozen=True):
     max_frame: int = DEFAULT_MAX_FRAME
+    max_header: int = wire.MAX_HEADER
     pause_bytes: int = 4 * 1024 * 1024  # unread answers at which a peer's further requests wait
     max_write_buffer: int = 32 * 1024 * 1024  # unread bytes at which a peer is cut off
     max_tasks: int = 65_536  # held requests of one connection
@@ -72,6 +76,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "__weakref__",
         "_backlog",
+        "_backlog_bytes",
         "_calls",
         "_closing",
         "_drained",
@@ -79,6 +84,7 @@ class Connection(asyncio.Protocol):
         "_frames",
         "_handler",
         "_held_back",
+        "_held_bytes",
         "_limits",
         "_observer",
         "_opaque",
@@ -88,6 +94,7 @@ class Connection(asyncio.Protocol):
         "_tasks",
         "_transport",
         "_turn",
+        "_unfinished",
         "attributes",
         "last_read_turns",
         "remote",
@@ -95,11 +102,17 @@ class Connection(asyncio.Protocol):
     )
 
     def __init__(
-        self, handler: Handler, observer: Observer | None = None, limits: Limits | None = None
+        self,
+        handler: Handler,
+        observer: Observer | None = None,
+        limits: Limits | None = None,
+        unfinished: Unfinished | None = None,
     ) -> None:
         self._handler = handler
         self._observer = observer
         self._limits = limits or Limits()
+        self._unfinished = unfinished
+        self._held_bytes = 0  # of a frame under way
         self._frames = FrameDecoder(self._limits.max_frame)
         self._transport: asyncio.Transport | None = None
         self._closing = False
@@ -112,6 +125,7 @@ class Connection(asyncio.Protocol):
         self._turn: list[bytes] | None = None  # frames of `start_frame` in this turn of the loop
         self._paused = False
         self._backlog: list[Command] = []
+        self._backlog_bytes = 0
         self._held_back = False  # the socket is not read, for the backlog is full
         self._drained: asyncio.Future[None] | None = None
         self.remote: tuple[str, int] = ("", 0)
@@ -136,8 +150,10 @@ class Connection(asyncio.Protocol):
             frames = self._frames.feed(data)
             if frames or len(data) >= _PROGRESS_BYTES:
                 self.last_read_turns += 1
+            if self._frames.pending_bytes or self._held_bytes:
+                self._account(frames)
             for frame in frames:
-                command = wire.decode(frame)
+                command = wire.decode(frame, self._limits.max_header)
                 if command.flag & wire.RESPONSE:
                     self._answered(command)
                 elif self._paused or self._backlog:
@@ -149,12 +165,24 @@ class Connection(asyncio.Protocol):
         else:
             self._flush()
 
+    def _account(self, completed: list[bytes]) -> None:
+        """What is left of the read is a frame under way: a new one when others were completed before it."""
+        self._held_bytes = self._frames.pending_bytes
+        if self._unfinished is None:
+            return
+        if completed:
+            self._unfinished.release(self)
+        if self._held_bytes:
+            self._unfinished.hold(self, self._held_bytes)
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._closing = True
         for task in list(self._tasks):
             task.cancel()
         self._backlog.clear()
+        if self._unfinished is not None:
+            self._unfinished.release(self)
         self._wake_callers()
         calls, self._calls = self._calls, {}
         for call in calls.values():
@@ -211,7 +239,10 @@ class Connection(asyncio.Protocol):
 
     def _postpone(self, command: Command) -> None:
         self._backlog.append(command)
-        if len(self._backlog) >= self._limits.max_backlog and self._transport is not None:
+        self._backlog_bytes += len(command.body)
+        limits = self._limits
+        full = len(self._backlog) >= limits.max_backlog or self._backlog_bytes >= limits.pause_bytes
+        if full and self._transport is not None:
             self._transport.pause_reading()
             self._held_back = True
 
@@ -231,6 +262,7 @@ class Connection(asyncio.Protocol):
             return
         self._flush()
         self._backlog = waiting[served:]
+        self._backlog_bytes = sum(len(command.body) for command in self._backlog)
         if self._held_back and not self._backlog and self._transport is not None:
             self._held_back = False
             self._transport.resume_reading()

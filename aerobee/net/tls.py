@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import ssl
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from aerobee.settings import BrokerConfig
 
 FIRST_BYTE = b"\x16"
 
@@ -34,10 +37,24 @@ def server_tls(certificate: str, key: str, mode: TlsMode = TlsMode.PERMISSIVE) -
     return ServerTls(context, mode)
 
 
+def port_tls(config: BrokerConfig) -> ServerTls | None:
+    """What the settings say of a port; ValueError when a file cannot be read."""
+    mode = TlsMode.REQUIRED if config.tls_required else TlsMode.PERMISSIVE
+    return server_tls(config.tls_cert, config.tls_key, mode)
+
+
 def client_tls(ca_file: str = "") -> ssl.SSLContext:
     """For dialling; without `ca_file` the server is not verified, RocketMQ's own default."""
-    context = ssl.create_default_context(cafile=ca_file or None)
+    try:
+        context = ssl.create_default_context(cafile=ca_file or None)
+    except (OSError, ssl.SSLError) as error:
+        raise ValueError(f"certificate file {ca_file!r}: {error}; give a PEM file") from None
     context.check_hostname = False  # brokers are dialled by the addresses routes tell, mostly bare IPs
     if not ca_file:
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def namesrv_tls(config: BrokerConfig) -> ssl.SSLContext | None:
+    """How a broker dials its name servers; None is plain."""
+    return client_tls(config.namesrv_tls_ca) if config.namesrv_tls else None

@@ -7,11 +7,12 @@ total size 4 | magic 4 (0) | body crc 4 (0) | flag 4 | body size 4, body | prope
 from __future__ import annotations
 
 import struct
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from aerobee.errors import ProtocolError
+from aerobee.errors import MessageIllegal, ProtocolError
 from aerobee.protocol import properties as props
 from aerobee.protocol.codes import SysFlag
 from aerobee.protocol.message import LENGTHS, MAX_PROPERTIES, Record
@@ -79,8 +80,8 @@ class Batch(msgspec.Struct):
             )
 
 
-def columns(data: bytes) -> Columns:
-    """The messages of a batch body; ProtocolError when it does not add up."""
+def columns(data: bytes, most: int = sys.maxsize) -> Columns:
+    """The messages of a batch body; ProtocolError when it does not add up, MessageIllegal when they are too many."""
     flags, bodies, texts = [], [], []
     at, end = 0, len(data)
     try:
@@ -96,6 +97,8 @@ def columns(data: bytes) -> Columns:
             bodies.append(data[at + 20 : text_at - 2])
             texts.append(text[2:].decode())
             at = stop
+            if len(flags) > most:
+                raise MessageIllegal(f"a batch of more than {most} messages; send smaller ones")
     except (struct.error, UnicodeDecodeError, IndexError) as error:
         raise ProtocolError(f"batch: {error}") from None
     return Columns(flags, bodies, texts)

@@ -21,6 +21,7 @@ from aerobee.protocol.codes import LANGUAGES, VERSION
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+MAX_HEADER = 0xFFFFFF  # what its three bytes of length can say
 RESPONSE = 1
 ONE_WAY = 2
 
@@ -139,7 +140,7 @@ def convert_fields(ext: Mapping[str, str], header: type[H]) -> H:
             raise ProtocolError(f"{header.__name__}: {first}") from None
 
 
-def decode(frame: bytes | memoryview) -> Command:
+def decode(frame: bytes | memoryview, max_header: int = MAX_HEADER) -> Command:
     """A frame without its 4-byte length."""
     if len(frame) < 4:
         raise ProtocolError(f"frame of {len(frame)} bytes has no header length")
@@ -148,6 +149,8 @@ def decode(frame: bytes | memoryview) -> Command:
     end = 4 + (info & 0xFFFFFF)
     if end > len(frame):
         raise ProtocolError(f"header of {end - 4} bytes in a frame of {len(frame)}")
+    if end - 4 > max_header:
+        raise ProtocolError(f"header of {end - 4} bytes, limit {max_header}")
     body = bytes(frame[end:])
     if serialize == 0:
         try:

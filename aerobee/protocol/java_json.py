@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 MAX_SIZE = 64 * 1024 * 1024
 MAX_DEPTH = 64
 MAX_VALUES = 4_000_000  # the tolerant parser builds Python objects: a bound on how many
+# What a server reads of a request, from whoever: some 50 ms of its loop at most, whatever the body holds.
+MAX_REQUEST_SIZE = 4 * 1024 * 1024
+MAX_REQUEST_VALUES = 60_000
+MAX_REQUEST_TOLERATED = 20_000  # values in a body that only the tolerant parser can read
 
 T = TypeVar("T")
 _NONE = inspect.NoneType()
@@ -40,7 +44,32 @@ _decoders: dict[Any, msgspec.json.Decoder[Any] | None] = {}
 _infos: dict[Any, inspect.Type] = {}
 
 
-def decode(data: bytes | memoryview, kind: type[T]) -> T:
+def decode_request(data: bytes, kind: type[T]) -> T:
+    """As `decode`, for a server: a body that would take long is refused before it is read."""
+    check_request(data)
+    return decode(data, kind, MAX_REQUEST_TOLERATED)
+
+
+def parse_request(data: bytes) -> Any:
+    """As `parse`, for a server."""
+    check_request(data)
+    return parse(data, MAX_REQUEST_TOLERATED)
+
+
+def check_request(data: bytes) -> None:
+    if len(data) > MAX_REQUEST_SIZE:
+        raise ProtocolError(f"JSON request of {len(data)} bytes, limit {MAX_REQUEST_SIZE}; send several")
+    check_values(data, MAX_REQUEST_VALUES)
+
+
+def check_values(data: bytes, most: int) -> None:
+    """All values but the first follow one of three signs: counting these is a bound, and costs next to nothing."""
+    values = data.count(b",") + data.count(b"{") + data.count(b"[")
+    if values > most:
+        raise ProtocolError(f"JSON request of {values} values, limit {most}; send several")
+
+
+def decode(data: bytes | memoryview, kind: type[T], tolerated: int = MAX_VALUES) -> T:
     """A body as `kind`: unknown members ignored, missing and null ones defaulted. Garbage: ProtocolError."""
     if len(data) > MAX_SIZE:
         raise ProtocolError(f"JSON of {len(data)} bytes, limit {MAX_SIZE}")
@@ -51,7 +80,7 @@ def decode(data: bytes | memoryview, kind: type[T]) -> T:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # not standard JSON, or Java's idea of the types
     try:
-        return msgspec.convert(_coerce(parse(data), _info(kind)), kind, strict=False)
+        return msgspec.convert(_coerce(parse(data, tolerated), _info(kind)), kind, strict=False)
     except (msgspec.ValidationError, UnicodeDecodeError, RecursionError, OverflowError) as error:
         raise ProtocolError(f"{getattr(kind, '__name__', kind)}: {error}") from None
 
@@ -128,15 +157,21 @@ def _member(value: Any, kind: EnumMeta) -> Any:
 _token = re.compile(r"[ \t\r\n]*(?:(-?\d+(\.\d+)?([eE][-+]?\d+)?)|(true|false|null)|(.?))", re.DOTALL).match
 _WORDS = {"true": True, "false": False, "null": None}
 _MAX_DIGITS = 400
+_parse_standard = msgspec.json.Decoder().decode
 
 
-def parse(data: bytes | memoryview | str) -> Any:
+def parse(data: bytes | memoryview | str, tolerated: int = MAX_VALUES) -> Any:
     """Any JSON, with Java's bare keys. An object key becomes a tuple of its (name, value) pairs."""
     if len(data) > MAX_SIZE:
         raise ProtocolError(f"JSON of {len(data)} bytes, limit {MAX_SIZE}")
+    if len(data) <= 2 * MAX_VALUES:  # a value takes two bytes at least
+        try:
+            return _parse_standard(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass  # Java's idea of it, or none at all
     try:
         text = data if isinstance(data, str) else str(data, "utf-8")
-        return _Parser(text).whole()
+        return _Parser(text, tolerated).whole()
     except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
         raise ProtocolError(f"JSON: {error}") from None
 
@@ -144,12 +179,12 @@ def parse(data: bytes | memoryview | str) -> Any:
 class _Parser:
     """Recursive descent, bounded in depth and in the number of values."""
 
-    __slots__ = ("_at", "_left", "_text")
+    __slots__ = ("_at", "_left", "_limit", "_text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, max_values: int) -> None:
         self._text = text
         self._at = 0
-        self._left = MAX_VALUES
+        self._left = self._limit = max_values
 
     def whole(self) -> Any:
         """What follows the first value (a newline, zero bytes) is not looked at, as in fastjson."""
@@ -160,7 +195,7 @@ class _Parser:
         assert found is not None  # every part of the pattern may be empty
         self._left -= 1
         if self._left < 0:
-            raise ValueError(f"more than {MAX_VALUES} values")
+            raise ValueError(f"more than {self._limit} values")
         number, fraction, exponent, word, mark = found.groups()
         self._at = found.end()
         if number is not None:

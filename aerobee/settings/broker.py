@@ -58,9 +58,15 @@ class BrokerConfig(Declared, frozen=True, kw_only=True):
     tls_required: Annotated[
         bool,
         setting(
-            "refuse plain connections", "tls.server.mode", words={"enforcing": True, "permissive": False}
+            "refuse plain connections, on every port",
+            "tls.server.mode",
+            words={"enforcing": True, "permissive": False},
         ),
     ] = False
+    namesrv_tls: Annotated[bool, setting("talk TLS to the name servers")] = False
+    namesrv_tls_ca: Annotated[
+        str, setting("certificate file that name servers must match; empty = not verified")
+    ] = ""
     auto_create_topics: Annotated[bool, _switch("create unknown topics on send", "autoCreateTopicEnable")] = (
         True
     )
@@ -131,8 +137,12 @@ class BrokerConfig(Declared, frozen=True, kw_only=True):
     lock_expiry_ms: Annotated[int, interval("life of a queue lock of an ordered consumer", live=True)] = (
         60_000
     )
-    max_connections: Annotated[int, _count("accepted connections, remoting")] = 100_000
+    max_connections: Annotated[int, _count("accepted connections of a port")] = 100_000
     max_frame_bytes: Annotated[int, size("largest frame", low=1024, high=1 << 30)] = 16 * MEGABYTE
+    max_unfinished_bytes: Annotated[
+        int,
+        size("frames not yet whole, all connections together; the oldest are cut off first", low=1024),
+    ] = 256 * MEGABYTE
     max_pending_bytes: Annotated[
         int, size("unread answer bytes after which a slow reader is cut off", low=1024)
     ] = 32 * MEGABYTE

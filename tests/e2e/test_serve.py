@@ -270,3 +270,23 @@ async def test_nothing_acknowledged_is_lost_when_the_broker_goes_under_load(
     where = start("serve", "--data", data, *ANY_PORTS).ready()
     kept = [await stored(where["broker"], f"topic-{n}") for n in range(4)]
     assert all(got >= said for got, said in zip(kept, counts, strict=True)), (kept, counts)
+
+
+def test_tls_required_without_a_certificate_does_not_start(
+    start: Callable[..., Process], tmp_path: Path
+) -> None:
+    process = start("serve", "--data", str(tmp_path / "data"), *ANY_PORTS, "--set", "tls_required=true")
+    out, errors = process.popen.communicate(timeout=20)
+    assert (process.popen.returncode, out) == (2, "")
+    (line,) = errors.splitlines()
+    assert "'tls_required' needs a certificate: give tls_cert and tls_key" in line
+
+
+@pytest.mark.parametrize("command", ["serve", "namesrv"])
+def test_a_closed_terminal_stops_it_like_any_other_signal(
+    start: Callable[..., Process], tmp_path: Path, command: str
+) -> None:
+    ports = ANY_PORTS if command == "serve" else ["--namesrv-port", "0"]
+    process = start(command, "--data", str(tmp_path / "data"), *ports)
+    process.ready()
+    assert process.end(signal.SIGHUP) == 0

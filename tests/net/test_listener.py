@@ -6,7 +6,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import random
+import resource
+import socket
 import ssl
 import struct
 from typing import TYPE_CHECKING, Any
@@ -17,11 +20,12 @@ from aerobee.errors import NetworkError
 from aerobee.net.connection import Answer, Connection, Large, Reply, reply_frame
 from aerobee.net.server import Listener, ListenLimits
 from aerobee.net.tls import TlsMode, client_tls, server_tls
+from aerobee.net.unfinished import Unfinished
 from aerobee.protocol import command as wire
 from aerobee.protocol.command import Command
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
     from aerobee.clock import ManualClock
@@ -143,6 +147,144 @@ async def test_half_closed_peers_are_answered_and_let_go(ends: Any, until: Until
     await until(lambda: not listener.connections)
 
 
+@contextlib.contextmanager
+def no_descriptor_left() -> Iterator[list[int]]:
+    """Whoever opens something within gets EMFILE; closing one of the given makes room for one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    fillers: list[int] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(int(fd) for fd in os.listdir("/proc/self/fd")) + 1, hard))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                fillers.append(os.open(os.devnull, os.O_RDONLY))
+        yield fillers
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for filler in fillers:
+            os.close(filler)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("said", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01\x00\x01", b"\0\0\0\x40\0\0"])
+@pytest.mark.parametrize("mode", list(TlsMode))
+async def test_hundreds_who_come_and_go_leave_no_descriptor(
+    ends: Any, until: Until, certificate: tuple[Path, Path], said: bytes, mode: TlsMode
+) -> None:
+    cert, key = map(str, certificate)
+    listener = await ends.listen(echo, tls=server_tls(cert, key, mode))
+    loop = asyncio.get_running_loop()
+    before = descriptors()
+    for n in range(100):
+        with socket.socket() as one:
+            one.setblocking(False)
+            await loop.sock_connect(one, (listener.host, listener.port))
+            if said:
+                await loop.sock_sendall(one, said)
+            if n % 2:  # a reset instead of a goodbye
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    # uvloop keeps one of its own.
+    await until(lambda: not listener.connections and descriptors() <= before + 1)
+
+
+@pytest.mark.parametrize("said", [b"\x16", b"\x16\x03\x01\x02\x00\x01\x00\x01"])
+async def test_a_stalled_handshake_is_cut_off(
+    ends: Any, until: Until, certificate: tuple[Path, Path], said: bytes
+) -> None:
+    cert, key = map(str, certificate)
+    listener = await ends.listen(echo, tls=server_tls(cert, key), limits=ListenLimits(handshake_ms=20))
+    reader, writer = await ends.raw(listener)
+    writer.write(said)
+    with contextlib.suppress(ConnectionError):
+        await reader.read()
+    await until(lambda: not listener._door.waiting)
+
+
+async def test_without_descriptors_it_says_so_once_and_accepts_again(
+    ends: Any, until: Until, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "aerobee.net")
+    monkeypatch.setattr("aerobee.net.door._RETRY_SECONDS", 0.001)
+    listener = await ends.listen(echo)
+    loop = asyncio.get_running_loop()
+    with socket.socket() as one:
+        one.setblocking(False)
+        with no_descriptor_left():
+            await loop.sock_connect(one, (listener.host, listener.port))
+            await until(lambda: "cannot accept" in caplog.text)
+            await asyncio.sleep(0.01)
+        await until(lambda: listener.connections)
+    told = [record.getMessage().split(" address")[0] for record in caplog.records]
+    assert told == ["cannot accept", "accepting again"]
+    assert not any(record.exc_info for record in caplog.records)
+
+
+async def test_without_descriptors_those_who_never_spoke_make_room(
+    ends: Any, until: Until, monkeypatch: pytest.MonkeyPatch, clock: ManualClock
+) -> None:
+    monkeypatch.setattr("aerobee.net.door._RETRY_SECONDS", 0.001)
+    listener = await ends.listen(echo)
+    speaker = await ends.dial(listener)
+    await speaker.call(Command(1))
+    silent = [await ends.raw(listener) for _ in range(3)]
+    await until(lambda: len(listener.connections) == 4)
+    clock.advance(seconds=5)
+    loop = asyncio.get_running_loop()
+    with socket.socket() as one:
+        one.setblocking(False)
+        with no_descriptor_left():
+            await loop.sock_connect(one, (listener.host, listener.port))
+            await until(lambda: len(listener.connections) == 2)  # the speaker and the new one
+        for reader, _ in silent:
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+        assert (await speaker.call(Command(1, body=b"here"))).body == b"here"
+
+
+# -- bounds over all connections -------------------------------------------------------------------------
+
+
+async def test_the_oldest_unfinished_frames_are_cut_off_first(
+    ends: Any, until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
+    unfinished = Unfinished(250_000)
+    listener = await ends.listen(echo, unfinished=unfinished)
+    frame = wire.encode(Command(1, body=bytes(1_000_000)))
+    links = [await ends.raw(listener) for _ in range(3)]
+    for n, (_, writer) in enumerate(links, 1):
+        writer.write(frame[:80_000])
+        await until(lambda n=n: unfinished.total == n * 80_000)
+    links[2][1].write(frame[80_000:100_000])
+    await until(lambda: len(listener.connections) == 2)
+    assert await links[0][0].read() == b""
+    assert unfinished.total == 180_000
+    assert caplog.text.count("cutting off") == 1
+    assert "max_unfinished_bytes=250000" in caplog.text
+    for _, writer in links[1:]:
+        writer.transport.abort()
+    await until(lambda: unfinished.total == 0)
+
+
+async def test_a_frame_counts_from_its_own_beginning(ends: Any, until: Until) -> None:
+    unfinished = Unfinished(1_000_000)
+    listener = await ends.listen(echo, unfinished=unfinished)
+    frame = wire.encode(Command(1, body=bytes(1_000)))
+    (old_reader, old), (_, new) = await ends.raw(listener), await ends.raw(listener)
+    old.write(frame[:500])
+    await until(lambda: unfinished.total == 500)
+    new.write(frame[:600])
+    await until(lambda: unfinished.total == 1_100)
+    old.write(frame[500:] + frame[:100])  # whole, and another one begun: now the younger of the two
+    await old_reader.readexactly(4)
+    assert unfinished.total == 700
+    assert [connection.remote for connection in unfinished._held] == [
+        new.get_extra_info("sockname"),
+        old.get_extra_info("sockname"),
+    ]
+
+
 # -- the end ---------------------------------------------------------------------------------------------
 
 
@@ -250,7 +392,7 @@ async def test_a_tls_hello_that_is_garbage_or_never_comes_is_closed(
     ends: Any, certificate: tuple[Path, Path], until: Until
 ) -> None:
     cert, key = certificate
-    limits = ListenLimits(tls_handshake_ms=20)
+    limits = ListenLimits(handshake_ms=20, idle_close_ms=20)
     listener = await ends.listen(echo, tls=server_tls(str(cert), str(key)), limits=limits)
     for first in (b"\x16garbage that is no handshake at all", b""):
         reader, writer = await ends.raw(listener)
@@ -258,7 +400,7 @@ async def test_a_tls_hello_that_is_garbage_or_never_comes_is_closed(
         with contextlib.suppress(ConnectionError):
             await reader.read()
     assert (await (await ends.dial(listener)).call(Command(1, body=b"well"))).body == b"well"
-    await until(lambda: not listener._admitting)
+    await until(lambda: not listener._door.waiting)
 
 
 async def test_the_connection_limit_holds_for_tls_too(

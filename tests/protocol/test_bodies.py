@@ -15,7 +15,7 @@ from msgspec import inspect
 
 from aerobee.errors import ProtocolError
 from aerobee.protocol import bodies as B
-from aerobee.protocol.bodies import decode, encode
+from aerobee.protocol.bodies import decode, encode, registration
 
 STRUCTS = [
     kind
@@ -416,3 +416,21 @@ def test_queues_sort_by_topic_broker_and_number() -> None:
     queues = [B.MessageQueue(b, q, t) for t in "BA" for b in "ba" for q in (10, 9)]
     assert [str(queue) for queue in sorted(queues)][:4] == ["A/a/9", "A/a/10", "A/b/9", "A/b/10"]
     assert len({*queues, *queues}) == 8
+
+
+def test_a_registration_is_limited_in_topics_however_small_it_came() -> None:
+    topics = (struct.pack(">i", 9) + b"a 1 1 1 b") * (registration.MAX_TOPICS + 1)
+    plain = struct.pack(">i", 2) + b"{}" + struct.pack(">i", registration.MAX_TOPICS + 1) + topics
+    with pytest.raises(ProtocolError, match="registration of 50001 topics, limit 50000"):
+        B.decompress_registration(zlib.compress(plain))
+    table = ",".join(f'"{n:x}":{{}}' for n in range(600_000))
+    body = f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{{table}}}}}}}'.encode()
+    with pytest.raises(ProtocolError, match="values, limit 600000"):
+        B.decode_registration(body, 500)
+
+
+def test_a_topic_of_a_registration_is_limited_in_size() -> None:
+    text = b"a 1 1 1 b {" + b"1:1," * 20_000 + b"}"
+    plain = struct.pack(">i", 2) + b"{}" + struct.pack(">ii", 1, len(text)) + text
+    with pytest.raises(ProtocolError, match="topic of 80012 bytes in a registration, limit 65536"):
+        B.decompress_registration(zlib.compress(plain))

@@ -172,10 +172,34 @@ def test_input_larger_than_the_limit_is_refused_unread(monkeypatch: pytest.Monke
             read(b" " * 11)
 
 
-def test_the_number_of_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java_json, "MAX_VALUES", 1000)
+def test_the_number_of_values_is_bounded() -> None:
     with pytest.raises(ProtocolError, match="more than 1000 values"):
-        parse(b"[" + b"[]," * 1000 + b"]")
+        parse(b"[" + b"[]," * 1000 + b"]", 1000)
+
+
+@pytest.mark.parametrize("unit", [b"{},", b"[],", b"1,", b'"a":1,', b"1:1,", b'{"a":[1]},'])
+def test_a_request_that_would_take_long_is_refused_unread(unit: bytes) -> None:
+    body = b'{"x":[' + unit * (java_json.MAX_REQUEST_VALUES + 1) + b"1]}"
+    for read in (java_json.parse_request, lambda data: java_json.decode_request(data, Value)):
+        with pytest.raises(ProtocolError, match=r"JSON request of \d+ values, limit 60000; send several"):
+            read(body)
+    with pytest.raises(ProtocolError, match="JSON request of 4194305 bytes, limit 4194304"):
+        java_json.parse_request(b" " * (4 * 1024 * 1024 + 1))
+
+
+def test_a_request_in_javas_form_may_have_fewer_values() -> None:
+    java = b'{"x":{' + b"1:1," * java_json.MAX_REQUEST_TOLERATED + b"1:1}}"
+    with pytest.raises(ProtocolError, match="more than 20000 values"):
+        java_json.decode_request(java, Value)
+    assert java_json.parse_request(b'{"x":{1:1}}') == {"x": {1: 1}}
+
+
+def test_standard_json_never_meets_the_tolerant_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java_json, "_Parser", None)
+    assert parse(b'{"mode":"POP","n":[1,2.5,null,{"a":"b"}]}') == {
+        "mode": "POP",
+        "n": [1, 2.5, None, {"a": "b"}],
+    }
 
 
 @pytest.mark.slow

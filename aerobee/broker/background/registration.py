@@ -22,6 +22,7 @@ from aerobee.broker.state.routes import GRPC_SCHEME
 from aerobee.broker.state.topics import EVERY_TOPIC
 from aerobee.errors import AerobeeError, error_for
 from aerobee.net.pool import Pool
+from aerobee.net.tls import namesrv_tls
 from aerobee.protocol.addresses import format_address, parse_address, parse_addresses
 from aerobee.protocol.bodies import (
     DataVersion,
@@ -234,9 +235,10 @@ class Registration:
             body.filter_server_list = grpc_front
             return body
 
+        tls = namesrv_tls(config)
         links: list[NameServerLink] = [LocalLink(local, identity, describe)] if local else []
         links += [
-            RemoteLink(server, identity, describe, broker.clock, broker.settings)
+            RemoteLink(server, identity, describe, broker.clock, broker.settings, tls)
             for server in parse_addresses(config.namesrv)
         ]
         return cls(links)

@@ -47,7 +47,10 @@ async def _drive(job: Job, clock: Clock) -> None:
                 log.warning("job=%s kept the loop for ms=%d", job.name, took_ms)
             if inspect.isawaitable(wait_ms):
                 wait_ms = await wait_ms
-        except Exception:  # one bad message or a full disk must not end the job for good
+        except OSError as error:  # a full disk, no descriptor left: nothing a traceback would explain
+            log.error("job=%s: %s; again in ms=%d", job.name, error, AFTER_ERROR_MS)
+            wait_ms = AFTER_ERROR_MS
+        except Exception:  # one bad message must not end the job for good
             log.exception("job=%s failed, again in ms=%d", job.name, AFTER_ERROR_MS)
             wait_ms = AFTER_ERROR_MS
         if wait_ms > 0:

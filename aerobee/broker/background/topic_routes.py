@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Protocol
 from aerobee.broker.state.routes import GRPC_SCHEME, Host
 from aerobee.errors import AerobeeError, NetworkError, TopicNotFound, error_for
 from aerobee.net.pool import Pool
+from aerobee.net.tls import namesrv_tls
 from aerobee.protocol.addresses import format_address, parse_address, parse_addresses
 from aerobee.protocol.bodies import TopicRoute, decode
 from aerobee.protocol.command import request
 from aerobee.protocol.headers.route import GetRoute
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Sequence
 
     from aerobee.broker.broker import Broker
@@ -64,11 +66,13 @@ class LocalRoutes:
 
 
 class RemoteRoutes:
-    def __init__(self, servers: list[str], own_name: str, clock: Clock) -> None:
+    def __init__(
+        self, servers: list[str], own_name: str, clock: Clock, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._servers = servers  # the one that answered last is the first
         self._own_name = own_name
         self._clock = clock
-        self._pool = Pool()
+        self._pool = Pool(tls=tls)
         self._known: dict[str, Hosts] = {}
         self._absent: dict[str, int] = {}  # topic -> when it has to be asked for again
         self._wanted: dict[str, int] = {}  # topic -> when somebody asked for it last
@@ -168,8 +172,9 @@ def routes_for(broker: Broker, local: LocalNameServer | None) -> Routes | None:
     """None where there is no name server at all."""
     if local is not None:
         return LocalRoutes(local, broker.config.name)
-    servers = parse_addresses(broker.config.namesrv)
-    return RemoteRoutes(servers, broker.config.name, broker.clock) if servers else None
+    config = broker.config
+    servers = parse_addresses(config.namesrv)
+    return RemoteRoutes(servers, config.name, broker.clock, namesrv_tls(config)) if servers else None
 
 
 def hosts_elsewhere(route: TopicRoute, own_name: str) -> Hosts:

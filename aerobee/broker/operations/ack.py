@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aerobee.broker import checks
 from aerobee.broker.state.leases import offsets_at
 from aerobee.broker.state.order_info import NO_PROGRESS, OTHER_POP
 from aerobee.errors import MessageIllegal, NoMessage, SystemFailure
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from aerobee.protocol.bodies import BatchAckEntry
 
 _FEWEST_FIELDS = 6
+
+MAX_BATCH_ACKS = 4_000  # entries of one request, each of one pop
 
 
 class Ack(msgspec.Struct, frozen=True):
@@ -119,6 +122,7 @@ def batch_ack(entries: Sequence[BatchAckEntry], broker: Broker) -> None:
     """Entries and bits that fit no queue are skipped; one that cannot be read fails the request."""
     if not entries:
         raise NoMessage("a batch of acks without any ack")
+    checks.at_most(MAX_BATCH_ACKS, len(entries), "acks")
     for entry, places in [(entry, _places(entry)) for entry in entries]:
         _ack_entry(entry, places, broker)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from aerobee.broker import checks
 from aerobee.broker.operations.filtering import accept_for
 from aerobee.errors import GroupNotFound, SystemFailure
 from aerobee.protocol import names
@@ -23,8 +24,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.clients")
 
 
+# Of one heartbeat, which one client sends for all its groups.
+MAX_PRODUCERS = 2_000
+MAX_CONSUMERS = 150
+MAX_SUBSCRIPTIONS = 2_000
+
+
 def heartbeat(link: Link, beat: Heartbeat, broker: Broker) -> bool:
     """Register what the heartbeat names. True asks the client for the full form next time (V2 heartbeats)."""
+    checks.at_most(MAX_PRODUCERS, len(beat.producer_data_set), "producer groups")
+    checks.at_most(MAX_CONSUMERS, len(beat.consumer_data_set), "consumer groups")
+    subscribed = sum(len(data.subscription_data_set) for data in beat.consumer_data_set)
+    checks.at_most(MAX_SUBSCRIPTIONS, subscribed, "subscriptions")
     now = broker.clock.now()
     full_form = broker.clients.needs_full_form(beat)
     for producer in beat.producer_data_set:

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from aerobee.store.batch_columns import Places
 
 _TRANSACTIONAL = int(SysFlag.TRANSACTION_MASK)
+# Of a batch, which is all or none and so is stored in one turn of the loop.
+MAX_BATCH = 10_000  # messages
+MAX_BATCH_KEYS = 40_000  # an index entry each
 PAIR_END = props.PAIR_END  # some clients leave out the last one
 MAX_WAITING_PROPERTIES = MAX_PROPERTIES - RECORD_CHECK_SIZE - 256  # the stamps take less than 200
 
@@ -259,6 +262,9 @@ def _check_batch(batch: Batch) -> None:
     _check_name(batch.topic)
     if batch.sys_flag & _TRANSACTIONAL:
         raise MessageIllegal("a batch may not be transactional")
+    keys = sum([text.count(" ") for text in batch.members.texts if "KEYS\x01" in text])
+    if keys > MAX_BATCH_KEYS:
+        raise MessageIllegal(f"a batch with {keys} keys, limit {MAX_BATCH_KEYS}; send smaller ones")
     for text in batch.members.texts:
         if "DELAY\x01" in text and delay_level(props.parse(text)) > 0:
             raise MessageIllegal("a batch may not be delayed")

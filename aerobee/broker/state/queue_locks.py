@@ -30,13 +30,17 @@ class QueueLocks:
         """Lock or renew what can be had; returns only the queues the client now holds."""
         locks = self._locks.setdefault(group, {})
         held = set()
+        new = 0
         for queue in queues:
             lock = locks.get(queue)
             if lock is None or lock.client_id == client_id or self._expired(lock, now):
                 if lock is None or lock.client_id != client_id:
-                    log.info("locked group=%s queue=%s client=%s", group, queue, client_id)
+                    new += 1
+                    log.debug("locked group=%s queue=%s client=%s", group, queue, client_id)
                 locks[queue] = Lock(client_id, now)
                 held.add(queue)
+        if new:  # one line, however many: they come by the thousand
+            log.info("locked group=%s queues=%d client=%s", group, new, client_id)
         return held
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:

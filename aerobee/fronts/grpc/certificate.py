@@ -1,38 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gRPC front's certificate: the configured one, else one made for this run.
+"""The gRPC port's TLS: with the configured certificate, else with one made for this run.
 
 Official clients that speak TLS by default trust any certificate, as RocketMQ's own servers are self-signed in their test
-mode. So a broker without a configured certificate makes one, in memory, for its own host.
+mode. So a broker without a configured certificate makes one for its own host.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import grpc
+from aerobee.net.tls import ServerTls, port_tls, server_tls
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from aerobee.settings import BrokerConfig
 
 log = logging.getLogger("aerobee.grpc")
 
 
-def credentials(config: BrokerConfig) -> grpc.ServerCredentials | None:
-    """None when there is no certificate and none can be made: then only plain clients are served."""
-    if config.tls_cert and config.tls_key:
-        pair = (Path(config.tls_key).read_bytes(), Path(config.tls_cert).read_bytes())
-    else:
+def grpc_tls(config: BrokerConfig, folder: Path) -> ServerTls | None:
+    """None when there is no certificate and none can be made: then only plain clients are served.
+
+    A made one lies in `folder`, which only this user may read, just until it is loaded.
+    """
+    tls = port_tls(config)
+    if tls is None:
         made = _self_signed(config.advertise or config.host)
         if made is None:
             return None
-        pair = made
-    return grpc.ssl_server_credentials([pair])
+        file = folder / "certificate.pem"
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            out.write(made)
+        try:
+            tls = server_tls(str(file), "")
+        finally:
+            file.unlink()
+    if tls is not None:
+        tls.context.set_alpn_protocols(["h2"])  # clients insist on it
+    return tls
 
 
-def _self_signed(host: str) -> tuple[bytes, bytes] | None:
+def _self_signed(host: str) -> bytes | None:
+    """Key and certificate, PEM."""
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes, serialization
@@ -58,4 +71,4 @@ def _self_signed(host: str) -> tuple[bytes, bytes] | None:
     )
     pem = serialization.Encoding.PEM
     private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return private, certificate.public_bytes(pem)
+    return private + certificate.public_bytes(pem)

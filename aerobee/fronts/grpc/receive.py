@@ -13,6 +13,7 @@ from aerobee.broker.operations.renew import extend, give_back, take_over
 from aerobee.errors import AerobeeError, ProtocolError
 from aerobee.fronts.grpc import convert, limits
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
+from aerobee.fronts.grpc.requests import check_entries
 from aerobee.fronts.grpc.status import OK, Refused, common, status_of
 from aerobee.protocol.filters.tags import SQL92, TAG, parse_tags
 from aerobee.protocol.receipt import Receipt
@@ -123,6 +124,7 @@ def _message(delivery: Delivery, topic: str) -> Any:
 
 def acknowledge(request: Any, broker: Broker) -> Any:
     group, topic = limits.group_name(request.group), limits.topic_name(request.topic)
+    check_entries(len(request.entries), "receipts")
     entries = []
     for entry in request.entries:
         result = pb.AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle)

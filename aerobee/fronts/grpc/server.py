@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gRPC front's life: two listeners behind one port, a timer for leases and silent clients, a graceful end."""
+"""The gRPC front's life: a listener behind the port, a timer for leases and silent clients, a graceful end."""
 
 from __future__ import annotations
 
@@ -12,32 +12,57 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
-from aerobee.fronts.grpc.certificate import credentials
-from aerobee.fronts.grpc.mux import Mux
+from aerobee.fronts.grpc.certificate import grpc_tls
+from aerobee.fronts.grpc.mux import Mux, MuxLimits
+from aerobee.fronts.grpc.requests import MAX_BESIDE_BODIES
 from aerobee.fronts.grpc.service import Service
+from aerobee.net.door import HANDSHAKE_MS
 from aerobee.protocol.addresses import format_address
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
+    from aerobee.clock import Clock
+    from aerobee.net.unfinished import Unfinished
+    from aerobee.settings import BrokerConfig
 
 log = logging.getLogger("aerobee.grpc")
 
 TICK_MS = 1_000
-MAX_MESSAGE = 130 * 1024 * 1024
-OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE),
-    ("grpc.max_send_message_length", MAX_MESSAGE),
-    ("grpc.max_concurrent_streams", 100_000),
-    # Java clients ping without calls under way.
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
-    ("grpc.http2.max_ping_strikes", 0),
-)
+MAX_METADATA_BYTES = 16 * 1024
+MAX_STREAMS = 4_000  # of one connection; a client holds one receive per queue
+KEEPALIVE_MS = 60_000
+KEEPALIVE_WAIT_MS = 20_000
+
+
+def options(config: BrokerConfig, max_message: int) -> tuple[tuple[str, int], ...]:
+    """What grpc's listener allows one client. Answers are not bounded: the broker makes them."""
+    return (
+        ("grpc.max_receive_message_length", max_message),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_metadata_size", MAX_METADATA_BYTES),
+        ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
+        ("grpc.max_concurrent_streams", MAX_STREAMS),
+        # A client that says HTTP/2's first words and nothing after them.
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+        # One without a call this long is asked to leave, and one that is gone without a word is noticed.
+        ("grpc.max_connection_idle_ms", config.idle_close_ms),
+        ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", KEEPALIVE_WAIT_MS),
+        # Java clients ping without calls under way.
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+        ("grpc.http2.max_ping_strikes", 0),
+        ("grpc.http2.max_pings_without_data", 0),
+    )
 
 
 class GrpcFront:
-    def __init__(self, broker: Broker, host: str, port: int) -> None:
+    def __init__(
+        self, broker: Broker, host: str, port: int, real_clock: Clock, unfinished: Unfinished
+    ) -> None:
         self._broker = broker
+        self._real_clock = real_clock
+        self._unfinished = unfinished
         self._host, self._port = host, port
         self.service = Service(broker)
         self._server: grpc.aio.Server | None = None
@@ -51,19 +76,25 @@ class GrpcFront:
 
     async def start(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="aerobee-grpc-")
-        plain, secure = Path(self._folder.name) / "plain", Path(self._folder.name) / "tls"
-        server = self._server = grpc.aio.server(options=OPTIONS)
+        folder = Path(self._folder.name)
+        config, listener = self._broker.config, folder / "listener"
+        max_message = self._broker.store.config.max_message_bytes + MAX_BESIDE_BODIES
+        server = self._server = grpc.aio.server(options=options(config, max_message))
         server.add_generic_rpc_handlers((self.service.handlers(),))
-        server.add_insecure_port(f"unix:{plain}")
-        keys = credentials(self._broker.config)
-        if keys is not None:
-            server.add_secure_port(f"unix:{secure}", keys)
+        server.add_insecure_port(f"unix:{listener}")
         await server.start()
-        self._public = Mux(str(plain), str(secure) if keys is not None else None)
-        self.service.port = await self._public.start(self._host, self._port)
+        tls = grpc_tls(config, folder)
+        limits = MuxLimits(
+            max_connections=config.max_connections, max_message=max_message, max_streams=MAX_STREAMS
+        )
+        self._public = public = Mux(
+            folder, listener, self._real_clock, tls=tls, limits=limits, unfinished=self._unfinished
+        )
+        self.service.peers.address_of = public.address_of
+        self.service.port = await public.start(self._host, self._port)
         self._ticking = asyncio.get_running_loop().create_task(self._tick())
         self._broker.clock.on_jump.append(self._broker.pops.renewals.moved)
-        log.info("gRPC listens on %s tls=%s", self.address, "yes" if keys is not None else "no")
+        log.info("gRPC listens on %s tls=%s", self.address, tls.mode if tls is not None else "off")
 
     async def _tick(self) -> None:
         clock = self._broker.clock
@@ -79,7 +110,7 @@ class GrpcFront:
                 await self._ticking
             self._broker.clock.on_jump.remove(self._broker.pops.renewals.moved)
         if self._public is not None:
-            self._public.refuse()
+            await self._public.refuse()
         if self._server is not None:
             await self._server.stop(grace=0.5)
         if self._public is not None:

@@ -15,7 +15,7 @@ import grpc
 
 from aerobee.broker.operations.renew import give_back_all, renew_due
 from aerobee.errors import AerobeeError
-from aerobee.fronts.grpc import limits, offsets, produce, receive, route
+from aerobee.fronts.grpc import limits, offsets, produce, receive, requests, route
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.status import OK, Refused, status_of
 from aerobee.fronts.grpc.telemetry import Peer, Peers, ending
@@ -82,17 +82,17 @@ class Service:
         table["PullMessage"] = self._stream("PullMessage", self._pull)
         table["Telemetry"] = grpc.stream_stream_rpc_method_handler(
             self._telemetry,
-            request_deserializer=pb.TelemetryCommand.FromString,
             response_serializer=pb.TelemetryCommand.SerializeToString,
         )
         return _Methods({f"/{NAME}/{name}": handler for name, handler in table.items()})
 
     def _unary(self, name: str, work: Callable[[Any, Peer], Any]) -> Any:
         answer_type = getattr(pb, f"{name}Response")
+        read = requests.reader(getattr(pb, f"{name}Request"))
 
-        async def call(request: Any, context: Any) -> Any:
+        async def call(data: bytes, context: Any) -> Any:
             try:
-                answer = work(request, self.peers.of(context))
+                answer = work(read(data), self.peers.of(context))
                 return await answer if asyncio.iscoroutine(answer) else answer
             except (AerobeeError, Refused) as error:
                 return answer_type(status=status_of(error))
@@ -100,18 +100,15 @@ class Service:
                 log.exception("%s failed", name)
                 return answer_type(status=status_of(error))
 
-        return grpc.unary_unary_rpc_method_handler(
-            call,
-            request_deserializer=getattr(pb, f"{name}Request").FromString,
-            response_serializer=answer_type.SerializeToString,
-        )
+        return grpc.unary_unary_rpc_method_handler(call, response_serializer=answer_type.SerializeToString)
 
     def _stream(self, name: str, work: Callable[[Any, Any], AsyncIterator[Any]]) -> Any:
         answer_type = getattr(pb, f"{name}Response")
+        read = requests.reader(getattr(pb, f"{name}Request"))
 
-        async def call(request: Any, context: Any) -> AsyncIterator[Any]:
+        async def call(data: bytes, context: Any) -> AsyncIterator[Any]:
             try:
-                async for answer in work(request, context):
+                async for answer in work(read(data), context):
                     yield answer
             except (AerobeeError, Refused) as error:
                 yield answer_type(status=status_of(error))
@@ -119,11 +116,7 @@ class Service:
                 log.exception("%s failed", name)
                 yield answer_type(status=status_of(error))
 
-        return grpc.unary_stream_rpc_method_handler(
-            call,
-            request_deserializer=getattr(pb, f"{name}Request").FromString,
-            response_serializer=answer_type.SerializeToString,
-        )
+        return grpc.unary_stream_rpc_method_handler(call, response_serializer=answer_type.SerializeToString)
 
     # -- calls that know the peer --------------------------------------------------------------------------
 
@@ -150,14 +143,14 @@ class Service:
 
     # -- telemetry -----------------------------------------------------------------------------------------
 
-    async def _telemetry(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+    async def _telemetry(self, commands: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
         try:
             peer = self.peers.of(context)
         except Refused as error:
             yield pb.TelemetryCommand(status=status_of(error))
             return
         peer.stream_opened()
-        listening = asyncio.ensure_future(self._listen(peer, requests))
+        listening = asyncio.ensure_future(self._listen(peer, commands))
         pending = asyncio.ensure_future(peer.next_command())
         try:
             while True:
@@ -179,8 +172,10 @@ class Service:
             return
         await context.abort(ending(error), str(error))
 
-    async def _listen(self, peer: Peer, requests: AsyncIterator[Any]) -> None:
-        async for command in requests:
+    async def _listen(self, peer: Peer, commands: AsyncIterator[bytes]) -> None:
+        read = requests.reader(pb.TelemetryCommand)
+        async for data in commands:
+            command = read(data)
             peer.last_seen = self.broker.clock.now()
             kind = command.WhichOneof("command")
             if kind == "settings":

@@ -22,6 +22,7 @@ from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.produce import transaction_id
 from aerobee.fronts.grpc.status import OK, Refused
 from aerobee.protocol import message as records
+from aerobee.protocol.addresses import format_address
 from aerobee.protocol.bodies import (
     ConsumeFromWhere,
     ConsumerData,
@@ -35,9 +36,10 @@ from aerobee.protocol.codes import LANGUAGES, VERSION, RequestCode
 from aerobee.protocol.delay import parse_levels
 from aerobee.protocol.filters.tags import SQL92, TAG, subscribe
 from aerobee.protocol.headers.transaction import CheckTransaction
-from aerobee.protocol.properties import whole_number
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aerobee.broker.broker import Broker
     from aerobee.protocol.command import Command
 
@@ -45,16 +47,18 @@ log = logging.getLogger("aerobee.grpc")
 
 OUTBOX = 1_000  # commands waiting for a client's stream; more are dropped, and asked again by their sender
 _LITE = (pb.LITE_PUSH_CONSUMER, pb.LITE_SIMPLE_CONSUMER)
+Address = tuple[str, int]
+_GONE: Address = ("0.0.0.0", 0)  # its connection closed while its request was on the way
 _PRODUCER_BACKOFF = (10, 1_000, 2.0)  # first ms, longest ms, factor
 
 
 class Peer:
     """One client id. `Link` of broker.state.clients."""
 
-    def __init__(self, client_id: str, language: str, version: str, remote: str) -> None:
+    def __init__(self, client_id: str, language: str, version: str, address: Address) -> None:
         self.client_id = client_id
-        self.remote_text = remote
-        self.host = records.pack_host(*_host_of(remote))
+        self.address = address
+        self.moved_to(address)
         self.attributes: dict[str, Any] = {
             "language": language if language in LANGUAGES else "OTHER",
             "version": VERSION,
@@ -72,6 +76,12 @@ class Peer:
         if self.settings is None or not self.settings.HasField("request_timeout"):
             return limits.REQUEST_TIMEOUT_MS
         return limits.milliseconds(self.settings.request_timeout)
+
+    def moved_to(self, address: Address) -> None:
+        """Where it is now: a client may come back over another connection."""
+        self.address = address
+        self.remote_text = format_address(*address)
+        self.host = records.pack_host(*address)
 
     # -- the broker's way to the client --------------------------------------------------------------------
 
@@ -117,13 +127,6 @@ class Peer:
         return await self._outbox.get()
 
 
-def _host_of(remote: str) -> tuple[str, int]:
-    """`ipv4:127.0.0.1:5000`, `ipv6:[::1]:5000` or `unix:` as grpc names peers."""
-    _, _, rest = remote.partition(":")
-    host, _, port = rest.rpartition(":")
-    return (host.strip("[]") or "127.0.0.1", whole_number(port, 0, 65535) or 0)
-
-
 def _recover(command: Command) -> Any:
     check = command.fields(CheckTransaction)
     half = records.decode(command.body)
@@ -139,6 +142,7 @@ class Peers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._by_id: dict[str, Peer] = {}
+        self.address_of: Callable[[str], Address | None] = lambda _: None  # of what grpc calls a peer
 
     def __iter__(self) -> Any:
         return iter(list(self._by_id.values()))
@@ -149,11 +153,20 @@ class Peers:
         client_id = said.get("x-mq-client-id", "")
         if not client_id:
             raise Refused(pb.CLIENT_ID_REQUIRED, "the metadata x-mq-client-id is missing")
+        address = self.address_of(context.peer()) or _GONE
         peer = self._by_id.get(client_id)
         if peer is None or peer.gone:
             language, version = said.get("x-mq-language", "OTHER"), said.get("x-mq-client-version", "")
-            peer = self._by_id[client_id] = Peer(client_id, language, version, context.peer())
-            log.info("client=%s language=%s version=%s came", client_id, language, version)
+            peer = self._by_id[client_id] = Peer(client_id, language, version, address)
+            log.info(
+                "client=%s peer=%s language=%s version=%s came",
+                client_id,
+                peer.remote_text,
+                language,
+                version,
+            )
+        elif address != peer.address and address is not _GONE:
+            peer.moved_to(address)
         peer.last_seen = self._broker.clock.now()
         return peer
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aerobee.broker import checks
 from aerobee.broker.operations import query
 from aerobee.broker.operations.admin import ask_client, cluster, groups, progress, settings, topics
 from aerobee.errors import InvalidParameter
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from aerobee.fronts.remoting.routes import Adapter
     from aerobee.net.connection import Answer, Connection
     from aerobee.protocol.command import Command
+
+
+MAX_LISTED = 1_000  # topics or groups made by one request
+MAX_SETTINGS_BYTES = 64 * 1024
 
 
 def _json(body: object) -> Reply:
@@ -49,7 +54,9 @@ def put_topic(connection: Connection, command: Command, broker: Broker) -> Answe
 
 
 def put_topics(connection: Connection, command: Command, broker: Broker) -> Answer:
-    topics.put_topics(bodies.decode(command.body, bodies.TopicConfigList).topic_config_list, broker)
+    configs = bodies.decode_request(command.body, bodies.TopicConfigList).topic_config_list
+    checks.at_most(MAX_LISTED, len(configs), "topics")
+    topics.put_topics(configs, broker)
     return Reply()
 
 
@@ -83,12 +90,14 @@ def system_topics(connection: Connection, command: Command, broker: Broker) -> A
 
 
 def put_group(connection: Connection, command: Command, broker: Broker) -> Answer:
-    groups.put_group(bodies.decode(command.body, bodies.GroupConfig), broker)
+    groups.put_group(bodies.decode_request(command.body, bodies.GroupConfig), broker)
     return Reply()
 
 
 def put_groups(connection: Connection, command: Command, broker: Broker) -> Answer:
-    for config in bodies.decode(command.body, bodies.GroupConfigList).group_config_list:
+    configs = bodies.decode_request(command.body, bodies.GroupConfigList).group_config_list
+    checks.at_most(MAX_LISTED, len(configs), "groups")
+    for config in configs:
         groups.put_group(config, broker)
     return Reply()
 
@@ -241,6 +250,8 @@ def get_settings(connection: Connection, command: Command, broker: Broker) -> An
 
 
 def change_settings(connection: Connection, command: Command, broker: Broker) -> Answer:
+    if len(command.body) > MAX_SETTINGS_BYTES:
+        raise InvalidParameter(f"settings of {len(command.body)} bytes, limit {MAX_SETTINGS_BYTES}")
     try:
         text = command.body.decode()
     except UnicodeDecodeError:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from aerobee.broker import checks
 from aerobee.broker.operations import heartbeat as op
 from aerobee.fronts.remoting.peer import introduce
 from aerobee.net.connection import Reply
@@ -19,9 +21,13 @@ if TYPE_CHECKING:
     from aerobee.protocol.command import Command
 
 
+MAX_LOCKED_QUEUES = 10_000  # of one client of an ordered group
+_ORDER = attrgetter("topic", "broker_name", "queue_id")
+
+
 def heartbeat(connection: Connection, command: Command, broker: Broker) -> Answer:
     introduce(connection, command)
-    beat = bodies.decode(command.body, bodies.Heartbeat)
+    beat = bodies.decode_request(command.body, bodies.Heartbeat)
     full_form = op.heartbeat(connection, beat, broker)
     return Reply(header=h.HeartbeatResult(support_v2=True, subscription_changed=full_form))
 
@@ -39,21 +45,27 @@ def consumer_list(connection: Connection, command: Command, broker: Broker) -> A
 
 
 def check_client(connection: Connection, command: Command, broker: Broker) -> Answer:
-    asked = bodies.decode(command.body, bodies.CheckClient)
+    asked = bodies.decode_request(command.body, bodies.CheckClient)
     op.check_subscription(asked.subscription_data, broker)
     return Reply()
 
 
 def lock(connection: Connection, command: Command, broker: Broker) -> Answer:
-    asked = bodies.decode(command.body, bodies.LockBatch)
+    asked = _lock_batch(command)
     held = broker.locks.lock(asked.consumer_group, asked.client_id, asked.mq_set, broker.clock.now())
-    return Reply(body=bodies.encode(bodies.LockedQueues(lock_ok_mq_set=sorted(held))))
+    return Reply(body=bodies.encode(bodies.LockedQueues(lock_ok_mq_set=sorted(held, key=_ORDER))))
 
 
 def unlock(connection: Connection, command: Command, broker: Broker) -> Answer:
-    asked = bodies.decode(command.body, bodies.LockBatch)
+    asked = _lock_batch(command)
     broker.locks.unlock(asked.consumer_group, asked.client_id, asked.mq_set)
     return Reply()
+
+
+def _lock_batch(command: Command) -> bodies.LockBatch:
+    asked = bodies.decode_request(command.body, bodies.LockBatch)
+    checks.at_most(MAX_LOCKED_QUEUES, len(asked.mq_set), "queues")
+    return asked
 
 
 ROUTES: dict[int, Adapter] = {

@@ -25,8 +25,8 @@ from aerobee.protocol.bodies import (
     MessageModel,
     Mode,
     RequestMode,
-    decode,
     decode_batch_ack,
+    decode_request,
     encode,
 )
 from aerobee.protocol.codes import VERSION, RequestCode, ResponseCode
@@ -213,8 +213,8 @@ def assignment(
 ) -> Answer | Coroutine[Any, Any, Answer]:
     """SUCCESS even when nothing is known; the body then has no list."""
     try:
-        query = decode(command.body, AssignmentQuery)
-        model = java_json.parse(command.body).get("messageModel", MessageModel.CLUSTERING.value)
+        query = decode_request(command.body, AssignmentQuery)
+        model = java_json.parse_request(command.body).get("messageModel", MessageModel.CLUSTERING.value)
     except (ProtocolError, AttributeError):
         return Reply(body=encode(Assignment()))
     if not _names(model.upper() if isinstance(model, str) else model, MessageModel):
@@ -233,8 +233,8 @@ async def _assigned_after(look_up: Awaitable[None], query: AssignmentQuery, brok
 
 
 def request_mode(connection: Connection, command: Command, broker: Broker) -> Answer:
-    mode = decode(command.body, RequestMode)
-    text = java_json.parse(command.body).get("mode")
+    mode = decode_request(command.body, RequestMode)
+    text = java_json.parse_request(command.body).get("mode")
     if not _names(text, Mode):
         raise InvalidParameter(f"mode {text!r} is neither PULL nor POP")
     set_mode(mode, broker)

@@ -101,7 +101,7 @@ def _send_batch(
     wanted = batch.Batch(
         header.topic,
         header.queue_id,
-        batch.columns(command.body),
+        batch.columns(command.body, sending.MAX_BATCH),
         header.sys_flag,
         header.born_timestamp,
         born_host(connection),

@@ -84,7 +84,7 @@ from aerobee.protocol.bodies.values import (
     Mode,
     TopicList,
 )
-from aerobee.protocol.java_json import Dialect, decode, encode
+from aerobee.protocol.java_json import Dialect, decode, decode_request, encode
 
 __all__ = [
     "AssignedQueue",
@@ -168,6 +168,7 @@ __all__ = [
     "decode",
     "decode_batch_ack",
     "decode_registration",
+    "decode_request",
     "decompress_registration",
     "encode",
     "encode_registration",

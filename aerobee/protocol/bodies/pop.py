@@ -49,9 +49,9 @@ class _LongBatchAck(Body):
 
 def decode_batch_ack(data: bytes) -> BatchAck:
     """As `decode`, with short or long member names."""
-    found = java_json.decode(data, BatchAck)
+    found = java_json.decode_request(data, BatchAck)
     if not all(entry.topic for entry in found.acks):
-        long = java_json.decode(data, _LongBatchAck)
+        long = java_json.decode_request(data, _LongBatchAck)
         found.acks = [BatchAckEntry(**msgspec.structs.asdict(entry)) for entry in long.acks]
     return found
 

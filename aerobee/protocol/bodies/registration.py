@@ -22,7 +22,11 @@ from aerobee.protocol.compression import inflate
 
 BODY_SINCE = 37  # 3.0.11; older brokers register bare TopicConfigs
 MAPPINGS_SINCE = 413  # 5.0.0
-MAX_REGISTRATION = 64 * 1024 * 1024
+MAX_REGISTRATION = 16 * 1024 * 1024
+MAX_TOPICS = 50_000  # of one broker: some 0.3 s of a name server's time
+_MAX_TOPIC_TEXT, _MAX_ATTRIBUTES = 65_536, 1_000
+# A topic has a dozen values. Brokers with static topics write integer keys bare: the slow way, so fewer.
+_MAX_VALUES, _MAX_TOLERATED = 12 * MAX_TOPICS, 200_000
 
 _INT = struct.Struct(">i")
 
@@ -35,9 +39,11 @@ def decode_registration(data: bytes, version: int) -> RegisterBrokerBody:
     """The plain form of a broker of that version; no body at all is no topics."""
     if not data:
         return RegisterBrokerBody()
+    java_json.check_values(data, _MAX_VALUES)
     if version >= BODY_SINCE:
-        return java_json.decode(data, RegisterBrokerBody)
-    return RegisterBrokerBody(topic_config_serialize_wrapper=java_json.decode(data, TopicConfigs))
+        return java_json.decode(data, RegisterBrokerBody, _MAX_TOLERATED)
+    configs = java_json.decode(data, TopicConfigs, _MAX_TOLERATED)
+    return RegisterBrokerBody(topic_config_serialize_wrapper=configs)
 
 
 def compress_registration(body: RegisterBrokerBody, version: int) -> bytes:
@@ -53,9 +59,12 @@ def compress_registration(body: RegisterBrokerBody, version: int) -> bytes:
 def decompress_registration(data: bytes) -> RegisterBrokerBody:
     """Mappings (static topics) are not kept. ProtocolError for anything that is not such a body."""
     reader = _Reader(inflate(data, MAX_REGISTRATION))
-    version = java_json.decode(reader.sized(), DataVersion)
-    topics = [_parse_topic(reader.sized()) for _ in range(reader.count())]
-    servers = java_json.decode(reader.sized(), list[str])
+    version = java_json.decode_request(reader.sized(), DataVersion)
+    count = reader.count()
+    if count > MAX_TOPICS:
+        raise ProtocolError(f"registration of {count} topics, limit {MAX_TOPICS}")
+    topics = [_parse_topic(reader.sized()) for _ in range(count)]
+    servers = java_json.decode_request(reader.sized(), list[str])
     table = {config.topic_name: config for config in topics}
     configs = TopicConfigs(data_version=version, topic_config_table=table)
     return RegisterBrokerBody(filter_server_list=servers, topic_config_serialize_wrapper=configs)
@@ -72,6 +81,8 @@ def _topic_text(config: TopicConfig) -> bytes:
 
 
 def _parse_topic(text: bytes) -> TopicConfig:
+    if len(text) > _MAX_TOPIC_TEXT:
+        raise ProtocolError(f"topic of {len(text)} bytes in a registration, limit {_MAX_TOPIC_TEXT}")
     try:
         parts = text.decode().split(" ", 5)
         name, read, write, perm, filter_type = parts[:5]
@@ -82,7 +93,7 @@ def _parse_topic(text: bytes) -> TopicConfig:
             write_queue_nums=int(write),
             perm=int(perm),
             topic_filter_type=filter_type,
-            attributes=java_json.decode(attributes, dict[str, str]),
+            attributes=java_json.decode(attributes, dict[str, str], _MAX_ATTRIBUTES),
         )
     except ValueError as error:
         raise ProtocolError(f"topic {text[:200]!r} of a registration: {error}") from None

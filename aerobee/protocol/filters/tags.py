@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aerobee.errors import SubscriptionParseFailed
+from aerobee.protocol.filters.sql_lexer import MAX_LENGTH
 from aerobee.protocol.properties import java_hash
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ def parse_tags(expression: str | None) -> frozenset[str]:
     """The tags of an expression; empty when it means all."""
     if not expression or expression == ALL:
         return frozenset()
+    if len(expression) > MAX_LENGTH:
+        raise SubscriptionParseFailed(f"the filter has {len(expression)} characters, limit {MAX_LENGTH}")
     return frozenset(tag for part in expression.split("||") if (tag := part.strip()))
 
 

@@ -108,6 +108,12 @@ class Client:
 
 
 @pytest.fixture
+def client_type() -> type[Client]:
+    """For tests that need a server or a channel of their own."""
+    return Client
+
+
+@pytest.fixture
 async def client() -> AsyncIterator[Client]:
     async with (
         Server(ephemeral=True, grpc_port=0) as server,

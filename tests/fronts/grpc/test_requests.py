@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+
+from aerobee.fronts.grpc import requests
+from aerobee.fronts.grpc.generated import messaging_pb2 as pb
+from aerobee.fronts.grpc.requests import MAX_BESIDE_BODIES, MAX_ENTRIES, MAX_PARTS, check_entries, reader
+from aerobee.fronts.grpc.status import Refused
+
+LARGE = 4 * 1024 * 1024
+
+
+def message(body: bytes, **user: str) -> pb.Message:
+    made = pb.Message(body=body)
+    made.topic.name = "orders"
+    made.user_properties.update(user)
+    return made
+
+
+def test_large_bodies_are_read_and_nothing_of_them_counts() -> None:
+    sent = pb.SendMessageRequest(messages=[message(b"\x0a\x00" * (LARGE // 2), a="1") for _ in range(2)])
+    data = sent.SerializeToString()
+    assert reader(pb.SendMessageRequest)(data) == sent
+    assert requests._beside_bodies(data) == len(data) - 2 * LARGE
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        b"\x0a\x00",
+        b"\x0a\x02\x12\x00",
+        b"\x0a\x04\x12\x00\x12\x00",
+        b"\x0a\x02\x22\x00",
+        b"\xf8\x01\x01",
+        b"\x12\x00",
+    ],
+)
+def test_a_send_of_countless_parts_is_refused_unread(unit: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pb.SendMessageRequest, "FromString", None, raising=False)
+    with pytest.raises(Refused, match=f"limit {MAX_BESIDE_BODIES}|more than {MAX_PARTS} parts"):
+        reader(pb.SendMessageRequest)(unit * (LARGE // len(unit)))
+
+
+def test_what_carries_no_bodies_is_bounded_as_a_whole() -> None:
+    data = b"\x1a\x00" * (MAX_BESIDE_BODIES // 2 + 1)
+    with pytest.raises(Refused, match=r"AckMessageRequest with 262146 bytes beside bodies, limit 262144"):
+        reader(pb.AckMessageRequest)(data)
+    assert len(reader(pb.AckMessageRequest)(b"\x1a\x00" * 3).entries) == 3
+
+
+def test_garbage_is_refused_by_name() -> None:
+    for data in (b"\xff\xff\xff", b"\x0a\x7f"):
+        with pytest.raises(Refused, match="the request is no SendMessageRequest"):
+            reader(pb.SendMessageRequest)(data)
+
+
+def test_entries_are_counted_and_the_limit_named() -> None:
+    check_entries(MAX_ENTRIES, "messages")
+    with pytest.raises(Refused, match="1001 messages in one request, limit 1000; send several"):
+        check_entries(MAX_ENTRIES + 1, "messages")

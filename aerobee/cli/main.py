@@ -45,6 +45,7 @@ COMMANDS = {
         "aerobee.cli.settings:settings",
         "Every setting: value, where from, range, may it change while running.",
     ),
+    "store": Home("aerobee.cli.store:app", "Check the files of a stopped broker, and repair them."),
     "admin": Home(
         "aerobee.cli.mqadmin:app", "RocketMQ's mqadmin commands, with its names, flags and output."
     ),

@@ -64,6 +64,13 @@ class StoreConfig(Declared, frozen=True, kw_only=True):
         int,
         setting("consume-queue files kept open; the least recently used is closed", low=1, high=1_000_000),
     ] = 512
+    group_access: Annotated[
+        str,
+        setting(
+            "'none' keeps the files to the user of the broker, 'read' opens them to its group",
+            words={"none": "none", "read": "read"},
+        ),
+    ] = "none"
     retention_hours: Annotated[
         float,
         setting(

@@ -2,6 +2,7 @@
 """The hot path of a send: one record into the log, its unit into the queue, its keys into the index, in one turn.
 
 Nothing here waits and nothing can fail after the first byte is written: room in index and log is asked for before.
+What is written is there when its first eight bytes are (`CommitLog.publish`), a batch like a record: all or nothing.
 The path is flatter than we write elsewhere, because a Python call costs what storing 300 bytes does:
 benchmarks/append.py keeps the figure.
 """
@@ -69,7 +70,7 @@ class Appender:
         self._queues = queues
         self._loaded = queues.loaded
         self._index = index
-        self._codes = codes
+        self._codes = codes.__call__  # bound here: looking the method up would be done at every append
 
     def append(self, record: Record) -> None:
         """Store one message and dispatch it; the record is stamped with its place. DiskFull, StoreError."""
@@ -91,11 +92,13 @@ class Appender:
         record.physical_offset = at
         record.queue_offset = 0 if flags & 4 else queue.max_offset
 
-        start = at - log.base
-        log.map[start : start + size] = self._encode(record, queue, data)  # type: ignore[index]
+        start, log_map, raw = at - log.base, log.map, self._encode(record, queue, data)
+        # As CommitLog.publish does, without the call.
+        log_map[start + 8 : start + size] = raw[8:]  # type: ignore[index]
+        log_map[start : start + 8] = raw[:8]  # type: ignore[index]
         log.end = at + size
         self.last_store_time = now
-        # As in _write, for one.
+        # As in _enter, for one.
         code = self._codes(topic, queue_id, tag, wall)
         if not flags & 4:  # prepared and rolled-back records have no unit
             if not queue.tail:
@@ -123,7 +126,8 @@ class Appender:
             parts.append((record, data, tag, words))
         self._index.prepare(keys, now)
         at = self._log.room(total)
-        codes = self._write(parts, queue, at, now)
+        self._log.publish(at, self._encode_all(parts, queue, at))
+        codes = self._enter(parts, queue, now)
         self._log.end = at + total
         self.last_store_time = now
         # Last, because a listener may append: the offsets of the whole batch are taken by now.
@@ -163,7 +167,7 @@ class Appender:
             records = encode(batch, queue, layout, (now, self.store_host), self._check_size)
         except struct.error as error:
             raise _no_number(queue, error) from None
-        log.map[at - log.base : end - log.base] = records  # type: ignore[index]
+        log.publish(at, records)
         code_of = {tag: self._codes(batch.topic, batch.queue_id, tag, now) for tag in set(tags)}
         codes = [code_of[tag] for tag in tags]
         stored = Places(queue.max_offset, places, end)
@@ -203,31 +207,35 @@ class Appender:
             for tell in awaited:
                 tell(record, code)
 
-    def _write(self, parts: list[_Part], queue: ConsumeQueue, at: int, now: int) -> list[int]:
-        """The records of a batch from `at` on, with their units and keys; their tags codes."""
-        topic, queue_id, index, offset = queue.topic, queue.queue_id, self._index, queue.max_offset
-        start, log_map, units, codes = at - self._log.base, self._log.map, [], []
-        for record, data, tag, words in parts:
-            size = record.size
-            record.physical_offset, record.queue_offset = at, 0 if record.sys_flag & 4 else offset
-            # One by one: a kill in the middle of one big copy may leave late bytes without the early ones.
-            log_map[start : start + size] = self._encode(record, queue, data)  # type: ignore[index]
+    def _encode_all(self, parts: list[_Part], queue: ConsumeQueue, at: int) -> bytes:
+        """The records of a batch, which is to begin at `at`, each stamped with its place."""
+        encoded, offset = [], queue.max_offset
+        for record, data, _, _ in parts:
+            has_unit = not record.sys_flag & 4  # prepared and rolled-back records have none
+            record.physical_offset, record.queue_offset = at, offset if has_unit else 0
+            encoded.append(self._encode(record, queue, data))
+            offset += has_unit
+            at += record.size
+        return b"".join(encoded)
+
+    def _enter(self, parts: list[_Part], queue: ConsumeQueue, now: int) -> list[int]:
+        """Units and keys of a batch that is in the log; its tags codes."""
+        topic, queue_id, index, units, codes = queue.topic, queue.queue_id, self._index, [], []
+        for record, _, tag, words in parts:
+            at = record.physical_offset
             code = self._codes(topic, queue_id, tag, now)
             codes.append(code)
-            if not record.sys_flag & 4:  # prepared and rolled-back records have no unit
-                units.append(_pack_unit(at, size, code))
-                offset += 1
+            if not record.sys_flag & 4:
+                units.append(_pack_unit(at, record.size, code))
             if index.left < len(words):
                 index.room(len(words), now)
             for word in words:
                 index.put(topic, word, at, now)
-            at += size
-            start += size
         if units:
             if not queue.tail:
                 self._queues.dirty[queue] = None
             queue.tail += b"".join(units)
-            queue.max_offset = offset
+            queue.max_offset += len(units)
         return codes
 
     def _stamp(self, wall: int) -> int:

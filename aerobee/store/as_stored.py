@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from aerobee.protocol.message import MIN_RECORD
 from aerobee.store.consume_queue import FILLER_SIZE, UNIT, UNIT_SIZE
 from aerobee.store.results import Stored
 
@@ -25,14 +26,14 @@ def stored(
     units: bytes, segment: Segment, count: int, room: int, codes: frozenset[int] | None
 ) -> Stored | None:
     """The records of up to `count` units and `room` bytes that lie in one log file; None where it takes a closer look:
-    a gap in the queue, a unit that points beyond the file, a record larger than the room."""
+    a gap in the queue, a unit that points out of the file, a record larger than the room."""
     # Not many more units than will fit, going by the first.
     likely = min(room * 5 // 4 // max(1, UNIT.unpack_from(units)[1]) + 16, len(units) // UNIT_SIZE)
     numbers = struct.unpack_from(">" + "qiq" * likely, units)
     positions, sizes = numbers[0::3], numbers[1::3]
     fitting = bisect_right(list(accumulate(sizes)), room)
     seen = min(count, fitting, bisect_left(positions, segment.base + segment.size))
-    if not seen or FILLER_SIZE in sizes:
+    if not seen or FILLER_SIZE in sizes or min(sizes) < MIN_RECORD or min(positions[:seen]) < segment.base:
         return None
     picked: Sequence[int] = range(seen)
     kept = units[: seen * UNIT_SIZE]

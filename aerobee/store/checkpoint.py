@@ -17,6 +17,8 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from aerobee.store.modes import open_file
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -61,7 +63,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     )
     own += struct.pack(">I", zlib.crc32(own))
     data = times.ljust(_OWN_AT, b"\0") + own
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = open_file(path)
     try:
         os.pwrite(fd, data.ljust(_SIZE, b"\0"), 0)
         os.fdatasync(fd)

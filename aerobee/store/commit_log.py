@@ -15,10 +15,11 @@ import logging
 import mmap
 import os
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.errors import MessageIllegal
-from aerobee.protocol.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from aerobee.protocol.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD
+from aerobee.store.directories import make_directory
 from aerobee.store.segment import Segment, is_position
 
 if TYPE_CHECKING:
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.store")
 
 BLANK_SIZE = 8
+HEAD_SIZE = 8  # size and magic of a record
 BLANK = struct.Struct(">ii")
+PLACE = struct.Struct(">ii4xi4xqq")  # size, magic, queue id, queue offset, physical offset
+_MAGICS = (MAGIC_V1, MAGIC_V2)
 _MAX_MAPPED = 64
 _FORGET_EVERY = 64 << 20
 _STORE_TIME_V4 = struct.Struct(">q")
@@ -47,11 +51,19 @@ def sync_directory(path: Path) -> None:
         os.close(fd)
 
 
+class Place(NamedTuple):
+    """Which message a record is, by its own word."""
+
+    size: int
+    queue_id: int
+    offset: int  # in its queue
+
+
 class CommitLog:
     """`end` is where the next record goes; `limit` how far `map` may be filled without asking `room`."""
 
     def __init__(self, directory: Path, segment_bytes: int) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         self.directory = directory
         self.segment_bytes = segment_bytes
         self.segments: list[Segment] = []
@@ -121,6 +133,16 @@ class CommitLog:
             segment.forget_pages(self.end - self.base)
             self._forgotten = self.end
         return self.end
+
+    def publish(self, at: int, data: bytes) -> None:
+        """Records at `at`, for which room was asked: all of them or, when we are killed on the way, none.
+
+        The copy of the many bytes may happen in any order; size and magic of the first record, which follow in one
+        store, make them part of the log. Where these are zeros, recovery ends the log, whatever lies behind.
+        """
+        start, view = at - self.base, memoryview(data)
+        self.map[start + HEAD_SIZE : start + len(data)] = view[HEAD_SIZE:]  # type: ignore[index]
+        self.map[start : start + HEAD_SIZE] = view[:HEAD_SIZE]  # type: ignore[index]
 
     def _roll(self, size: int) -> None:
         base = self.base + self.segment_bytes if self.map is not None else self.end
@@ -192,6 +214,16 @@ class CommitLog:
         size, magic = BLANK.unpack_from(segment.map, offset - segment.base)
         return size, magic
 
+    def place(self, offset: int) -> Place | None:
+        """What the record at `offset` says of itself, when one says it is there; it need not be whole."""
+        segment = self.segment_at(offset)
+        if segment is None or offset + MIN_RECORD > segment.base + segment.size:
+            return None
+        size, magic, queue_id, queue_offset, there = PLACE.unpack_from(segment.map, offset - segment.base)
+        if there != offset or magic not in _MAGICS or not MIN_RECORD <= size <= self.end - offset:
+            return None
+        return Place(size, queue_id, queue_offset) if offset + size <= segment.base + segment.size else None
+
     def store_time(self, offset: int) -> int:
         """The store time of the record at `offset`, unverified; -1 when there is no record."""
         segment = self.segment_at(offset)
@@ -199,7 +231,7 @@ class CommitLog:
             return -1
         at = offset - segment.base
         _, magic = BLANK.unpack_from(segment.map, at)
-        if magic not in (MAGIC_V1, MAGIC_V2):
+        if magic not in _MAGICS:
             return -1
         (sys_flag,) = _SYS_FLAG.unpack_from(segment.map, at + 36)
         time: int = _STORE_TIME_V4.unpack_from(segment.map, at + (68 if sys_flag & 0x10 else 56))[0]

@@ -4,10 +4,10 @@
     consumequeue/{topic}/{queue id}/{20 digits}     6,000,000 bytes = 300,000 units
     unit: commit-log offset 8 | record size 4 | tags code 8
 
-Unit n of the queue is at byte n * 20; a file is named by its first byte. What follows the last unit is zeros,
-so the end is found by bisection and needs no file of its own. New units wait in `tail` until a tick writes
-them: after a crash the log tells them again, so memory is a safe place for them. An idle queue is this object
-and nothing else: no open file, no mapping.
+Unit n of the queue is at byte n * 20; a file is named by its first byte. What follows the last unit is zeros.
+queue_loading.py finds the end, and whether the units are those that were written. New units wait in `tail` until a
+tick writes them: after a crash the log tells them again, so memory is a safe place for them. An idle queue is this
+object and nothing else: no open file, no mapping.
 
 A queue that starts above 0 (its first messages were lost with their log, or their topic's queue was moved)
 begins with filler units, offset 0 and size 0x7FFFFFFF, as RocketMQ's do; readers step over them.
@@ -18,34 +18,45 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from typing import TYPE_CHECKING
+import zlib
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 
+from aerobee.store.queue_sums import FileSum
 from aerobee.store.results import Unit
 from aerobee.store.segment import is_position
 
 if TYPE_CHECKING:
     from aerobee.store.open_files import OpenFiles
+    from aerobee.store.queue_sums import QueueSums
 
 UNIT = struct.Struct(">qiq")
 UNIT_SIZE = UNIT.size
 FILLER_SIZE = 0x7FFFFFFF
 FILLER = UNIT.pack(0, FILLER_SIZE, 0)
-_LOOK_FIRST = 64
+NOTHING: dict[int, FileSum] = {}
 _FILL_AT_ONCE = 4096
+
+
+class Shelf(NamedTuple):
+    """What the queues of a store share."""
+
+    file_units: int
+    files: OpenFiles
+    sums: QueueSums
 
 
 class ConsumeQueue:
     __slots__ = (
-        "_min_for", "_min_offset", "directory", "file_units", "files", "first_unit",
-        "magic", "max_offset", "queue_id", "tail", "topic", "topic_field",
+        "_min_for", "_min_offset", "crc", "directory", "file_units", "files", "first_unit",
+        "magic", "max_offset", "queue_id", "sums", "tail", "topic", "topic_field", "unread",
     )  # fmt: skip
 
-    def __init__(self, topic: str, queue_id: int, directory: str, file_units: int, files: OpenFiles) -> None:
+    def __init__(self, topic: str, queue_id: int, directory: str, shelf: Shelf) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.directory = directory
-        self.file_units = file_units
-        self.files = files
+        self.file_units, self.files, self.sums = shelf
         self.first_unit = 0  # first unit of the oldest file
         self.max_offset = 0  # the offset the next message gets
         self.tail = bytearray()  # the units before max_offset that no file has yet
@@ -53,70 +64,47 @@ class ConsumeQueue:
             b""  # length and name as in a record, and the record's magic: kept for the append path
         )
         self.magic = 0
+        self.crc = 0  # of the units in the last file
+        # Older files whose units nobody has compared with their sums yet; replaced, never changed.
+        self.unread = NOTHING
         self._min_offset = 0
         self._min_for = -1
 
-    # -- loading ---------------------------------------------------------------------------------------
+    # -- files -----------------------------------------------------------------------------------------
 
-    def load(self, log_end: int) -> list[int]:
-        """Find first and last unit on disk; the files' first units. Units at or past `log_end` do not count: their
-        records are gone."""
-        starts = self._file_starts()
-        if not starts:
-            return starts
-        self.first_unit = starts[0]
-        # Usually the last file has the end; an empty one (or one with dead units only) moves it back.
-        for start in reversed(starts):
-            count = self._alive_in(start, log_end)
-            if count or start == starts[0]:
-                self.max_offset = start + count
-                break
-        return starts
-
-    def _alive_in(self, start: int, log_end: int) -> int:
-        """How many units of the file at `start` point into the log: those that do come first."""
-        fd = self.files.existing(self._path(start))
-        low, high = 0, self.file_units
-        head = os.pread(fd, _LOOK_FIRST * UNIT_SIZE, 0)  # most queues of a broker with many are short
-        units = [size > 0 and physical < log_end for physical, size, _ in UNIT.iter_unpack(whole_units(head))]
-        if not all(units):
-            return units.index(False)
-        if len(units) < min(_LOOK_FIRST, self.file_units):
-            return len(units)  # the file ends here
-        low = len(units)
-        while low < high:
-            middle = (low + high) // 2
-            unit = os.pread(fd, UNIT_SIZE, middle * UNIT_SIZE)
-            physical, size, _ = UNIT.unpack(unit) if len(unit) == UNIT_SIZE else (0, 0, 0)
-            if size > 0 and physical < log_end:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    def _file_starts(self) -> list[int]:
+    def file_starts(self) -> list[int]:
+        """The first units of the files there are."""
         try:
             names = os.listdir(self.directory)
         except FileNotFoundError:
             return []
         return sorted(int(name) // UNIT_SIZE for name in names if is_position(name))
 
-    def cut(self, log_end: int) -> int:
-        """Remove units at or past `log_end` from the files for good; called before the queue is used. Returns
-        how many files it looked at."""
-        starts = self.load(log_end)
-        for start in starts:
-            path = self._path(start)
-            if start > self.max_offset or (start == self.max_offset and start > self.first_unit):
-                self.files.drop(path)
-                os.unlink(path)
-            elif start <= self.max_offset < start + self.file_units:
-                fd = self.files.existing(path)
-                if os.pread(fd, UNIT_SIZE, (self.max_offset - start) * UNIT_SIZE).strip(b"\0"):
-                    os.ftruncate(fd, (self.max_offset - start) * UNIT_SIZE)
-                if os.fstat(fd).st_size != self.file_units * UNIT_SIZE:
-                    os.ftruncate(fd, self.file_units * UNIT_SIZE)
-        return len(starts)
+    def path(self, unit: int) -> str:
+        """The file that a unit is in."""
+        start = unit - unit % self.file_units
+        return f"{self.directory}/{start * UNIT_SIZE:020d}"
+
+    def remove_file(self, start: int) -> None:
+        path = self.path(start)
+        self.files.drop(path)
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        self.sums.note(self.topic, self.queue_id, FileSum(start, 0, 0))
+
+    def drop_from(self, start: int) -> None:
+        """Forget all units from that file on, those in memory too: the log is going to tell them again."""
+        starts = self.file_starts()
+        if not starts or start <= starts[0]:
+            self.remove_files()
+            return
+        self.tail.clear()
+        self.first_unit, self.max_offset, self.crc, self._min_for = starts[0], start, 0, -1
+        self._min_offset = min(self._min_offset, start)
+        self.unread = {file: known for file, known in self.unread.items() if file < start}
+        for later in starts:
+            if later >= start:
+                self.remove_file(later)
 
     # -- units -----------------------------------------------------------------------------------------
 
@@ -125,12 +113,20 @@ class ConsumeQueue:
         """The offset after the last unit in a file."""
         return self.max_offset - len(self.tail) // UNIT_SIZE
 
-    def _path(self, unit: int) -> str:
-        start = unit - unit % self.file_units
-        return f"{self.directory}/{start * UNIT_SIZE:020d}"
-
     def read(self, offset: int, count: int) -> bytes:
-        """Up to `count` units from `offset`, out of memory or out of one file; empty when the file is gone."""
+        """Up to `count` units from `offset`, over every seam: file to file, file to memory. It ends where a file is
+        gone or too short, so it is empty when that is where it begins."""
+        data = self._piece(offset, count)
+        if len(data) == count * UNIT_SIZE or not data:
+            return data
+        parts, at, end = [data], offset + len(data) // UNIT_SIZE, min(offset + count, self.max_offset)
+        while at < end and (data := self._piece(at, end - at)):
+            parts.append(data)
+            at += len(data) // UNIT_SIZE
+        return b"".join(parts)
+
+    def _piece(self, offset: int, count: int) -> bytes:
+        """As many of them as lie together: in memory, or in one file."""
         written = self.written
         if offset >= written:
             at = (offset - written) * UNIT_SIZE
@@ -138,7 +134,7 @@ class ConsumeQueue:
         in_file = offset % self.file_units
         count = min(count, written - offset, self.file_units - in_file)
         try:
-            data = os.pread(self.files.existing(self._path(offset)), count * UNIT_SIZE, in_file * UNIT_SIZE)
+            data = os.pread(self.files.existing(self.path(offset)), count * UNIT_SIZE, in_file * UNIT_SIZE)
         except FileNotFoundError:
             return b""
         return whole_units(data)
@@ -165,13 +161,35 @@ class ConsumeQueue:
         elif offset > self.max_offset:
             # A hole among units: physical offsets must go on rising, bisection relies on it.
             filler = UNIT.pack(UNIT.unpack(unit)[0], FILLER_SIZE, 0)
+        self.fill(offset, filler)
+        self.tail += unit
+        self.max_offset += 1
+
+    def fill(self, offset: int, filler: bytes) -> None:
+        """Units that stand for nothing, up to `offset`."""
         while self.max_offset < offset:
             count = min(offset - self.max_offset, _FILL_AT_ONCE)
             self.tail += filler * count
             self.max_offset += count
             self.write_tail()
-        self.tail += unit
-        self.max_offset += 1
+
+    def replace(self, offset: int, unit: bytes) -> str:
+        """Another unit at `offset`, where a wrong one is; the path written to, if any."""
+        written = self.written
+        if offset >= written:
+            at = (offset - written) * UNIT_SIZE
+            self.tail[at : at + UNIT_SIZE] = unit
+            return ""
+        in_file = offset % self.file_units
+        start, path = offset - in_file, self.path(offset)
+        fd = self.files.existing(path)
+        os.pwrite(fd, unit, in_file * UNIT_SIZE)
+        units = min(self.file_units, written - start)
+        crc = zlib.crc32(os.pread(fd, units * UNIT_SIZE, 0))
+        if start + self.file_units > written:
+            self.crc = crc
+        self.sums.note(self.topic, self.queue_id, FileSum(start, units, crc))
+        return path
 
     def write_tail(self) -> list[str]:
         """Move the tail into files; the paths written to. On OSError what was not written stays in memory."""
@@ -180,12 +198,17 @@ class ConsumeQueue:
             start = self.written
             room = (self.file_units - start % self.file_units) * UNIT_SIZE
             part = bytes(self.tail[:room])
-            path = self._path(start)
+            path = self.path(start)
             fd = self.files.created(path, self.file_units * UNIT_SIZE)
             done = os.pwrite(fd, part, start % self.file_units * UNIT_SIZE)
             if done < UNIT_SIZE:  # the last bytes of a full disk; the next start drops such a piece of a unit
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-            del self.tail[: done // UNIT_SIZE * UNIT_SIZE]
+            done -= done % UNIT_SIZE
+            del self.tail[:done]
+            in_file = start % self.file_units
+            self.crc = zlib.crc32(part[:done], self.crc if in_file else 0)
+            new = FileSum(start - in_file, in_file + done // UNIT_SIZE, self.crc)
+            self.sums.note(self.topic, self.queue_id, new)
             paths.append(path)
         return paths
 
@@ -219,18 +242,20 @@ class ConsumeQueue:
 
     def trim(self, log_min: int) -> int:
         """Delete files whose every unit points before `log_min`. The last file stays: it knows max_offset."""
-        removed = 0
+        gone = []
         while self.first_unit + self.file_units < self.written:
             last = self.unit(self.first_unit + self.file_units - 1)
             if last is not None and last.physical_offset >= log_min:
                 break
-            path = self._path(self.first_unit)
-            self.files.drop(path)
-            if os.path.exists(path):
-                os.unlink(path)
-                removed += 1
+            gone.append(self.first_unit)
             self.first_unit += self.file_units
-        return removed
+        if gone:
+            for start in gone:
+                self.sums.note(self.topic, self.queue_id, FileSum(start, 0, 0))
+            self.sums.save()  # first: a file that is gone must not be taken for one that was lost
+            for start in gone:
+                self.remove_file(start)
+        return len(gone)
 
     def remove_files(self) -> None:
         """Begin again at offset 0."""
@@ -241,10 +266,11 @@ class ConsumeQueue:
         """Forget all units, in memory and of the files, which are returned: whoever calls removes them."""
         self.tail.clear()
         self.max_offset = self.first_unit = self._min_offset = 0
-        self._min_for = -1
-        paths = [self._path(start) for start in self._file_starts()]
+        self._min_for, self.crc, self.unread = -1, 0, NOTHING
+        paths = [self.path(start) for start in self.file_starts()]
         for path in paths:
             self.files.drop(path)
+        self.sums.forget(self.topic, self.queue_id)
         return paths
 
 

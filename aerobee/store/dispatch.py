@@ -5,10 +5,12 @@ rebuilt queue is the same as the one that was written at first."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import struct
+from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.protocol import properties as props
 from aerobee.protocol.names import SCHEDULE_TOPIC
+from aerobee.store.record_parts import store_time, text_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +20,7 @@ PREPARED = 0x4
 ROLLBACK = 0xC
 
 _MAX_TAGS = 16384
+_HEAD = struct.Struct(">12xi4xq8xi")  # queue id, queue offset, sys flag
 
 
 def has_unit(sys_flag: int) -> bool:
@@ -51,6 +54,29 @@ def index_keys(sys_flag: int, unique: str | None, keys: str | None) -> list[str]
     if keys:
         found += [word for word in keys.split(" ") if word]
     return found
+
+
+class QueueUnit(NamedTuple):
+    """Whose message a record is, and the code its unit has."""
+
+    topic: str
+    queue_id: int
+    offset: int
+    code: int
+
+
+def unit_of(raw: bytes, codes: TagCodes) -> QueueUnit | None:
+    """The unit of a whole record; None when it has none, or a topic that is no text."""
+    queue_id, offset, sys_flag = _HEAD.unpack_from(raw)
+    if not has_unit(sys_flag):
+        return None
+    try:
+        topic, text = text_parts(raw)
+    except (UnicodeDecodeError, struct.error, IndexError):
+        return None
+    return QueueUnit(
+        topic, queue_id, offset, codes(topic, queue_id, tag_unique_keys(text)[0], store_time(raw))
+    )
 
 
 class TagCodes:

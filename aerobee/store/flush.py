@@ -120,12 +120,14 @@ class Flush:
             return lambda: _sync_all(fds)
         index_fds = self._index.descriptors_to_sync()
         paths, self._queues.written_paths = self._queues.written_paths, set()
+        save_sums = self._queues.sums.take()
         root = self._root
 
         def work() -> None:
             _sync_all(fds)
             _sync_all(index_fds)
             _sync_paths(root, paths)
+            save_sums()
             checkpoints.save(root / "checkpoint", checkpoint)
 
         return work

@@ -18,6 +18,7 @@ import struct
 from array import array
 from typing import TYPE_CHECKING
 
+from aerobee.store.modes import open_file
 from aerobee.store.segment import reserve_range
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class IndexFile:
             self.count = min(max(1, count), self.entries)
 
     def _open_for_writing(self) -> None:
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = open_file(self.path)
         if os.fstat(self._fd).st_size != self.size:
             os.ftruncate(self._fd, self.size)
 

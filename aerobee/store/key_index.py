@@ -14,8 +14,11 @@ import os
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+from aerobee.store.directories import make_directory
+from aerobee.store.dispatch import index_keys, tag_unique_keys
 from aerobee.store.index_file import IndexFile
 from aerobee.store.key_hash import KeyHash
+from aerobee.store.record_parts import store_time, sys_flag, text_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,7 +45,7 @@ class KeyIndex:
     """`left` more keys may wait without asking `room`. Only the newest file is written; older ones open when asked."""
 
     def __init__(self, directory: Path, config: StoreConfig) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         self._directory = directory
         self._slots = config.index_slots
         self._entries = config.index_entries
@@ -118,6 +121,16 @@ class KeyIndex:
             for key in keys:
                 self.put(topic, key, offset, store_time)
 
+    def tell(self, offset: int, raw: bytes) -> None:
+        """The keys of a record that is in the log already."""
+        topic, text = text_parts(raw)
+        _, unique, keys = tag_unique_keys(text)
+        words, time = index_keys(sys_flag(raw), unique, keys), store_time(raw)
+        if words and self.left < len(words):
+            self.room(len(words), time)
+        for word in words:
+            self.put(topic, word, offset, time)
+
     def settle(self) -> None:
         """Enter the keys that wait."""
         if self.waiting:
@@ -154,6 +167,13 @@ class KeyIndex:
                 break
             self.files.pop().delete()
         self.left = 0
+
+    def clear(self) -> None:
+        """Begin anew, without any file."""
+        self.waiting.clear()
+        for file in self.files:
+            file.delete()
+        self.files, self._full, self.left = [], [], 0
 
     def trim(self, log_min: int) -> int:
         """Delete files all of whose messages are gone; the newest stays."""

@@ -9,6 +9,8 @@ import struct
 from typing import TYPE_CHECKING
 
 from aerobee.errors import StoreInUse
+from aerobee.store.directories import make_directory
+from aerobee.store.modes import open_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,9 +23,9 @@ class StoreLock:
     """Held from construction to `release`. Java locks the same byte, so it is kept out too."""
 
     def __init__(self, root: Path) -> None:
-        root.mkdir(parents=True, exist_ok=True)
+        make_directory(root)
         self._abort = root / "abort"
-        self._fd = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = open_file(root / "lock")
         try:
             _lock_first_byte(self._fd)
         except OSError:
@@ -43,7 +45,9 @@ class StoreLock:
 
     def mark_running(self) -> None:
         """From here on a stop that does not call `mark_clean` is a crash to whoever opens the store next."""
-        self._abort.write_text(str(os.getpid()))
+        fd = open_file(self._abort, os.O_WRONLY | os.O_TRUNC)
+        os.write(fd, str(os.getpid()).encode())
+        os.close(fd)
         fd = os.open(self._abort.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(fd)

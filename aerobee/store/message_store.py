@@ -22,11 +22,14 @@ from aerobee.store import checkpoint as checkpoints
 from aerobee.store.appender import Appender
 from aerobee.store.checkpoint import Checkpoint
 from aerobee.store.commit_log import CommitLog
-from aerobee.store.consume_queue import UNIT_SIZE
+from aerobee.store.directories import make_root
 from aerobee.store.dispatch import TagCodes, index_keys, tag_unique_keys
 from aerobee.store.flush import Flush
 from aerobee.store.key_index import KeyIndex
 from aerobee.store.lock_file import StoreLock
+from aerobee.store.log_walk import walk
+from aerobee.store.queue_care import QueueCare
+from aerobee.store.queue_loading import Damage
 from aerobee.store.queues import ConsumeQueues
 from aerobee.store.reader import Reader, machine_memory
 from aerobee.store.record_parts import text_parts
@@ -65,22 +68,25 @@ class MessageStore:
         self._root = root
         self.settings = settings = InForce(config)
         self._clock = clock
+        make_root(root, config.group_access)
         self._lock = StoreLock(root)
         try:
             self._log = CommitLog(root / "commitlog", config.commit_log_segment_bytes)
-            self._queues = ConsumeQueues(root / "consumequeue", config)
+            self._queues = ConsumeQueues(root / "consumequeue", config, self._log)
             self._index = KeyIndex(root / "index", config)
             self._delays = parse_levels(config.delay_levels)
             codes = TagCodes(self._delays)
             self._appender = Appender(settings, clock, self._log, self._queues, self._index, codes)
+            self._care = QueueCare(self._log, self._queues, codes)
             recovery = self._recover(codes)
+            self._queues.on_damage = self._care.found
         except BaseException:
             self._lock.release()
             raise
         self.recovery: RecoveryReport = recovery.report
         self._may_checkpoint = recovery.index_is_complete
         self._appender.last_store_time = recovery.last_store_time
-        self._reader = Reader(self._log, machine_memory() * config.memory_percent // 100)
+        self._reader = Reader(self._log, self._care, machine_memory() * config.memory_percent // 100)
         self._flush = Flush(root, self._log, self._queues, self._index, self._refuse_while_broken)
         self._retention = Retention(
             settings, self._log, self._queues, self._index, disk or (lambda: disk_of(root))
@@ -116,7 +122,7 @@ class MessageStore:
     def _recover(self, codes: TagCodes) -> Recovery:
         began = perf_counter_ns()
         clean = self._lock.was_clean
-        recovery = Recovery(self._log, self._queues, self._index, codes)
+        recovery = Recovery(self._log, self._queues, self._index, self._care, codes)
         self._lock.mark_running()
         recovery.run(checkpoints.load(self._root / "checkpoint"), clean=clean)
         report = recovery.report
@@ -265,11 +271,7 @@ class MessageStore:
         end = min(offset + count, queue.max_offset)
         if step > 1:
             return b"".join([queue.read(one, 1) for one in range(at, end, step)])
-        parts = []
-        while at < end and (part := queue.read(at, end - at)):
-            parts.append(part)
-            at += len(part) // UNIT_SIZE
-        return b"".join(parts)
+        return queue.read(at, end - at) if at < end else b""
 
     def log_from(self, position: int, size: int) -> memoryview | bytes:
         """Bytes of the log as they are. Not to be kept: see `CommitLog.bytes_from`."""
@@ -349,6 +351,22 @@ class MessageStore:
         again."""
         self._queues.delete_topic(topic)
         self.flush()
+
+    # -- repair ----------------------------------------------------------------------------------------
+
+    def rebuild_queues(self, places: list[tuple[str, int, int]]) -> None:
+        """Tell queues again from the log: topic, queue, and the first offset that is not as it should be."""
+        damages = []
+        for topic, queue_id, offset in places:
+            queue = self._queues.obtain(topic, queue_id)
+            damages.append(Damage(queue, offset - offset % queue.file_units, 0))
+        self._care.rebuild(damages, self._log.end)
+
+    def rebuild_index(self) -> None:
+        self._index.clear()
+        for step in walk(self._log, self._log.min_offset, self._log.end):
+            if step.raw is not None:
+                self._index.tell(step.at, step.raw)
 
     # -- figures ---------------------------------------------------------------------------------------
 

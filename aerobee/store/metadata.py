@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aerobee.errors import DiskFull, StoreError
+from aerobee.store.directories import make_directory
+from aerobee.store.modes import open_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +56,7 @@ class JsonFile:
 
     def save(self, data: bytes) -> None:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(self.path.parent)
             self._write_draft(data)
             if self.path.exists():
                 os.replace(self.path, self.backup)
@@ -65,7 +67,7 @@ class JsonFile:
             raise disk_error(error, f"cannot save {self.path}") from error
 
     def _write_draft(self, data: bytes) -> None:
-        handle = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        handle = open_file(self._draft, os.O_WRONLY | os.O_TRUNC)
         try:
             view = memoryview(data)
             while view:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 
+from aerobee.store.modes import make_directory, open_file
+
 
 class OpenFiles:
     """Descriptors by path. A file asked for is open until `limit` others were asked for after it."""
@@ -32,13 +34,8 @@ class OpenFiles:
         except FileNotFoundError:
             pass
         directory = path.rpartition("/")[0]
-        try:
-            os.mkdir(directory)
-        except FileExistsError:
-            pass
-        except FileNotFoundError:
-            os.makedirs(directory, exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._make_directory(directory)
+        fd = open_file(path)
         if os.fstat(fd).st_size < size:
             try:
                 os.ftruncate(fd, size)
@@ -46,6 +43,13 @@ class OpenFiles:
                 os.close(fd)
                 raise
         return self._keep(path, fd)
+
+    def _make_directory(self, directory: str) -> None:
+        try:
+            make_directory(directory)
+        except FileNotFoundError:
+            self._make_directory(directory.rpartition("/")[0])
+            make_directory(directory)
 
     def _keep(self, path: str, fd: int) -> int:
         self._open[path] = fd

@@ -18,26 +18,36 @@ from aerobee.errors import MessageIllegal
 from aerobee.protocol.message import MAGIC_V1, MAGIC_V2
 from aerobee.protocol.names import may_exist
 from aerobee.protocol.properties import whole_number
-from aerobee.store.consume_queue import UNIT, ConsumeQueue
+from aerobee.store.consume_queue import UNIT, ConsumeQueue, Shelf
+from aerobee.store.directories import make_directory
 from aerobee.store.open_files import OpenFiles
+from aerobee.store.queue_loading import QueueLoading
+from aerobee.store.queue_sums import QueueSums
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from aerobee.settings import StoreConfig
+    from aerobee.store.commit_log import CommitLog
+    from aerobee.store.queue_loading import Damage
 
 log = logging.getLogger("aerobee.store")
 
 _MAX_QUEUE_ID = (1 << 31) - 1
+_FEW = 1_000
 
 
 class ConsumeQueues:
-    def __init__(self, directory: Path, config: StoreConfig) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
+    def __init__(self, directory: Path, config: StoreConfig, commit_log: CommitLog) -> None:
+        make_directory(directory)
         self._directory = str(directory)
-        self._file_units = config.consume_queue_units
+        self.sums = QueueSums(directory.with_name(directory.name + ".sums"))
         self.files = OpenFiles(config.open_files)
+        self._shelf = Shelf(config.consume_queue_units, self.files, self.sums)
+        self._loading = QueueLoading(commit_log, self.sums)
+        # Told when a queue that is asked for turns out to be damaged; puts it right.
+        self.on_damage: Callable[[Damage], None] | None = None
         self.loaded: dict[tuple[str, int], ConsumeQueue] = {}
         # Queues with a tail, the one whose first waiting unit is oldest first.
         self.dirty: dict[ConsumeQueue, None] = {}
@@ -47,6 +57,12 @@ class ConsumeQueues:
                 entry.name: None for entry in entries if may_exist(entry.name) and entry.is_dir()
             }
         self.written_paths: set[str] = set()
+
+    def trust(self) -> None:
+        """Nobody else wrote the queues since we did: take the sums of the last checkpoint."""
+        self.sums.load()
+        for topic in self.sums.topics():
+            self._ids.setdefault(topic)
 
     # -- finding ---------------------------------------------------------------------------------------
 
@@ -61,10 +77,10 @@ class ConsumeQueues:
             return None
         ids = self._ids[topic]
         if ids is None:
-            listed = os.listdir(self._topic_path(topic))
-            ids = self._ids[topic] = {
-                number for name in listed if (number := whole_number(name, 0, _MAX_QUEUE_ID)) is not None
-            }
+            ids = self._ids[topic] = set(self.sums.queue_ids(topic))
+            with suppress(FileNotFoundError):  # lost, for the sums know it
+                listed = os.listdir(self._topic_path(topic))
+                ids |= {n for name in listed if (n := whole_number(name, 0, _MAX_QUEUE_ID)) is not None}
         return ids
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
@@ -72,7 +88,9 @@ class ConsumeQueues:
         queue = self.loaded.get((topic, queue_id))
         if queue is None and queue_id in (self._ids_of(topic) or ()):
             queue = self._new(topic, queue_id)
-            queue.load(self.log_end)
+            damage = self._loading.load(queue, self.log_end)
+            if damage is not None and self.on_damage is not None:
+                self.on_damage(damage)
         return queue
 
     def obtain(self, topic: str, queue_id: int) -> ConsumeQueue:
@@ -89,8 +107,7 @@ class ConsumeQueues:
         return queue
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
-        directory = self._queue_path(topic, queue_id)
-        queue = ConsumeQueue(topic, queue_id, directory, self._file_units, self.files)
+        queue = ConsumeQueue(topic, queue_id, self._queue_path(topic, queue_id), self._shelf)
         name = topic.encode()
         short = len(name) <= 127
         queue.magic = MAGIC_V1 if short else MAGIC_V2
@@ -157,30 +174,57 @@ class ConsumeQueues:
         with os.scandir(self._directory) as entries:
             return any(entries)
 
-    def cut(self, log_end: int) -> int:
-        """Remove units at or past `log_end` from every queue on disk; how many queues were looked at."""
-        self.log_end = log_end
-        looked_at = 0
+    @property
+    def are_few(self) -> bool:
+        """All can be looked at before the first request; of very many each when it is asked for."""
+        return len(self._ids) <= _FEW and sum(len(self.queue_ids(topic)) for topic in self._ids) <= _FEW
+
+    def look_at_all(self) -> list[Damage]:
+        """The damaged ones among the queues that are not loaded, which are then."""
+        damages = []
         for topic in self.topics():
             for queue_id in self.queue_ids(topic):
-                queue = ConsumeQueue(
-                    topic, queue_id, self._queue_path(topic, queue_id), self._file_units, self.files
-                )
-                queue.cut(log_end)
-                looked_at += 1
-        return looked_at
+                if (topic, queue_id) in self.loaded:
+                    continue
+                queue = self._new(topic, queue_id)
+                damage = self._loading.load(queue, self.log_end)
+                if damage is not None:
+                    damages.append(damage)
+                    continue
+                if not self.sums.is_known:
+                    self._loading.note(queue)
+                del self.loaded[topic, queue_id]
+        return damages
+
+    def cut(self, log_end: int) -> list[Damage]:
+        """Remove units at or past `log_end` from every queue on disk; those that are damaged."""
+        self.log_end = log_end
+        damages = []
+        for topic in self.topics():
+            for queue_id in self.queue_ids(topic):
+                queue = self._new(topic, queue_id)
+                del self.loaded[topic, queue_id]
+                damage = self._loading.cut(queue, log_end)
+                if damage is not None:
+                    damages.append(damage)
+                elif not self.sums.is_known:
+                    self._loading.note(queue)
+        return damages
 
     # -- removing --------------------------------------------------------------------------------------
 
     def delete_topic(self, topic: str) -> None:
         """Links among its directories are removed, what they point to is not."""
         path = self._topic_path(topic)
+        for queue_id in list(self.sums.queue_ids(topic)):
+            self.sums.forget(topic, queue_id)
+        self.sums.save()  # first: a topic that is gone must not be taken for one that was lost
         for queue_id in self.queue_ids(topic):
-            queue = self.find(topic, queue_id)
-            if queue is not None:
-                queue.close_files()
-                self.dirty.pop(queue, None)
-                del self.loaded[topic, queue_id]
+            # Not looked at: a damaged one would be rebuilt before it goes.
+            queue = self.loaded.get((topic, queue_id)) or self._new(topic, queue_id)
+            queue.close_files()
+            self.dirty.pop(queue, None)
+            del self.loaded[topic, queue_id]
         self._ids.pop(topic, None)
         if os.path.islink(path):
             os.unlink(path)

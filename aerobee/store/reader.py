@@ -15,9 +15,10 @@ import zlib
 from typing import TYPE_CHECKING
 
 from aerobee.protocol import properties as props
-from aerobee.protocol.message import MAGIC_V1, MAGIC_V2, MIN_RECORD
+from aerobee.protocol.message import MAGIC_V1, MIN_RECORD
 from aerobee.store import as_stored
 from aerobee.store.as_stored import signed32
+from aerobee.store.commit_log import PLACE
 from aerobee.store.consume_queue import FILLER_SIZE, UNIT
 from aerobee.store.record_parts import is_whole, text_parts
 from aerobee.store.results import Found, ReadStatus, Stored
@@ -27,16 +28,17 @@ if TYPE_CHECKING:
 
     from aerobee.store.commit_log import CommitLog
     from aerobee.store.consume_queue import ConsumeQueue
+    from aerobee.store.queue_care import QueueCare
     from aerobee.store.results import Accept, ReadLimit
 
 log = logging.getLogger("aerobee.store")
 
-_PLACE = struct.Struct(">ii12xqq")  # size, magic, queue offset, physical offset
-_place = _PLACE.unpack_from
+_place = PLACE.unpack_from
 _crc32 = zlib.crc32
 _MAX_REPORTED = 10_000
+_SMALL = 4096  # bytes that may be copied for nothing
+_NOWHERE = -(1 << 64)  # before every offset that a unit can hold
 _CHECK_BACKWARDS = b"\x02%010d\x01#23CRC__"
-_MAGICS = (MAGIC_V1, MAGIC_V2)
 
 
 def machine_memory() -> int:
@@ -50,10 +52,12 @@ def machine_memory() -> int:
 class Reader:
     """`corrupt` counts records found damaged; each is logged once."""
 
-    def __init__(self, commit_log: CommitLog, memory_bytes: int) -> None:
+    def __init__(self, commit_log: CommitLog, care: QueueCare, memory_bytes: int) -> None:
         self._log = commit_log
+        self._care = care
         self.memory_bytes = memory_bytes  # a message this far behind the end has probably left the page cache
         self._reported: set[int] = set()
+        self._hopeless: set[tuple[ConsumeQueue, int]] = set()
         self.corrupt = 0
 
     def read(
@@ -72,6 +76,8 @@ class Reader:
         codes, holds = (accept.codes or None, accept.properties) if accept is not None else (None, None)
         is_filtered = codes is not None or holds is not None
         wanted = max(1, limit.max_messages, limit.max_scan if is_filtered else 0)
+        if queue.unread:
+            self._care.compare(queue, offset, wanted)
         units = queue.read(offset, wanted)
         if not units:
             found.status = ReadStatus.OFFSET_FOUND_NULL
@@ -81,16 +87,16 @@ class Reader:
             found.stored = self._as_stored(found, units, limit, codes)
             if found.stored is not None:
                 return found
-        self._collect(found, units, limit, codes, holds)
+        self._collect(found, queue, units, limit, codes, holds)
         if not found.messages and wanted < limit.max_scan:
             # Lost or damaged, all of them: look on as far as a filter may.
             units = queue.read(found.next_offset, limit.max_scan - wanted)
             if units:
-                self._collect(found, units, limit, codes, holds)
+                self._collect(found, queue, units, limit, codes, holds)
         if found.messages:
             found.status = ReadStatus.FOUND
         if not checked:
-            units = b"".join([UNIT.pack(_place(raw)[3], len(raw), 0) for raw in found.messages])
+            units = b"".join([UNIT.pack(_place(raw)[4], len(raw), 0) for raw in found.messages])
             found.stored = Stored(units, [memoryview(raw) for raw in found.messages], len(found.messages))
             found.messages, found.offsets = [], []
         return found
@@ -98,17 +104,20 @@ class Reader:
     def _collect(
         self,
         found: Found,
+        queue: ConsumeQueue,
         units: bytes,
         limit: ReadLimit,
         codes: frozenset[int] | None,
         holds: Callable[[dict[str, str]], bool] | None,
     ) -> None:
         messages, offsets, offset, total = found.messages, found.offsets, found.next_offset, 0
-        status = ReadStatus.NO_MATCHED_MESSAGE
+        status, queue_id = ReadStatus.NO_MATCHED_MESSAGE, queue.queue_id
         max_messages, max_bytes = self._limits(units, limit)
         base = end = position = last = 0
         for physical, size, code in UNIT.iter_unpack(units):
-            if messages and (len(messages) >= max_messages or total + size > max_bytes):
+            if messages and (
+                len(messages) >= max_messages or (total + size > max_bytes and size != FILLER_SIZE)
+            ):
                 break
             offset += 1
             if physical < position or (codes is not None and signed32(code) not in codes):
@@ -116,27 +125,31 @@ class Reader:
             if not base <= physical < end:
                 segment = self._log.segment_at(physical)
                 if segment is None:
-                    if size == FILLER_SIZE:
+                    if 0 <= physical < self._log.min_offset and size != FILLER_SIZE:
+                        # The file is gone: so are all records up to the next one.
+                        status = ReadStatus.MESSAGE_WAS_REMOVING
+                        position = physical - physical % self._log.segment_bytes + self._log.segment_bytes
                         continue
-                    # The file is gone: so are all records up to the next one.
-                    status = ReadStatus.MESSAGE_WAS_REMOVING
-                    position = physical - physical % self._log.segment_bytes + self._log.segment_bytes
-                    continue
-                base, end, data = segment.base, segment.base + segment.size, segment.map
+                    base = end = _NOWHERE
+                else:
+                    base, end, data = segment.base, segment.base + segment.size, segment.map
             start = physical - base
-            raw = data[start : start + size]
-            # The usual record, whole: its check read backwards (its digits are), then its place. Others go the long way.
+            # The usual record, whole: its check read backwards (its digits are), then its place. A large size is not
+            # believed before its record says the same, or one damaged unit would copy a gigabyte.
             if (
-                raw[:-21:-1] != _CHECK_BACKWARDS % (_crc32(raw[:-20]) & 0x7FFFFFFF)
-                or size < MIN_RECORD
-                or _place(raw) != (size, MAGIC_V1, offset - 1, physical)
-            ) and not self._is_whole(raw, size, physical, offset - 1):
+                size < MIN_RECORD
+                or physical + size > end
+                or (size > _SMALL and _place(data, start)[0] != size)
+                or (raw := data[start : start + size])[:-21:-1]
+                != _CHECK_BACKWARDS % (_crc32(raw[:-20]) & 0x7FFFFFFF)
+                or _place(raw) != (size, MAGIC_V1, queue_id, offset - 1, physical)
+            ) and not (raw := self._unusual(queue, offset - 1, physical, size)):
                 continue
             if holds is not None and not holds(props.parse(text_parts(raw)[1])):
                 continue
             messages.append(raw)
             offsets.append(offset - 1)
-            total += size
+            total += len(raw)
             last = physical + size
         found.behind_bytes = self._log.end - last if messages else 0
         found.status, found.next_offset, found.size_bytes = status, offset, total
@@ -160,16 +173,34 @@ class Reader:
             return limit.cold_messages or limit.max_messages, limit.cold_bytes or limit.max_bytes
         return limit.max_messages, limit.max_bytes
 
-    def _is_whole(self, raw: bytes, size: int, physical: int, offset: int) -> bool:
+    def _unusual(self, queue: ConsumeQueue, offset: int, physical: int, size: int) -> bytes:
+        """The record of a unit when it is not the usual one: of a long topic, without a record check; or empty, for a
+        gap or damage."""
         if size == FILLER_SIZE:
-            return False
-        if len(raw) == size and size >= MIN_RECORD:
-            found_size, magic, found_offset, found_physical = _place(raw)
-            its_place = (found_size, found_offset, found_physical) == (size, offset, physical)
-            if its_place and magic in _MAGICS and is_whole(raw):
-                return True
-        self.report(physical, f"queue offset {offset}")
-        return False
+            return b""
+        place = self._log.place(physical)
+        if place == (size, queue.queue_id, offset):
+            raw = self._log.slice(physical, size)
+            if raw is not None and is_whole(raw):
+                return raw
+        mended = self._mended(queue, offset)
+        if not mended:
+            self.report(physical, f"queue offset {offset}")
+        return mended
+
+    def _mended(self, queue: ConsumeQueue, offset: int) -> bytes:
+        """The record itself, when it was the unit that was wrong and not the record."""
+        if (queue, offset) in self._hopeless:
+            return b""
+        unit = self._care.right_unit(queue, offset)
+        if unit is not None:
+            raw = self._log.slice(unit.physical_offset, unit.size)
+            if raw is not None and is_whole(raw):
+                return raw
+        if len(self._hopeless) >= _MAX_REPORTED:
+            self._hopeless.clear()
+        self._hopeless.add((queue, offset))
+        return b""
 
     def report(self, physical: int, where: str) -> None:
         """Shout once per record."""
@@ -183,14 +214,10 @@ class Reader:
 
     def raw_at(self, physical: int) -> bytes | None:
         """The whole record at a commit-log offset, or None when there is none that holds."""
-        size, magic = self._log.header(physical)
-        if magic not in (MAGIC_V1, MAGIC_V2) or size < MIN_RECORD:
-            return None
-        raw = self._log.slice(physical, size)
-        if raw is None or physical + size > self._log.end:
-            return None
-        if _place(raw)[3] != physical:
-            return None  # an offset that is not where a record starts, asked for by hand
+        place = self._log.place(physical)
+        raw = self._log.slice(physical, place.size) if place is not None else None
+        if raw is None:
+            return None  # also an offset that is not where a record starts, asked for by hand
         if not is_whole(raw):
             self.report(physical, "asked for by position")
             return None

@@ -52,6 +52,11 @@ def is_whole(raw: bytes) -> bool:
     return raw[-20:-11] == CHECK_START or not (0 in raw[start:topic_end] or 0 in raw[topic_end + 2 :])
 
 
+def sys_flag(raw: bytes) -> int:
+    flags: int = _INT.unpack_from(raw, 36)[0]
+    return flags
+
+
 def store_time(raw: bytes) -> int:
     at = 68 if _INT.unpack_from(raw, 36)[0] & _BORN_V6 else 56
     time: int = _LONG.unpack_from(raw, at)[0]

@@ -9,8 +9,12 @@ the last records. After a crash:
     records); 2. the log is walked from P; each record must be whole, and is dispatched again; 3. where no
     whole record follows any more, the log ends: the torn rest is cut and counted.
 
-A record that is not whole but is followed by one that is, is damage and no torn tail: it is reported and its
-place kept, so later messages keep their offsets; readers step over it.
+After a crash the log also ends at the first record past P that is not whole, whatever follows: it was never written
+to its end (CommitLog.publish), or its page was lost with the power, and then nothing behind it was promised to anybody.
+So a batch that was being written is gone as a whole.
+
+Before P, and after a clean stop, a record that is not whole but is followed by one that is, is damage and no torn tail:
+it is reported and its place kept, so later messages keep their offsets; readers step over it.
 """
 
 from __future__ import annotations
@@ -21,11 +25,12 @@ from typing import TYPE_CHECKING
 
 from aerobee.errors import DiskFull, MessageIllegal, ProtocolError
 from aerobee.protocol import message
-from aerobee.protocol.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD
-from aerobee.store.commit_log import BLANK, BLANK_SIZE
+from aerobee.protocol.message import MAGIC_BLANK
+from aerobee.store.commit_log import BLANK_SIZE, HEAD_SIZE
 from aerobee.store.consume_queue import UNIT
 from aerobee.store.dispatch import has_unit, index_keys, tag_unique_keys
-from aerobee.store.record_parts import is_whole, store_time, text_parts
+from aerobee.store.log_walk import is_blank, next_whole, whole_at
+from aerobee.store.record_parts import store_time, text_parts
 from aerobee.store.results import RecoveryReport
 
 if TYPE_CHECKING:
@@ -33,13 +38,13 @@ if TYPE_CHECKING:
     from aerobee.store.commit_log import CommitLog
     from aerobee.store.dispatch import TagCodes
     from aerobee.store.key_index import KeyIndex
+    from aerobee.store.queue_care import QueueCare
     from aerobee.store.queues import ConsumeQueues
     from aerobee.store.segment import Segment
 
 log = logging.getLogger("aerobee.store")
 
 _HEAD = struct.Struct(">ii4xi4xqqi")  # size, magic, queue id, queue offset, physical offset, sys flag
-_MAGIC_START = b"\xda\xa3\x20"
 _WRITE_EVERY = 500_000  # units told before tails are written: bounds the memory of a long walk
 _FORGET_EVERY = 64 << 20
 _LOOK_BACK = 16 << 20  # how much of a cleanly closed log is looked at
@@ -47,20 +52,25 @@ _LOOK_BACK = 16 << 20  # how much of a cleanly closed log is looked at
 
 class Recovery:
     def __init__(
-        self, commit_log: CommitLog, queues: ConsumeQueues, index: KeyIndex, codes: TagCodes
+        self, commit_log: CommitLog, queues: ConsumeQueues, index: KeyIndex, care: QueueCare, codes: TagCodes
     ) -> None:
         self._log = commit_log
         self._queues = queues
+        self._care = care
         self._index = index
         self._codes = codes
         self._waiting = 0
-        self._gap = 0
+        self._synced = -1  # the log is on disk whole up to here; unknown where another broker wrote it
         self.report = RecoveryReport()
         self.index_is_complete = True
         self.last_store_time = 0
 
     def run(self, checkpoint: Checkpoint, *, clean: bool) -> None:
         self._log.end = self._log.segments[-1].base + self._log.segment_bytes if self._log.segments else 0
+        if self._is_ours(checkpoint):
+            self._synced = checkpoint.position
+        if checkpoint.is_latest and self._queues.has_files:
+            self._queues.trust()
         start = self._start(checkpoint, clean=clean)
         self.report.clean = clean
         self.report.scanned_from = start
@@ -68,13 +78,17 @@ class Recovery:
             self._look_back(checkpoint)
             end = start
             self._queues.log_end = end
+            if self._queues.are_few or not self._queues.sums.is_known:
+                self._care.mend(self._queues.look_at_all(), end)
         else:
-            self._queues.cut(start)
+            self._care.rebuild(self._queues.cut(start), start)
             self._index.cut(start, self._log.store_time)
             end = self._walk(start)
             self._cut_after(end)
         self._log.start_at(end)
         self._queues.log_end = max(end, start)
+        self._queues.sums.is_known = True
+        self._queues.sums.save()
 
     # -- where to start --------------------------------------------------------------------------------
 
@@ -83,12 +97,10 @@ class Recovery:
         if not segments:
             return 0
         first = segments[0].base
-        if checkpoint.has_queues and not self._queues.topics():
+        if checkpoint.has_queues and not self._queues.has_files:
             return first  # no queues where there were some: removed by hand to have them built again
-        if first <= checkpoint.position <= self._log.end and (
-            checkpoint.is_latest or self._is_boundary(checkpoint.position)
-        ):
-            return checkpoint.position
+        if self._synced >= 0:
+            return self._synced
         if clean:
             return segments[-1].base
         # RocketMQ's rule: the newest file that begins before what log and queues both have on disk.
@@ -98,12 +110,18 @@ class Recovery:
                 return segment.base
         return first
 
+    def _is_ours(self, checkpoint: Checkpoint) -> bool:
+        """The checkpoint's position is one of this log as it is now."""
+        if not self._log.min_offset <= checkpoint.position <= self._log.end:
+            return False
+        return checkpoint.is_latest or self._is_boundary(checkpoint.position)
+
     def _is_boundary(self, position: int) -> bool:
         """A record or nothing is there. RocketMQ, running after us, may have cut the log and written it anew."""
         segment = self._log.segment_at(position)
         if segment is None:
             return True
-        return self._nothing_at(position) or self._whole(segment, position - segment.base) is not None
+        return self._nothing_at(position) or whole_at(segment, position - segment.base) is not None
 
     def _nothing_at(self, position: int) -> bool:
         segment = self._log.segment_at(position)
@@ -121,7 +139,7 @@ class Recovery:
             if magic == MAGIC_BLANK:
                 at = segment.base + segment.size
                 continue
-            if self._whole(segment, at - segment.base) is None:
+            if whole_at(segment, at - segment.base) is None:
                 self._damaged(at, "after a clean stop")
                 return
             self.report.messages += 1
@@ -137,17 +155,16 @@ class Recovery:
             start = at - segment.base
             if start + BLANK_SIZE > segment.size:
                 return at
-            size, magic = BLANK.unpack_from(segment.map, start)
-            if magic == MAGIC_BLANK and size == segment.size - start:
+            if is_blank(segment, start):
                 at = segment.base + segment.size
                 continue
-            raw = self._whole(segment, start)
+            raw = whole_at(segment, start)
             if raw is not None:
                 self._dispatch(raw, at)
                 self.report.messages += 1
                 at += len(raw)
             else:
-                following = self._next_whole(segment, start)
+                following = None if self._is_torn(segment, at) else next_whole(self._log, segment, start)
                 if following is None:
                     return at
                 self._damaged(at, f"{following - at} bytes are stepped over")
@@ -158,41 +175,13 @@ class Recovery:
                 forgotten = at
         return at
 
-    def _whole(self, segment: Segment, start: int) -> bytes | None:
-        """The record at `start` of the segment when it is one, says it is there, and its check holds."""
-        if start + MIN_RECORD > segment.size:
-            return None
-        size, magic, _, _, physical, _ = _HEAD.unpack_from(segment.map, start)
-        if magic not in (MAGIC_V1, MAGIC_V2) or size < MIN_RECORD or start + size > segment.size:
-            return None
-        if physical != segment.base + start:
-            return None
-        raw = segment.map[start : start + size]
-        return raw if is_whole(raw) else None
-
-    def _next_whole(self, segment: Segment, start: int) -> int | None:
-        """Where the log goes on after damage at `start`: past it in this file, or in the next one."""
-        size: int = struct.unpack_from(">i", segment.map, start)[0]
-        if size >= MIN_RECORD and self._goes_on(segment, start + size):
-            return segment.base + start + size
-        end, at = segment.data_end(), start + 1
-        while (found := segment.map.find(_MAGIC_START, at + 4, end)) >= 0:
-            at = found - 4
-            if self._whole(segment, at) is not None:
-                return segment.base + at
-            at += 1
-        following = self._log.segment_at(segment.base + segment.size)
-        if following is not None and self._whole(following, 0) is not None:
-            return following.base
-        return None
-
-    def _goes_on(self, segment: Segment, start: int) -> bool:
-        if start + BLANK_SIZE > segment.size:
+    def _is_torn(self, segment: Segment, at: int) -> bool:
+        """What is not whole at `at` was being written when the broker went down."""
+        if self.report.clean:
             return False
-        size, magic = BLANK.unpack_from(segment.map, start)
-        if magic == MAGIC_BLANK and size == segment.size - start:
-            return True
-        return self._whole(segment, start) is not None
+        if self._synced >= 0:
+            return at >= self._synced
+        return segment.map[at - segment.base + HEAD_SIZE - 1] == 0  # no magic: never published
 
     def _damaged(self, at: int, what: str) -> None:
         self.report.corrupt += 1

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aerobee.errors import DiskFull, StoreError
+from aerobee.store.modes import open_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +64,7 @@ class Segment:
     @property
     def fd(self) -> int:
         if self._fd < 0:
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._fd = open_file(self.path)
             if os.fstat(self._fd).st_size != self.size:
                 os.ftruncate(self._fd, self.size)
         return self._fd

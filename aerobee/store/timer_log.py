@@ -15,6 +15,7 @@ import struct
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
+from aerobee.store.directories import make_directory
 from aerobee.store.segment import Segment, is_position
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class TimerLog:
         return following
 
     def _create(self, base: int) -> Segment:
-        self._directory.mkdir(parents=True, exist_ok=True)
+        make_directory(self._directory)
         segment = Segment(self._directory / f"{base:020d}", self._file_bytes)
         try:
             segment.reserve(RECORD_BYTES)

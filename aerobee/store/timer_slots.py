@@ -14,6 +14,8 @@ import os
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from aerobee.store.directories import make_directory
+from aerobee.store.modes import open_file
 from aerobee.store.segment import reserve_range
 
 if TYPE_CHECKING:
@@ -100,8 +102,8 @@ class TimerSlots:
         self._path.unlink(missing_ok=True)
 
     def _open(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        make_directory(self._path.parent)
+        self._fd = open_file(self._path)
         if os.fstat(self._fd).st_size != self._bytes:
             os.ftruncate(self._fd, self._bytes)
         self._map = mmap.mmap(self._fd, self._bytes)

@@ -26,7 +26,9 @@ import struct
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
+from aerobee.store.directories import make_directory
 from aerobee.store.metadata import disk_error, sync_directory
+from aerobee.store.modes import open_file
 from aerobee.store.timer_log import DELETE, FILE_BYTES, NONE, PLAIN, RECORD_BYTES, ROLL, Entry, TimerLog
 from aerobee.store.timer_slots import Slot, TimerSlots
 
@@ -381,8 +383,8 @@ def _load_lag(path: Path) -> int:
 def _save_check(path: Path, check: bytes, lag: int) -> None:
     """In place, bytes of one sector: either the old or the new. Our own follow where RocketMQ has none."""
     is_new = not path.exists()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    make_directory(path.parent)
+    fd = open_file(path)
     try:
         if is_new:
             os.pwrite(fd, bytes(_CHECK_BYTES), 0)

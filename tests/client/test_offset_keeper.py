@@ -128,6 +128,14 @@ class TestLocal:
         with pytest.raises(ProtocolError):
             self.store(tmp_path).load()
 
+    async def test_nobody_else_may_read_the_file(self, tmp_path: Path) -> None:
+        store = self.store(tmp_path / "new")
+        store.memory.set(Q0, 3)
+        await store.persist([Q0])
+        path = tmp_path / "new/10.0.0.1@DEFAULT/g/offsets.json"
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert {parent.stat().st_mode & 0o777 for parent in path.parents[:3]} == {0o700}
+
     async def test_an_unchanged_offset_is_not_written_again(self, tmp_path: Path) -> None:
         store = self.store(tmp_path)
         store.memory.set(Q0, 3)

@@ -356,7 +356,8 @@ def test_every_setting_that_may_change_is_tried() -> None:
 def test_what_may_not_change_is_refused_by_name(running: Callable[[], Running], line: str) -> None:
     broker = running().broker
     field = next(each for each in all_fields() if each.official == line[:-1])
-    other = {bool: not field.default, int: field.about.high}.get(field.kind, "other")
+    words = [word for word in field.about.words.values() if word != field.default]
+    other = {bool: not field.default, int: field.about.high}.get(field.kind, words[0] if words else "other")
     text = line + field.show(other)
     with pytest.raises(InvalidParameter, match=f"'{field.official}' takes effect at the next start"):
         change_settings(f"transactionCheckMax=5\n{text}", broker)

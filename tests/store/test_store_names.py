@@ -90,7 +90,7 @@ def test_deleting_a_linked_topic_takes_the_link_and_leaves_what_it_points_to(
 ) -> None:
     outside = tmp_path / "elsewhere"
     (outside / "0").mkdir(parents=True)
-    (outside / "0" / "00000000000000000000").write_bytes(bytes(20))
+    (outside / "0" / "00000000000000000000").write_bytes(bytes(20 * SMALL.consume_queue_units))
     (outside / "precious").touch()
     (root / "consumequeue").mkdir(parents=True)
     (root / "consumequeue" / "linked").symlink_to(outside)
@@ -108,7 +108,7 @@ def test_deleting_a_topic_with_a_linked_queue_leaves_what_the_link_points_to(
 ) -> None:
     outside = tmp_path / "elsewhere"
     outside.mkdir()
-    (outside / "00000000000000000000").write_bytes(bytes(20))
+    (outside / "00000000000000000000").write_bytes(bytes(20 * SMALL.consume_queue_units))
     (root / "consumequeue" / "orders").mkdir(parents=True)
     (root / "consumequeue" / "orders" / "0").symlink_to(outside)
     store = MessageStore.open(root, SMALL, ManualClock())

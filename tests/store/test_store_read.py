@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import mmap
 from collections.abc import Callable
 
 import msgspec
@@ -8,6 +9,7 @@ from aerobee.errors import StoreError
 from aerobee.protocol.message import decode
 from aerobee.protocol.names import SCHEDULE_TOPIC
 from aerobee.protocol.properties import tag_code
+from aerobee.store.consume_queue import UNIT
 from aerobee.store.message_store import ReadLimit, ReadStatus
 
 
@@ -142,21 +144,77 @@ def test_a_store_that_must_not_be_read_says_so(store):
         store.read("orders", 0, 0, ReadLimit())
 
 
-def test_one_file_of_the_queue_a_read(kit):
+def test_a_read_goes_on_over_every_seam(kit):
+    """Files of 16 units, the last three units in memory only: whatever it crosses, a read brings what was asked for."""
+    store = kit.open()
+    store.append_batch([kit.message(body=b"%d" % n) for n in range(40)])
+    store.tick(kit.clock.now())
+    store.append_batch([kit.message(body=b"%d" % n) for n in range(40, 43)])
+    for at in range(43):
+        for count in (1, 5, 16, 17, 33, 99):
+            found = store.read("orders", 0, at, ReadLimit(max_messages=count))
+            assert found.offsets == list(range(at, min(43, at + count)))
+            assert [decode(raw).body for raw in found.messages] == [b"%d" % n for n in found.offsets]
+    assert len(store.units("orders", 0, 3, 99)) == 40 * 20
+
+
+def test_a_read_ends_before_a_lost_queue_file(kit):
     store = kit.open()
     store.append_batch([kit.message() for _ in range(40)])
     store.tick(kit.clock.now())
-    store.append_batch([kit.message() for _ in range(3)])
-    ends = [store.read("orders", 0, at, ReadLimit(max_messages=99)).next_offset for at in (0, 16, 35, 40)]
-    assert ends == [16, 32, 40, 43]  # the last units are in memory and in no file
+    (kit.root / "consumequeue/orders/0" / f"{16 * 20:020d}").unlink()
+    store._queues.files.close()
+    found = store.read("orders", 0, 10, ReadLimit(max_messages=30))
+    assert found.offsets == list(range(10, 16))
 
 
-def test_a_lost_queue_file_is_stepped_over(kit):
+class CountingMap(mmap.mmap):
+    """A mapped file that counts the bytes that are copied out of it."""
+
+    copied = 0
+
+    def __getitem__(self, part):
+        data = super().__getitem__(part)
+        self.copied += len(data)
+        return data
+
+
+@pytest.mark.parametrize("size", [0x7FFFFFFF, 0x7FFFFFFE, 60_000, 1 << 16, 0, -1, -0x80000000, 90, 17])
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_read_over_damaged_units_copies_what_it_returns_and_a_record_a_unit(kit, size, checked):
+    """Whatever size a unit claims: one that its record does not have costs nothing."""
+    store = kit.open()
+    store.append(
+        kit.message("other")
+    )  # a gap that begins at the log's first byte is no gap: nothing was there
+    store.append_batch([kit.message(body=b"%d" % n) for n in range(30)])
+    queue = store._queues.find("orders", 0)
+    for n in range(29):
+        physical, _, code = UNIT.unpack_from(queue.tail, n * 20)
+        UNIT.pack_into(queue.tail, n * 20, physical, size, code)
+    segment = store._log.segments[-1]
+    segment._map = counted = CountingMap(segment.fd, segment.size)
+    found = store.read("orders", 0, 0, ReadLimit(), checked=checked)
+    record = store.unit("orders", 0, 29).size
+    assert counted.copied <= found.size_bytes + 30 * max(record, 4096)
+
+
+@pytest.mark.parametrize("physical", [-1, -(1 << 63), 1 << 62, 1 << 16, 70_000])
+def test_a_unit_that_points_nowhere_hides_itself_only(kit, physical):
+    store = kit.open()
+    store.append_batch([kit.message(body=b"%d" % n) for n in range(5)])
+    queue = store._queues.find("orders", 0)
+    UNIT.pack_into(queue.tail, 2 * 20, physical, 130, 0)
+    found = store.read("orders", 0, 0, ReadLimit())
+    assert {0, 1, 3, 4} <= set(found.offsets)
+
+
+def test_a_queue_file_that_is_lost_under_a_running_store_is_stepped_over(kit):
     store = kit.open()
     store.append_batch([kit.message() for _ in range(40)])
-    store.close()
+    store.flush()
     (kit.root / "consumequeue/orders/0" / f"{16 * 20:020d}").unlink()
-    store = kit.open()
+    store._queues.files.close()
     found = store.read("orders", 0, 20, ReadLimit())
     assert (found.status, found.next_offset, found.messages) == (ReadStatus.OFFSET_FOUND_NULL, 32, [])
 

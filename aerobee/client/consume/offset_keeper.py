@@ -174,15 +174,21 @@ class LocalOffsets:
 
     def _write(self, data: bytes) -> None:
         # Temporary file, old one to .bak, rename: a power cut leaves one readable file.
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        for directory in reversed(self._path.parents):
+            if not directory.exists():
+                directory.mkdir(mode=0o700, exist_ok=True)
         temporary = self._path.with_name(self._path.name + ".tmp")
-        with temporary.open("wb") as out:
+        with open(temporary, "wb", opener=_private) as out:
             out.write(data)
             out.flush()
             os.fsync(out.fileno())
         if self._path.exists():
             self._path.replace(self._backup)
         temporary.replace(self._path)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _parse(data: bytes) -> Mapping[MessageQueue, int]:

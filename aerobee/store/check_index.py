@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The key index against the keys of the records, both in the order of the log."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aerobee.store.dispatch import index_keys, tag_unique_keys
+from aerobee.store.index_file import ENTRY, ENTRY_SIZE, HEADER
+from aerobee.store.key_hash import KeyHash
+from aerobee.store.record_parts import sys_flag, text_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from aerobee.settings import StoreConfig
+
+_AT_ONCE = 4_096
+
+
+class IndexReport(msgspec.Struct):
+    files: int = 0
+    entries: int = 0
+    missing: int = 0  # keys of messages that the index does not have
+    wrong: int = 0  # entries that stand for no message, hash slots that lead elsewhere
+    untold: int = 0
+    left_aside: list[str] = []  # files of another size than the settings say
+
+    @property
+    def is_sound(self) -> bool:
+        return not (self.missing or self.wrong)
+
+
+class IndexCheck:
+    """Without any file there is nothing to compare: RocketMQ can be told to keep no index."""
+
+    def __init__(self, directory: Path, config: StoreConfig) -> None:
+        self._slots = config.index_slots
+        self._size = HEADER.size + config.index_slots * 4 + config.index_entries * ENTRY_SIZE
+        self._report = IndexReport()
+        self._hash = KeyHash()
+        self._paths: list[Path] = []
+        for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+            if path.name.isdigit() and (size := path.stat().st_size):
+                (
+                    self._paths.append(path)
+                    if size == self._size
+                    else self._report.left_aside.append(path.name)
+                )
+        self._report.files = len(self._paths)
+        self._entries = self._all_entries()
+        self._next = next(self._entries, None)
+
+    def compare(self, at: int, raw: bytes, *, is_told: bool) -> None:
+        if not self._paths:
+            return
+        try:
+            topic, text = text_parts(raw)
+        except UnicodeDecodeError:
+            return
+        _, unique, keys = tag_unique_keys(text)
+        expected = [self._hash(topic, key) for key in index_keys(sys_flag(raw), unique, keys)]
+        while self._next is not None and self._next[1] < at:
+            self._report.wrong += 1
+            self._next = next(self._entries, None)
+        while self._next is not None and self._next[1] == at:
+            if self._next[0] in expected:
+                expected.remove(self._next[0])
+            else:
+                self._report.wrong += 1
+            self._next = next(self._entries, None)
+        if is_told:
+            self._report.missing += len(expected)
+        else:
+            self._report.untold += len(expected)
+
+    def finish(self, log_min: int) -> IndexReport:
+        while self._next is not None:
+            self._report.wrong += self._next[1] >= log_min
+            self._next = next(self._entries, None)
+        return self._report
+
+    def _all_entries(self) -> Iterator[tuple[int, int]]:
+        """Hash and commit-log offset of every entry there is; the slots are looked at on the way."""
+        for path in self._paths:
+            with path.open("rb") as file:
+                count = HEADER.unpack(file.read(HEADER.size))[-1]
+                found = array("i", file.read(self._slots * 4))
+                found.byteswap()
+                slots, number = array("i", bytes(self._slots * 4)), 1
+                file.seek(ENTRY_SIZE, 1)  # entry 0 is not used
+                while number < count and (data := file.read(min(_AT_ONCE, count - number) * ENTRY_SIZE)):
+                    for key_hash, offset, _, older in ENTRY.iter_unpack(
+                        data[: len(data) // ENTRY_SIZE * ENTRY_SIZE]
+                    ):
+                        slot = key_hash % self._slots
+                        self._report.entries += 1
+                        self._report.wrong += older != slots[slot]
+                        slots[slot] = number
+                        number += 1
+                        yield key_hash, offset
+                self._report.wrong += (
+                    sum(1 for a, b in zip(found, slots, strict=True) if a != b) if found != slots else 0
+                )

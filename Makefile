@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Quoted everywhere: the checkout may live under a path with spaces.
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast fuzz check format interop bench bench-quick serve dist clean
+.PHONY: demo test test-fast fuzz chaos check format interop bench bench-quick serve dist clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Aerobee needs Python 3.11 or newer, this is " + sys.version.split()[0])'
@@ -29,6 +29,10 @@ test-fast: $(STAMP)
 # Odd input of five kinds against a whole broker; CASES= and SEED= to run longer or again.
 fuzz: $(STAMP)
 	$(BIN)/python -m tests.fuzz.run --cases $(or $(CASES),100000) --seed $(or $(SEED),1)
+
+# Kills and power cuts under load, for five minutes; `make chaos ROUNDS=100` for so many of each kind in each flush mode.
+chaos: $(STAMP)
+	nice $(BIN)/python -m tests.chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED))
 
 check: $(STAMP)
 	$(BIN)/python -m ruff check .

@@ -62,10 +62,11 @@ def assemble(config: BrokerConfig, store_config: StoreConfig, data_dir: Path, cl
     try:
         topics = Topics(directory, clock)
         _create_system_topics(topics, config, len(store.delays))
-        _adopt_orphans(topics, store)
+        _adopt_orphans(topics, store, config.default_queues)
+        topics.save()
         parked = ParkedReads(clock, store.max_offset, settings)
         store.listeners[parked.arrived] = parked.awaits
-        offsets = Offsets(directory, clock)
+        offsets = Offsets(directory, clock, store.log_on_disk)
         groups = Groups(directory, clock, settings)
         clients = Clients(settings)
         clients.on_change = notice(groups)
@@ -110,10 +111,13 @@ def _create_system_topics(topics: Topics, config: BrokerConfig, delay_levels: in
     topics.ensure(names.TIMER_TOPIC)
 
 
-def _adopt_orphans(topics: Topics, store: MessageStore) -> None:
-    """A topic created within the last second before a crash may have messages but no entry in topics.json."""
+def _adopt_orphans(topics: Topics, store: MessageStore, usual: int) -> None:
+    """Messages without settings: made by the broker itself just before a crash, or topics.json is lost. As many queues
+    as it has on disk, and as a new topic gets, for producers may know more than have had messages."""
     for name in store.topics():
         if topics.get(name) is None:
             queues = min(1 + max(store.queue_ids(name), default=0), names.MAX_QUEUES)
+            if not (names.is_system_topic(name) or names.is_retry(name) or names.is_dead_letter(name)):
+                queues = max(queues, usual)
             log.warning("topic=%s has messages but no settings: created with queues=%d", name, queues)
             topics.ensure(name, queues)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aerobee.errors import InvalidParameter, QueryNotFound, SystemFailure, TopicNotFound
 from aerobee.namesrv.route_table import UNIT, UNIT_SUBSCRIPTION
@@ -50,7 +50,7 @@ class Parts:
     clock: Clock
 
 
-Answer = Callable[[Parts, Connection, Command], Reply]
+Answer = Callable[[Parts, Connection, Command], Reply | Coroutine[Any, Any, Reply]]
 
 
 # -- clients and tools -------------------------------------------------------------------------------------
@@ -173,9 +173,10 @@ def get_member_group(parts: Parts, connection: Connection, command: Command) -> 
 # -- settings ----------------------------------------------------------------------------------------------
 
 
-def put_kv(parts: Parts, connection: Connection, command: Command) -> Reply:
+async def put_kv(parts: Parts, connection: Connection, command: Command) -> Reply:
     asked = command.fields(headers.PutKV)
     parts.key_values.put(asked.namespace, asked.key, asked.value)
+    await parts.key_values.saved()
     return Reply()
 
 
@@ -187,9 +188,10 @@ def get_kv(parts: Parts, connection: Connection, command: Command) -> Reply:
     return Reply(header=headers.GetKVResult(value=value))
 
 
-def delete_kv(parts: Parts, connection: Connection, command: Command) -> Reply:
+async def delete_kv(parts: Parts, connection: Connection, command: Command) -> Reply:
     asked = command.fields(headers.DeleteKV)
     parts.key_values.delete(asked.namespace, asked.key)
+    await parts.key_values.saved()
     return Reply()
 
 

@@ -3,20 +3,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from aerobee.protocol.bodies import KVConfig, decode
+from aerobee.store.saved_table import SavedTable
 
 if TYPE_CHECKING:
     from aerobee.store.metadata import JsonFile
 
 
-class KeyValues:
+class KeyValues(SavedTable):
     def __init__(self, file: JsonFile | None = None) -> None:
         """Without a file they live as long as the process."""
-        self._file = file
+        super().__init__(file)
         data = file.load() if file else None
         self._table = decode_key_values(data).config_table if data else {}
 
@@ -27,16 +29,26 @@ class KeyValues:
         return self._table.get(namespace)
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        self._table.setdefault(namespace, {})[key] = value
-        self._save()
+        known = self.get(namespace, key)
+        self._set(namespace, key, value)
+        self.changed((namespace, key), partial(self._set, namespace, key, known))
 
     def delete(self, namespace: str, key: str) -> None:
-        if self._table.get(namespace, {}).pop(key, None) is not None:
-            self._save()
+        known = self.get(namespace, key)
+        if known is not None:
+            self._set(namespace, key, None)
+            self.changed((namespace, key), partial(self._set, namespace, key, known))
 
-    def _save(self) -> None:
-        if self._file:
-            self._file.save(msgspec.json.format(msgspec.json.encode({"configTable": self._table}), indent=1))
+    def _set(self, namespace: str, key: str, value: str | None) -> None:
+        table = self._table.setdefault(namespace, {})
+        if value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value
+
+    def text(self) -> bytes:
+        """What kvConfig.json holds."""
+        return msgspec.json.format(msgspec.json.encode({"configTable": self._table}), indent=1)
 
 
 def decode_key_values(data: bytes) -> KVConfig:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aerobee.errors import RequestCodeNotSupported
 from aerobee.namesrv.handlers import ROUTES, Parts
@@ -15,7 +15,7 @@ from aerobee.settings.in_force import InForce
 from aerobee.store.metadata import JsonFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Coroutine, Iterable
     from pathlib import Path
 
     from aerobee.clock import Clock, Timer
@@ -80,7 +80,7 @@ class NameServer:
 
     # -- the wire ------------------------------------------------------------------------------------------
 
-    def _handle(self, connection: Connection, command: Command) -> Reply:
+    def _handle(self, connection: Connection, command: Command) -> Reply | Coroutine[Any, Any, Reply]:
         answer = ROUTES.get(command.code)
         if answer is None:
             log.info("unknown request code=%d peer=%s", command.code, connection.remote_text)

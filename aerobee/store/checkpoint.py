@@ -17,6 +17,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from aerobee.store.directories import sync_directory
 from aerobee.store.modes import open_file
 
 if TYPE_CHECKING:
@@ -63,9 +64,12 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     )
     own += struct.pack(">I", zlib.crc32(own))
     data = times.ljust(_OWN_AT, b"\0") + own
+    is_new = not path.exists()
     fd = open_file(path)
     try:
         os.pwrite(fd, data.ljust(_SIZE, b"\0"), 0)
         os.fdatasync(fd)
     finally:
         os.close(fd)
+    if is_new:
+        sync_directory(path.parent)

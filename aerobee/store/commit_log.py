@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import logging
 import mmap
-import os
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.errors import MessageIllegal
 from aerobee.protocol.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD
-from aerobee.store.directories import make_directory
+from aerobee.store.directories import make_directory, sync_directory
 from aerobee.store.segment import Segment, is_position
 
 if TYPE_CHECKING:
@@ -42,15 +41,6 @@ def file_name(offset: int) -> str:
     return f"{offset:020d}"
 
 
-def sync_directory(path: Path) -> None:
-    """A new or removed name survives power loss only after its directory was synced."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 class Place(NamedTuple):
     """Which message a record is, by its own word."""
 
@@ -64,6 +54,7 @@ class CommitLog:
 
     def __init__(self, directory: Path, segment_bytes: int) -> None:
         make_directory(directory)
+        sync_directory(directory)  # a process that was killed may have left a file with a name not synced
         self.directory = directory
         self.segment_bytes = segment_bytes
         self.segments: list[Segment] = []

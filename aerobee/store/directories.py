@@ -9,6 +9,7 @@ after it got its new entry.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aerobee.store import modes
@@ -41,3 +42,13 @@ def make_root(path: Path, group_access: str) -> None:
     make_directory(path)
     for directory in (path, *new):
         modes.set_access(directory, group_access)
+
+
+def secure_name(path: Path) -> None:
+    """Sync the name of a directory that somebody else made, maybe a moment ago: the operator, or a killed process.
+
+    Where its parent may not be read or cannot be synced (a mount point, a network file system) it is the
+    administrator's, and older than we are.
+    """
+    with suppress(OSError):
+        sync_directory(path.absolute().parent)

@@ -4,7 +4,9 @@
 One job runs at a time. A job covers all that was in the log when it started; who comes while it runs waits
 for the next. So under load one `fdatasync` answers for every send that arrived during the one before (group
 commit), and without load a send waits for one only. A job for a checkpoint also syncs the queue files and
-index files written since the last, and then records the position they are complete to.
+index files written since the last, and the directories that got new names, and then records the position
+they are complete to. Whatever a killed process left unsynced is unknown, so the first checkpoint after an
+unclean stop syncs the whole file system.
 
 A failed sync cannot be repeated (the kernel may have dropped the pages), so the store stops taking writes.
 """
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from aerobee.errors import StoreError
 from aerobee.store import checkpoint as checkpoints
+from aerobee.store.directories import sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,12 +49,15 @@ class Flush:
         queues: ConsumeQueues,
         index: KeyIndex,
         on_failure: Callable[[], None],
+        *,
+        after_crash: bool = False,
     ) -> None:
         self._root = root
         self._log = commit_log
         self._queues = queues
         self._index = index
         self._on_failure = on_failure
+        self._sync_everything = after_crash
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="aerobee-flush")
         self._job: Future[None] | None = None
         self._job_end = 0
@@ -119,14 +125,18 @@ class Flush:
         if checkpoint is None:
             return lambda: _sync_all(fds)
         index_fds = self._index.descriptors_to_sync()
-        paths, self._queues.written_paths = self._queues.written_paths, set()
+        paths, directories = self._queues.take_unsynced()
+        whole, self._sync_everything = self._sync_everything, False
         save_sums = self._queues.sums.take()
         root = self._root
 
         def work() -> None:
             _sync_all(fds)
             _sync_all(index_fds)
-            _sync_paths(root, paths)
+            if whole or len(paths) + len(directories) > _SYNC_ONE_BY_ONE:
+                _sync_file_system(root)
+            else:
+                _sync_paths(paths, directories)
             save_sums()
             checkpoints.save(root / "checkpoint", checkpoint)
 
@@ -180,16 +190,13 @@ def _sync_all(fds: list[int]) -> None:
             os.close(fd)
 
 
-def _sync_paths(root: Path, paths: set[str]) -> None:
-    if len(paths) > _SYNC_ONE_BY_ONE:
-        _sync_file_system(root)
-        return
+def _sync_paths(paths: set[str], directories: set[str]) -> None:
     for path in paths:
-        try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            continue  # deleted with its topic, or trimmed
-        _sync_all([fd])
+        with contextlib.suppress(FileNotFoundError):  # deleted with its topic, or trimmed
+            _sync_all([os.open(path, os.O_RDWR | os.O_CLOEXEC)])
+    for directory in directories:
+        with contextlib.suppress(FileNotFoundError):
+            sync_directory(directory)
 
 
 def _sync_file_system(root: Path) -> None:

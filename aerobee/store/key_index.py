@@ -14,7 +14,7 @@ import os
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from aerobee.store.directories import make_directory
+from aerobee.store.directories import make_directory, sync_directory
 from aerobee.store.dispatch import index_keys, tag_unique_keys
 from aerobee.store.index_file import IndexFile
 from aerobee.store.key_hash import KeyHash
@@ -46,6 +46,7 @@ class KeyIndex:
 
     def __init__(self, directory: Path, config: StoreConfig) -> None:
         make_directory(directory)
+        sync_directory(directory)  # as the commit log does
         self._directory = directory
         self._slots = config.index_slots
         self._entries = config.index_entries
@@ -93,7 +94,9 @@ class KeyIndex:
 
     def _create(self, now: int) -> IndexFile:
         path = self._directory / name_for(now, {file.path.name for file in self.files})
-        return IndexFile.create(path, self._slots, self._entries)
+        file = IndexFile.create(path, self._slots, self._entries)
+        sync_directory(self._directory)
+        return file
 
     def _next_file(self, now: int) -> IndexFile:
         file, self._spare = self._spare or self._create(now), None

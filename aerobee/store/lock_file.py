@@ -9,7 +9,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from aerobee.errors import StoreInUse
-from aerobee.store.directories import make_directory
+from aerobee.store.directories import make_directory, secure_name, sync_directory
 from aerobee.store.modes import open_file
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class StoreLock:
 
     def __init__(self, root: Path) -> None:
         make_directory(root)
+        secure_name(root)
         self._abort = root / "abort"
         self._fd = open_file(root / "lock")
         try:
@@ -48,11 +49,7 @@ class StoreLock:
         fd = open_file(self._abort, os.O_WRONLY | os.O_TRUNC)
         os.write(fd, str(os.getpid()).encode())
         os.close(fd)
-        fd = os.open(self._abort.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        sync_directory(self._abort.parent)
 
     def mark_clean(self) -> None:
         self._abort.unlink(missing_ok=True)

@@ -22,6 +22,7 @@ from aerobee.store import checkpoint as checkpoints
 from aerobee.store.appender import Appender
 from aerobee.store.checkpoint import Checkpoint
 from aerobee.store.commit_log import CommitLog
+from aerobee.store.consume_queue import FILLER_SIZE
 from aerobee.store.directories import make_root
 from aerobee.store.dispatch import TagCodes, index_keys, tag_unique_keys
 from aerobee.store.flush import Flush
@@ -87,7 +88,14 @@ class MessageStore:
         self._may_checkpoint = recovery.index_is_complete
         self._appender.last_store_time = recovery.last_store_time
         self._reader = Reader(self._log, self._care, machine_memory() * config.memory_percent // 100)
-        self._flush = Flush(root, self._log, self._queues, self._index, self._refuse_while_broken)
+        self._flush = Flush(
+            root,
+            self._log,
+            self._queues,
+            self._index,
+            self._refuse_while_broken,
+            after_crash=not recovery.report.clean,
+        )
         self._retention = Retention(
             settings, self._log, self._queues, self._index, disk or (lambda: disk_of(root))
         )
@@ -192,6 +200,10 @@ class MessageStore:
         """Until the log is on disk up to there, whatever the flush mode."""
         await self._flush.durable(physical_end)
 
+    async def log_on_disk(self) -> None:
+        """Until all that was appended so far is on disk."""
+        await self._flush.durable(self._log.end)
+
     # -- reading ---------------------------------------------------------------------------------------
 
     def read(
@@ -257,8 +269,10 @@ class MessageStore:
     # -- offsets ---------------------------------------------------------------------------------------
 
     def unit(self, topic: str, queue_id: int, offset: int) -> Unit | None:
+        """None also where a filler stands for a message that is lost: it has the place of another one."""
         queue = self._queues.find(topic, queue_id)
-        return queue.unit(offset) if queue else None
+        unit = queue.unit(offset) if queue else None
+        return None if unit is None or unit.size == FILLER_SIZE else unit
 
     def units(self, topic: str, queue_id: int, offset: int, count: int, step: int = 1) -> bytes:
         """Of the units [offset, offset + count) those that there are, as stored; or every `step`th of them."""

@@ -12,10 +12,11 @@ import errno
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aerobee.errors import DiskFull, StoreError
-from aerobee.store.directories import make_directory
+from aerobee.store.directories import make_directory, sync_directory
 from aerobee.store.modes import open_file
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class JsonFile:
             os.replace(self._draft, self.path)
             sync_directory(self.path.parent)
         except OSError as error:
-            self._draft.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._draft.unlink()
             raise disk_error(error, f"cannot save {self.path}") from error
 
     def _write_draft(self, data: bytes) -> None:
@@ -95,15 +97,6 @@ class JsonFile:
         bad = path.with_name(path.name + ".bad")
         os.replace(path, bad)
         log.warning("metadata file=%s: unusable, kept as %s: %s", path, bad.name, error)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make renames and new names in it survive power loss."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def disk_error(error: OSError, doing: str) -> StoreError:

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files kept open, the least recently used closed: 80,000 queues share a few hundred descriptors."""
+"""Files kept open, the least recently used closed: 80,000 queues share a few hundred descriptors.
+
+Making a file does not sync its name, for a thousand queues may be made in a second: the directories are remembered, and
+the next checkpoint syncs them.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ class OpenFiles:
     def __init__(self, limit: int) -> None:
         self._limit = max(1, limit)
         self._open: OrderedDict[str, int] = OrderedDict()
+        self.changed_directories: set[str] = set()  # names made or removed in them are not synced yet
 
     def __len__(self) -> int:
         return len(self._open)
@@ -35,6 +40,7 @@ class OpenFiles:
             pass
         directory = path.rpartition("/")[0]
         self._make_directory(directory)
+        self.changed_directories.add(directory)
         fd = open_file(path)
         if os.fstat(fd).st_size < size:
             try:
@@ -45,11 +51,13 @@ class OpenFiles:
         return self._keep(path, fd)
 
     def _make_directory(self, directory: str) -> None:
+        parent = directory.rpartition("/")[0]
         try:
             make_directory(directory)
         except FileNotFoundError:
-            self._make_directory(directory.rpartition("/")[0])
+            self._make_directory(parent)
             make_directory(directory)
+        self.changed_directories.add(parent)
 
     def _keep(self, path: str, fd: int) -> int:
         self._open[path] = fd

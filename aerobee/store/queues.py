@@ -162,6 +162,12 @@ class ConsumeQueues:
         if failure is not None:
             raise failure
 
+    def take_unsynced(self) -> tuple[set[str], set[str]]:
+        """The files written to and the directories with new or removed names since the last time."""
+        paths, self.written_paths = self.written_paths, set()
+        directories, self.files.changed_directories = self.files.changed_directories, set()
+        return paths, directories
+
     def dispatched_to(self, log_end: int) -> int:
         """Every record before this position has its unit in a file."""
         for queue in self.dirty:
@@ -231,6 +237,7 @@ class ConsumeQueues:
         else:
             with suppress(FileNotFoundError):  # it never got as far as a file
                 shutil.rmtree(path)
+        self.files.changed_directories.add(self._directory)
 
     def close(self) -> None:
         self.files.close()

@@ -15,7 +15,7 @@ import struct
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from aerobee.store.directories import make_directory
+from aerobee.store.directories import make_directory, sync_directory
 from aerobee.store.segment import Segment, is_position
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ class TimerLog:
         except BaseException:
             segment.delete()
             raise
+        sync_directory(self._directory)
         self._segments[base] = segment
         return segment
 

@@ -14,7 +14,7 @@ import os
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from aerobee.store.directories import make_directory
+from aerobee.store.directories import make_directory, sync_directory
 from aerobee.store.modes import open_file
 from aerobee.store.segment import reserve_range
 
@@ -106,6 +106,7 @@ class TimerSlots:
         self._fd = open_file(self._path)
         if os.fstat(self._fd).st_size != self._bytes:
             os.ftruncate(self._fd, self._bytes)
+            sync_directory(self._path.parent)
         self._map = mmap.mmap(self._fd, self._bytes)
 
     @property

@@ -15,7 +15,8 @@ delivered, as positions, 8 bytes each.
 - Kill at any moment: mappings survive, so does a slot's count of delivered; each message is delivered once.
   Power loss: the check file is written after the data is synced, so reading the queue again from
   `queue_offset` adds what was lost; what is in the log already is recognised by its commit-log offset, which
-  only grows.
+  only grows. A slot's count may have reached the disk before the copies it counts, so what it counted before
+  a stop is handed out once more as `counted`, and the driver looks whether the log has the copy.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ import struct
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from aerobee.store.directories import make_directory
-from aerobee.store.metadata import disk_error, sync_directory
+from aerobee.store.directories import make_directory, sync_directory
+from aerobee.store.metadata import disk_error
 from aerobee.store.modes import open_file
 from aerobee.store.timer_log import DELETE, FILE_BYTES, NONE, PLAIN, RECORD_BYTES, ROLL, Entry, TimerLog
 from aerobee.store.timer_slots import Slot, TimerSlots
@@ -58,6 +59,9 @@ class Due(NamedTuple):
     size: int
     due_ms: int  # the second's begin, as TIMER_OUT_MS has it
     kind: int  # bits PLAIN, ROLL, DELETE of timer_log
+    counted: bool = (
+        False  # as delivered before the wheel was opened: to be believed only if the copy is there
+    )
 
 
 class Flushing(NamedTuple):
@@ -87,6 +91,8 @@ class TimerWheel:
         self._deletes = array("q")  # those among them that cancel others
         self._entries: dict[int, Entry] = {}  # by position, for the first few
         self._next = 0  # how many of _deletes + _ready are delivered
+        self._counted = 0  # how many of _ready were, by the count of another run
+        self._doubtful: set[int] = set()  # seconds with such a count
         self._dirty = False
         self._flushed_second = self._second
 
@@ -219,7 +225,8 @@ class TimerWheel:
         if self._next < deletes:
             return [self._due_at(p) for p in self._deletes[self._next : self._next + limit]]
         at = self._next - deletes
-        return [self._due_at(p) for p in self._ready[at : at + limit]]
+        found = [self._due_at(p) for p in self._ready[at : at + limit]]
+        return [due._replace(counted=at + n < self._counted) for n, due in enumerate(found)]
 
     def _start_second(self, stop: int) -> int:
         """Begin with the next second before `stop` that has messages; returns how many were looked at."""
@@ -249,11 +256,19 @@ class TimerWheel:
         return work
 
     def _arrange(self) -> None:
-        """Oldest first, without what was delivered before a crash. Deletions are handed out again: the
-        messages they cancel may still wait."""
+        """Oldest first, without what this run delivered (the clock was set back since). Deletions are handed out
+        again: the messages they cancel may still wait."""
         self._deletes.reverse()
         self._ready.reverse()
-        del self._ready[: self._slots.get(self._second).delivered]
+        slot = self._slots.get(self._second)
+        self._counted = 0
+        if self._second in self._doubtful:
+            self._doubtful.discard(self._second)
+            self._counted = min(slot.delivered, len(self._ready))
+            self.pending += slot.delivered
+            self._slots.put(self._second, slot._replace(delivered=0))
+        else:
+            del self._ready[: slot.delivered]
 
     def _due_at(self, position: int) -> Due:
         entry = self._entries.get(position) or self._log.read(position)
@@ -331,6 +346,7 @@ class TimerWheel:
         if any(slot.last >= end for _, slot in self._slots.since(self._second)):
             self._rebuild()
         self.pending = sum(slot.messages - slot.delivered for _, slot in self._slots.since(self._second))
+        self._doubtful = {second for second, slot in self._slots.since(self._second) if slot.delivered}
         if end > start:
             log.info("recovered timer_log_records=%d pending=%d", (end - start) // RECORD_BYTES, self.pending)
 

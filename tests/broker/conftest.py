@@ -49,9 +49,8 @@ class Bench:
 
     def close(self) -> None:
         broker = self.broker
-        broker.offsets.save()
-        broker.topics.save()
-        broker.groups.save()
+        for table in (broker.offsets, broker.topics, broker.groups, broker.pops.modes, broker.pops.orders):
+            table.save()
         broker.store.close()
 
     def send(self, topic: str = "orders", body: bytes = b"x", queue_id: int = 0, **more: Any) -> Sent:

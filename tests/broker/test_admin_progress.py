@@ -100,14 +100,14 @@ def test_time_spans_say_how_old_the_next_message_is(bench: Any) -> None:
         progress.time_spans("billing", "nowhere", bench.broker)
 
 
-def test_offsets_are_cloned(bench: Any) -> None:
+async def test_offsets_are_cloned(bench: Any) -> None:
     bench.send("orders")
     bench.send("bills")
     for topic in ("orders", "bills"):
         bench.broker.offsets.set("billing", topic, 0, 1)
-    progress.clone_offsets("billing", "copy", "orders", bench.broker, offline=True)
+    await progress.clone_offsets("billing", "copy", "orders", bench.broker, offline=True)
     assert bench.broker.offsets.topics_of("copy") == {"orders"}
-    progress.clone_offsets("billing", "all", None, bench.broker, offline=True)
+    await progress.clone_offsets("billing", "all", None, bench.broker, offline=True)
     assert bench.broker.offsets.topics_of("all") == {"orders", "bills"}
     bench.restart()
     assert bench.broker.offsets.get("copy", "orders", 0) == 1

@@ -50,27 +50,27 @@ def beat(bench: Any, group: str, *topic_names: str) -> None:
 # -- topics ------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_is_created_and_changed(bench: Any) -> None:
-    topics.put_topic(
+async def test_a_topic_is_created_and_changed(bench: Any) -> None:
+    await topics.put_topic(
         TopicConfig(topic_name="t", read_queue_nums=2, write_queue_nums=3), "+message.type=FIFO", bench.broker
     )
-    topics.put_topic(
+    await topics.put_topic(
         TopicConfig(topic_name="t", read_queue_nums=4, write_queue_nums=4, perm=4), "", bench.broker
     )
     config = bench.broker.topics.require("t")
     assert (config.read_queue_nums, config.perm, config.attributes) == (4, 4, {"message.type": "FIFO"})
-    topics.put_topic(config, "-message.type", bench.broker)
+    await topics.put_topic(config, "-message.type", bench.broker)
     assert bench.broker.topics.require("t").attributes == {}
     bench.restart()
     assert bench.broker.topics.require("t").read_queue_nums == 4
 
 
-def test_a_list_of_topics_is_created_whole_or_not_at_all(bench: Any) -> None:
+async def test_a_list_of_topics_is_created_whole_or_not_at_all(bench: Any) -> None:
     good, bad = TopicConfig(topic_name="good"), TopicConfig(topic_name="TBW102")
     with pytest.raises(InvalidParameter):
-        topics.put_topics([good, bad], bench.broker)
+        await topics.put_topics([good, bad], bench.broker)
     assert bench.broker.topics.get("good") is None
-    topics.put_topics(
+    await topics.put_topics(
         [good, TopicConfig(topic_name="too", attributes={"+message.type": "DELAY"})], bench.broker
     )
     assert bench.broker.topics.require("too").attributes == {"message.type": "DELAY"}
@@ -94,12 +94,12 @@ def test_a_list_of_topics_is_created_whole_or_not_at_all(bench: Any) -> None:
         (TopicConfig(topic_name="t"), "+reserve.time=x", "a number"),
     ],
 )
-def test_a_wrong_topic_is_refused(bench: Any, config: TopicConfig, changes: str, remark: str) -> None:
+async def test_a_wrong_topic_is_refused(bench: Any, config: TopicConfig, changes: str, remark: str) -> None:
     with pytest.raises(InvalidParameter, match=remark):
-        topics.put_topic(config, changes, bench.broker)
+        await topics.put_topic(config, changes, bench.broker)
 
 
-def test_deleting_a_topic_takes_everything_of_it(bench: Any) -> None:
+async def test_deleting_a_topic_takes_everything_of_it(bench: Any) -> None:
     broker = bench.broker
     bench.send("orders")
     bench.send("other")
@@ -108,7 +108,7 @@ def test_deleting_a_topic_takes_everything_of_it(bench: Any) -> None:
     broker.topics.ensure(names.pop_retry_topic("other", "billing"))
     for topic in ("orders", "other"):
         broker.offsets.set("billing", topic, 0, 1)
-    topics.delete_topic("orders", broker)
+    await topics.delete_topic("orders", broker)
     assert broker.topics.get("orders") is None
     assert broker.topics.get(retry) is None
     assert broker.topics.get(names.pop_retry_topic("other", "billing")) is not None
@@ -124,14 +124,14 @@ async def test_a_held_pull_is_let_go_when_its_topic_is_deleted(bench: Any) -> No
     bench.send("orders")
     held = bench.hold("orders", 1)
     await asyncio.sleep(0)
-    topics.delete_topic("orders", bench.broker)
+    await topics.delete_topic("orders", bench.broker)
     assert (await held).status == ReadStatus.NO_MATCHED_LOGIC_QUEUE
 
 
-def test_system_topics_cannot_be_deleted(bench: Any) -> None:
+async def test_system_topics_cannot_be_deleted(bench: Any) -> None:
     for topic in ("TBW102", "DefaultCluster", "broker-a", names.HALF_TOPIC):
         with pytest.raises(InvalidParameter):
-            topics.delete_topic(topic, bench.broker)
+            await topics.delete_topic(topic, bench.broker)
     assert "DefaultCluster" in topics.system_topics(bench.broker)
 
 
@@ -162,16 +162,16 @@ def test_all_topics_have_the_members_java_expects(bench: Any) -> None:
 # -- groups ------------------------------------------------------------------------------------------------
 
 
-def test_a_group_is_created_changed_and_deleted(bench: Any) -> None:
+async def test_a_group_is_created_changed_and_deleted(bench: Any) -> None:
     broker = bench.broker
-    groups.put_group(GroupConfig(group_name="g", retry_max_times=3, attributes={"+a": "1"}), broker)
-    groups.put_group(GroupConfig(group_name="g", retry_max_times=5, attributes={"-a": ""}), broker)
+    await groups.put_groups([GroupConfig(group_name="g", retry_max_times=3, attributes={"+a": "1"})], broker)
+    await groups.put_groups([GroupConfig(group_name="g", retry_max_times=5, attributes={"-a": ""})], broker)
     assert groups.group_config("g", broker).retry_max_times == 5
     assert groups.group_config("g", broker).attributes == {}
     broker.offsets.set("g", "orders", 0, 1)
-    groups.delete_group("g", broker, clean_offsets=False)
+    await groups.delete_group("g", broker, clean_offsets=False)
     assert broker.offsets.topics_of("g") == {"orders"}
-    groups.delete_group("g", broker, clean_offsets=True)
+    await groups.delete_group("g", broker, clean_offsets=True)
     assert broker.offsets.topics_of("g") == set()
     with pytest.raises(GroupNotFound):
         groups.group_config("g", broker)
@@ -180,19 +180,19 @@ def test_a_group_is_created_changed_and_deleted(bench: Any) -> None:
 @pytest.mark.parametrize(
     "config", [GroupConfig(group_name="a b"), GroupConfig(group_name="g", retry_queue_nums=-1)]
 )
-def test_a_wrong_group_is_refused(bench: Any, config: GroupConfig) -> None:
+async def test_a_wrong_group_is_refused(bench: Any, config: GroupConfig) -> None:
     with pytest.raises(InvalidParameter):
-        groups.put_group(config, bench.broker)
+        await groups.put_groups([config], bench.broker)
 
 
-def test_a_group_can_be_forbidden_a_topic(bench: Any) -> None:
+async def test_a_group_can_be_forbidden_a_topic(bench: Any) -> None:
     bench.send("orders")
     broker = bench.broker
     broker.groups.require("billing")
-    assert groups.forbid("billing", "orders", None, broker)
-    assert not groups.forbid("billing", "orders", False, broker)
+    assert await groups.forbid("billing", "orders", None, broker)
+    assert not await groups.forbid("billing", "orders", False, broker)
     assert broker.groups.forbidden("billing", "orders")
-    assert groups.forbid("billing", "orders", True, broker)
+    assert await groups.forbid("billing", "orders", True, broker)
     assert groups.all_groups(broker).forbidden_table == {}
 
 

@@ -210,7 +210,8 @@ class Running:
 
     def reset(self) -> object:
         """On the broker it is kept; otherwise clients are told, and there are none."""
-        return self.refusal(lambda: reset_offset(Reset("billing", "orders", offset=0), self.broker))
+        asked = Reset("billing", "orders", offset=0)
+        return self.refusal(lambda: asyncio.run(reset_offset(asked, self.broker)))
 
     def recalled(self, ahead_ms: int = 10_000) -> object:
         handle = recall_handle("orders", "broker-a", self.clock.now() + ahead_ms, "K" * 32)
@@ -269,7 +270,7 @@ PROBES: dict[str, tuple[str, Callable[[Running], object], object, object]] = {
     "cold_pull_messages": ("maxTransferCountOnMessageInDisk=3", Running.pulled_from_disk, 4, 3),
     "cold_pull_bytes": ("maxTransferBytesOnMessageInDisk=600", Running.pulled_from_disk, 4, 1),
     "slave_read": ("slaveReadEnable=true", Running.suggested, 0, 1),
-    "offset_flush_ms": ("flushConsumerOffsetInterval=70", lambda it: it.wait("offsets"), 5_000, 70),
+    "offset_flush_ms": ("flushConsumerOffsetInterval=70", lambda it: it.wait("offset file"), 5_000, 70),
     "channel_expiry_ms": ("channelExpiredTimeout=1000", Running.dropped_clients, 0, 1),
     "lock_expiry_ms": ("lockExpiryMs=1000", Running.owner_after_half_a_minute, "c", None),
     "transaction_timeout_ms": (

@@ -288,7 +288,7 @@ def test_a_queue_whose_first_messages_are_gone_starts_with_fillers(kit, tmp_path
     start = store.min_offset("orders", 0)
     assert start == 10
     assert (store.max_offset("orders", 0), len(kit.bodies(store))) == (30, 20)
-    assert store.unit("orders", 0, 0)[1] == 0x7FFFFFFF
+    assert store._queues.find("orders", 0).unit(0).size == 0x7FFFFFFF
     assert store.read("orders", 0, 3, ReadLimit()).status is ReadStatus.OFFSET_TOO_SMALL
     store.append(kit.message(body=b"next"))
     assert store.max_offset("orders", 0) == 31

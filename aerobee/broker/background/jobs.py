@@ -8,10 +8,10 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from aerobee.broker.background.flush_offsets import flush_every
 from aerobee.broker.background.retention import keep_store
 from aerobee.broker.background.revive import Revive
 from aerobee.broker.background.runner import Job, every, run
+from aerobee.broker.background.save_tables import save_every
 from aerobee.broker.background.schedule import Schedule
 from aerobee.broker.background.timers import Timers
 from aerobee.broker.background.transaction_check import TransactionCheck
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.background")
 
 CLIENT_SCAN_MS = 10_000
-DELAY_FLUSH_MS = 10_000
-TABLE_CHECK_MS = 500
+PROGRESS_SAVE_MS = 10_000  # of delays and ordered pops: what is done twice after a crash
+SETTINGS_SAVE_MS = 500  # made on use: operators' changes are saved before they are answered
 
 
 class Background:
@@ -42,14 +42,16 @@ class Background:
             Job("clock", every(LOOK_MS, lambda _: broker.clock.look())),
             Job("store", keep_store(broker.store)),
             Job("schedule", self._schedule.tick),
-            Job("schedule offsets", flush_every(DELAY_FLUSH_MS, self._schedule, self._log_on_disk)),
             Job("timers", self._timers.tick),
             Job("timer files", self._timers.flush),
             Job("held pulls", every(self._hold_check_ms, broker.parked.tick)),
             Job("clients", every(CLIENT_SCAN_MS, self._drop_silent)),
-            Job("offsets", flush_every(self._offset_flush_ms, broker.offsets, self._log_on_disk)),
-            Job("topics", every(TABLE_CHECK_MS, broker.topics.tick)),
-            Job("groups", every(TABLE_CHECK_MS, broker.groups.tick)),
+            Job(
+                "settings files",
+                save_every(SETTINGS_SAVE_MS, broker.topics, broker.groups, broker.pops.modes),
+            ),
+            Job("offset file", save_every(self._offset_flush_ms, broker.offsets)),
+            Job("progress files", save_every(PROGRESS_SAVE_MS, self._schedule, broker.pops.orders)),
             Job("stats", broker.stats.tick),
             Job("revive", self._revive.tick),
             Job("transactions", TransactionCheck(broker).tick),
@@ -62,9 +64,6 @@ class Background:
     def _offset_flush_ms(self) -> int:
         return self._broker.config.offset_flush_ms
 
-    async def _log_on_disk(self) -> None:
-        await self._broker.store.on_disk(self._broker.store.log_max)
-
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(run(self.jobs(), self._broker.clock))
 
@@ -75,19 +74,23 @@ class Background:
                 await self._task
 
     def save(self) -> None:
-        """Write down what the parts remember; one that fails does not keep the others from it."""
+        """Write down what the parts remember; one that fails does not keep the others from it. The log goes before the
+        tables that say what was done with its messages."""
         broker = self._broker
         for name, save in (
-            ("schedule", self._schedule.save),
             ("revive", self._revive.close),
+            ("log", broker.store.flush),
             ("timers", self._timers.close),
+            ("schedule", self._schedule.save),
+            ("orders", broker.pops.orders.save),
             ("offsets", broker.offsets.save),
             ("topics", broker.topics.save),
             ("groups", broker.groups.save),
+            ("modes", broker.pops.modes.save),
         ):
             try:
                 save()
-            except StoreError as error:
+            except (OSError, StoreError) as error:
                 log.error("not saved part=%s: %s", name, error)
 
     def _drop_silent(self, now: int) -> None:

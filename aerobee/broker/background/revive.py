@@ -29,7 +29,6 @@ AFTER_ERROR_MS = 10_000
 KEPT_MS = 1_000
 COMMIT_MS = 1_000
 SWEEP_MS = 60_000
-SAVE_MS = 10_000
 
 
 class Revive:
@@ -51,15 +50,12 @@ class Revive:
         if self._is_time("sweep", SWEEP_MS, now):
             self._leases.in_flight.sweep()
             self._broker.pops.orders.drop_idle(self._broker.clock.wall())
-        if self._is_time("save", SAVE_MS, now):
-            self._broker.pops.save()
         return 0 if busy else self._broker.config.revive_interval_ms
 
     def close(self) -> None:
         """Nothing leased is left in memory only."""
         self._leases.journal_all(None, self._broker.clock.now())
         self._leases.log.commit()
-        self._broker.pops.save()
 
     # -- young: in memory only ---------------------------------------------------------------------------
 

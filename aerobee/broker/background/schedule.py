@@ -19,6 +19,7 @@ from aerobee.broker.state.skipped import Skipped
 from aerobee.protocol import names
 from aerobee.protocol.bodies import DataVersion, DelayOffsets, decode, encode
 from aerobee.store.metadata import JsonFile
+from aerobee.store.saved_table import SavedTable
 
 if TYPE_CHECKING:
     from aerobee.store.message_store import MessageStore
@@ -29,16 +30,16 @@ LOOK_MS = 100
 PER_TICK = 256  # deliveries of one level before others have their turn
 
 
-class Schedule:
+class Schedule(SavedTable):
     def __init__(self, store: MessageStore, skipped: Skipped | None = None) -> None:
+        file = JsonFile(store.root / "config" / "delayOffset.json", _decode)
+        super().__init__(file, store.log_on_disk)
         self._store = store
         self._skipped = skipped or Skipped()
         self._delays = store.delays  # ms of level 1, 2, ...
-        self._file = JsonFile(store.root / "config" / "delayOffset.json", _decode)
-        self._changed = False
         self._version = DataVersion()
         self._offsets = dict.fromkeys(range(1, len(self._delays) + 1), 0)
-        data = self._file.load()
+        data = file.load()
         if data is not None:
             stored = _decode(data)
             self._version = stored.data_version
@@ -85,31 +86,12 @@ class Schedule:
     def _moved(self, level: int, offset: int) -> None:
         if offset != self._offsets[level]:
             self._offsets[level] = offset
-            self._changed = True
+            self.changed()
 
     def text(self) -> bytes:
-        """What delayOffset.json holds."""
-        file = DelayOffsets(data_version=self._version, offset_table=self._offsets)
-        return encode(file)
-
-    def unsaved(self) -> bytes | None:
-        if not self._changed:
-            return None
-        self._changed = False
+        """What delayOffset.json is to hold, as a new version of it."""
         self._version = msgspec.structs.replace(self._version, counter=self._version.counter + 1)
-        return self.text()
-
-    def write(self, text: bytes) -> None:
-        try:
-            self._file.save(text)
-        except BaseException:
-            self._changed = True
-            raise
-
-    def save(self) -> None:
-        text = self.unsaved()
-        if text is not None:
-            self.write(text)
+        return encode(DelayOffsets(data_version=self._version, offset_table=self._offsets))
 
 
 def _decode(data: bytes) -> DelayOffsets:

@@ -42,6 +42,7 @@ FLUSH_MS = 1_000
 PER_TICK = 256  # messages added or delivered before others have their turn
 QUEUE = 0
 _EVER = 2**63 - 1
+_COPIES = 8  # with one unique key: a few rolls, or a producer's retries
 _BULK = ReadLimit(max_messages=PER_TICK, max_bytes=4 * 1024 * 1024, max_scan=PER_TICK)
 
 
@@ -152,6 +153,8 @@ class Timers:
         if due.due_ms != self._second:
             self._second = due.due_ms
             self._recalled.clear()
+        if due.counted and self._has_copy(due):
+            return
         if due.kind & ROLL:
             self._roll(due.physical_offset)
         elif due.kind & DELETE:
@@ -176,6 +179,18 @@ class Timers:
         if _is_delay(record):
             properties[props.TIMER_OUT_MS] = str(_second(self._run_time(record) + self._clock.ahead))
         return msgspec.structs.replace(record, properties_text=props.render(properties))
+
+    def _has_copy(self, due: Due) -> bool:
+        """Whether the log has what a wheel from before a stop says was delivered. When in doubt it has not."""
+        waiting = self._store.record_at(due.physical_offset)
+        if waiting is None or not waiting.unique_key:
+            return False
+        real = props.get(waiting.properties_text, props.REAL_TOPIC) or names.TIMER_TOPIC
+        for topic in (real, names.TIMER_TOPIC):  # the latter has it when it was put off
+            for raw in self._store.find_by_key(topic, waiting.unique_key, _COPIES, 0, _EVER):
+                if message.decode(raw).physical_offset > due.physical_offset:
+                    return True
+        return False
 
     def _roll(self, physical_offset: int) -> None:
         """Its time is far off: a new copy, so that retention of the log does not take it."""

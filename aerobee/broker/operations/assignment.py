@@ -11,6 +11,7 @@ from aerobee.protocol import names
 from aerobee.protocol.allocation import STRATEGIES
 from aerobee.protocol.bodies import AssignedQueue, MessageModel, MessageQueue, Mode, RequestMode
 from aerobee.protocol.codes import Perm
+from aerobee.store.saved_table import all_saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -25,7 +26,7 @@ log = logging.getLogger("aerobee.pop")
 ANY_QUEUE = -1
 
 
-def set_mode(mode: RequestMode, broker: Broker) -> None:
+async def set_mode(mode: RequestMode, broker: Broker) -> None:
     """Switch a group's consumption of a topic between PULL and POP; kept over restarts."""
     if names.is_retry(mode.topic):
         raise NoPermission(f"retry topic '{mode.topic}' is always pulled; set the mode of the topic itself")
@@ -39,6 +40,7 @@ def set_mode(mode: RequestMode, broker: Broker) -> None:
             f"popShareQueueNum {mode.pop_share_queue_num}: 0 shares all queues, n shares each with n more consumers"
         )
     broker.pops.modes.put(mode)
+    await all_saved(broker.groups, broker.pops.modes)
 
 
 def query_assignment(query: AssignmentQuery, broker: Broker) -> list[AssignedQueue] | None:

@@ -33,8 +33,9 @@ class Reset(msgspec.Struct, frozen=True):
     force: bool = True  # also move groups forward that are behind the time
 
 
-def reset_offset(reset: Reset, broker: Broker) -> dict[MessageQueue, int]:
-    """Move the group; returns the new offset of every queue."""
+async def reset_offset(reset: Reset, broker: Broker) -> dict[MessageQueue, int]:
+    """Move the group; returns the new offset of every queue. A move that cannot be saved is in force all the same, for
+    its readers may have been told; it is saved later."""
     topic = broker.topics.get(reset.topic)
     if topic is None:
         raise TopicNotFound(f"topic '{reset.topic}' does not exist")
@@ -49,7 +50,7 @@ def reset_offset(reset: Reset, broker: Broker) -> dict[MessageQueue, int]:
         # Held readers are told now, not at their deadline.
         broker.parked.wake(reset.topic, queue_id)
         broker.pops.wake(reset.topic, reset.group, queue_id)
-    broker.offsets.save()  # answered means kept: a crash must not undo an operator's reset
+    await broker.offsets.saved()
     return {
         MessageQueue(broker.config.name, queue_id, reset.topic): offset for queue_id, offset in wanted.items()
     }

@@ -3,6 +3,8 @@
 
 Three values per group, topic and queue: the committed offset (what a restart goes on from), the pulled offset (the
 next one a pull will ask for; memory only), and at times a reset that waits for the group's next pull or query.
+
+Commits reach the file every few seconds; what an operator moved or removed, before he is answered.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ import msgspec
 
 from aerobee.protocol.bodies import ConsumerOffsets, DataVersion, decode
 from aerobee.store.metadata import JsonFile
+from aerobee.store.saved_table import SavedTable
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from aerobee.clock import Clock
@@ -29,18 +33,20 @@ Queues = dict[int, int]
 Names = set[str]  # `set` itself is a method here
 
 
-class Offsets:
-    def __init__(self, directory: Path, clock: Clock) -> None:
+class Offsets(SavedTable):
+    def __init__(
+        self, directory: Path, clock: Clock, log_on_disk: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        file = JsonFile(directory / "consumerOffset.json", _decode)
+        super().__init__(file, log_on_disk)
         self._clock = clock
         self._table: dict[tuple[str, str], Queues] = {}  # (group, topic) -> queue -> committed offset
         self._pulled: dict[tuple[str, str], Queues] = {}
         self._resets: dict[tuple[str, str], Queues] = {}
         self._topics_of: dict[str, set[str]] = {}
         self._groups_of: dict[str, set[str]] = {}
-        self._changed = False
         self.data_version = DataVersion(timestamp=clock.now())
-        self._file = JsonFile(directory / "consumerOffset.json", _decode)
-        data = self._file.load()
+        data = file.load()
         if data is not None:
             self._restore(_decode(data))
 
@@ -64,7 +70,7 @@ class Offsets:
             queues = self._queues(group, topic)
         before = queues.get(queue_id, -1)
         queues[queue_id] = offset
-        self._changed = True
+        self.changed()
         if offset < before:
             # Allowed, as in RocketMQ: a consumer that starts again, or an operator, may go back.
             log.warning(
@@ -101,7 +107,7 @@ class Offsets:
         queues = self._table.get((source, topic))
         if queues:
             self._queues(target, topic).update(queues)
-            self._changed = True
+            self.changed()
 
     # -- pulled ------------------------------------------------------------------------------------------
 
@@ -124,7 +130,7 @@ class Offsets:
         self._resets.setdefault((group, topic), {})[queue_id] = offset
         self._queues(group, topic)[queue_id] = offset
         self._pulled.get((group, topic), {}).pop(queue_id, None)
-        self._changed = True
+        self.changed()
         log.info("reset group=%s topic=%s queue=%d offset=%d", group, topic, queue_id, offset)
 
     def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
@@ -144,33 +150,18 @@ class Offsets:
     # -- the file ----------------------------------------------------------------------------------------
 
     def text(self) -> bytes:
-        """What consumerOffset.json holds, with Java's bare integer keys."""
+        """What consumerOffset.json is to hold, as a new version of it, with Java's bare integer keys."""
+        self.data_version = self.data_version.next(self._clock.now())
+        return self.document()
+
+    def document(self) -> bytes:
+        """The same as it stands."""
         version = msgspec.json.encode(self.data_version).decode()
         rows = []
         for (group, topic), queues in self._table.items():
             inner = ",".join([f"{queue_id}:{offset}" for queue_id, offset in sorted(queues.items())])
             rows.append(f'\n  "{topic}@{group}":{{{inner}}}')
         return f'{{"dataVersion":{version},\n "offsetTable":{{{",".join(rows)}\n }}\n}}\n'.encode()
-
-    def unsaved(self) -> bytes | None:
-        """The file's new text, None when nothing changed since the last time."""
-        if not self._changed:
-            return None
-        self._changed = False
-        self.data_version = self.data_version.next(self._clock.now())
-        return self.text()
-
-    def write(self, text: bytes) -> None:
-        try:
-            self._file.save(text)
-        except BaseException:
-            self._changed = True
-            raise
-
-    def save(self) -> None:
-        text = self.unsaved()
-        if text is not None:
-            self.write(text)
 
     def _queues(self, group: str, topic: str) -> Queues:
         queues = self._table.get((group, topic))
@@ -186,7 +177,7 @@ class Offsets:
         self._resets.pop(key, None)
         if self._table.pop(key, None) is None:
             return
-        self._changed = True
+        self.changed()
         for index, of, what in ((self._topics_of, group, topic), (self._groups_of, topic, group)):
             members = index[of]
             members.discard(what)

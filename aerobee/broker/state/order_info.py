@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aerobee.protocol import bodies, java_json
+from aerobee.store.saved_table import SavedTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from aerobee.store.metadata import JsonFile
 
 IDLE_MS = 24 * 3600 * 1000
 
@@ -48,10 +51,13 @@ class OrderInfo(bodies.OrderInfo):
         return max((self.visible_at(offset) for offset in self.open_offsets()), default=0)
 
 
-class Orders:
-    def __init__(self) -> None:
+class Orders(SavedTable):
+    def __init__(self, file: JsonFile | None = None) -> None:
+        super().__init__(file)
         self._table: dict[tuple[str, str], dict[int, OrderInfo]] = {}
-        self.changed = False
+        data = file.load() if file is not None else None
+        if data is not None:
+            self.load(data)
 
     def get(self, topic: str, group: str, queue_id: int) -> OrderInfo | None:
         queues = self._table.get((topic, group))
@@ -75,7 +81,7 @@ class Orders:
         lease.offsets = [offsets[0], *(offset - offsets[0] for offset in offsets[1:])]
         topic, group, queue_id = key
         self._table.setdefault((topic, group), {})[queue_id] = lease
-        self.changed = True
+        self.changed()
         return [(offset, lease.consumed_counts.get(offset, 0)) for offset in offsets]
 
     def ack(self, key: Key, offset: int, pop_time: int, now: int) -> int:
@@ -92,7 +98,7 @@ class Orders:
             return NO_PROGRESS
         info.commit_bits |= 1 << offsets.index(offset)
         info.last_consume = now
-        self.changed = True
+        self.changed()
         left = info.open_offsets()
         return left[0] if left else offsets[-1] + 1
 
@@ -101,7 +107,7 @@ class Orders:
         info = self.get(*key)
         if info is not None and info.pop_time == pop_time:
             info.next_visible[offset] = visible_at
-            self.changed = True
+            self.changed()
 
     def moved(self, jump: int) -> None:
         """The wall clock, by which all of this is, was set: what is invisible stays so for as long as it was to."""
@@ -110,21 +116,21 @@ class Orders:
                 for offset in info.open_offsets():
                     info.next_visible[offset] = info.visible_at(offset) + jump
                 info.last_consume += jump
-                self.changed = True
+                self.changed()
 
     def clear(self, key: Key) -> None:
         """The group's offset was reset: nothing blocks the queue any more."""
         topic, group, queue_id = key
         queues = self._table.get((topic, group))
         if queues is not None and queues.pop(queue_id, None) is not None:
-            self.changed = True
+            self.changed()
             if not queues:
                 del self._table[topic, group]
 
     def forget(self, topic: str | None, group: str | None) -> None:
         for key in [k for k in self._table if topic in (None, k[0]) and group in (None, k[1])]:
             del self._table[key]
-            self.changed = True
+            self.changed()
 
     def drop_idle(self, now: int) -> None:
         for (topic, group), queues in list(self._table.items()):

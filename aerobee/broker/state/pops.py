@@ -53,12 +53,8 @@ class Pops:
         self.modes = Modes(directory)
         self.parked = ParkedPops(clock, settings)
         self.notices = ParkedPops(clock, settings)
-        self.orders = Orders()
+        self.orders = Orders(JsonFile(directory / "consumerOrderInfo.json", order_info.decode))
         self.renewals = Renewals()
-        self._orders_file = JsonFile(directory / "consumerOrderInfo.json", order_info.decode)
-        data = self._orders_file.load()
-        if data is not None:
-            self.orders.load(data)
         self._releases: dict[order_info.Key, tuple[int, Timer]] = {}
         self._pops = 0
         self._revive_queues = config.revive_queues
@@ -148,26 +144,7 @@ class Pops:
         for key in [k for k in self._releases if topic in (None, k[0]) and group in (None, k[1])]:
             self._releases.pop(key)[1].cancel()
 
-    # -- the order file, and the end -----------------------------------------------------------------------
-
-    def unsaved(self) -> bytes | None:
-        """The text of consumerOrderInfo.json, None when nothing changed."""
-        if not self.orders.changed:
-            return None
-        self.orders.changed = False
-        return self.orders.text()
-
-    def write(self, text: bytes) -> None:
-        try:
-            self._orders_file.save(text)
-        except BaseException:
-            self.orders.changed = True
-            raise
-
-    def save(self) -> None:
-        text = self.unsaved()
-        if text is not None:
-            self.write(text)
+    # -- the end ----------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Answer all that is held; write what is leased, so that the next start delivers none of it early."""
@@ -180,7 +157,6 @@ class Pops:
         self._releases.clear()
         self.leases.journal_all(None, self._clock.now())
         self.leases.log.commit()
-        self.save()
 
 
 def retry_topics(topic: str, group: str) -> tuple[str, str]:

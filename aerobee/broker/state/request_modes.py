@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PULL or POP, per topic and group, as an operator set it. Kept in messageRequestMode.json, saved at each change."""
+"""PULL or POP, per topic and group, as an operator set it. Kept in messageRequestMode.json."""
 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from aerobee.protocol import java_json, names
 from aerobee.protocol.bodies import Mode, RequestMode, RequestModes
 from aerobee.store.metadata import JsonFile
+from aerobee.store.saved_table import SavedTable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,10 +22,11 @@ log = logging.getLogger("aerobee.pop")
 SHARE_ALL = -1
 
 
-class Modes:
+class Modes(SavedTable):
     def __init__(self, directory: Path) -> None:
-        self._file = JsonFile(directory / "messageRequestMode.json", _decode)
-        data = self._file.load()
+        file = JsonFile(directory / "messageRequestMode.json", _decode)
+        super().__init__(file)
+        data = file.load()
         self._table = {} if data is None else _decode(data).message_request_mode_map
 
     def get(self, topic: str, group: str) -> RequestMode:
@@ -36,7 +39,9 @@ class Modes:
         return found
 
     def put(self, mode: RequestMode) -> None:
-        self._table.setdefault(mode.topic, {})[mode.consumer_group] = mode
+        groups = self._table.setdefault(mode.topic, {})
+        known = groups.get(mode.consumer_group)
+        groups[mode.consumer_group] = mode
         log.info(
             "mode set topic=%s group=%s mode=%s share=%d",
             mode.topic,
@@ -44,7 +49,14 @@ class Modes:
             mode.mode,
             mode.pop_share_queue_num,
         )
-        self._file.save(self.text())
+        self.changed(mode.topic, partial(self._put_back, mode, known))
+
+    def _put_back(self, mode: RequestMode, known: RequestMode | None) -> None:
+        groups = self._table.setdefault(mode.topic, {})
+        if known is None:
+            groups.pop(mode.consumer_group, None)
+        else:
+            groups[mode.consumer_group] = known
 
     def all(self) -> RequestModes:
         return RequestModes(message_request_mode_map=self._table)
@@ -55,7 +67,7 @@ class Modes:
         for groups in self._table.values() if group is not None else ():
             changed |= groups.pop(group or "", None) is not None
         if changed:
-            self._file.save(self.text())
+            self.changed(topic)
 
     def text(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self.all()), indent=1)

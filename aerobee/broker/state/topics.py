@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The topics of this broker: their queues and permissions, kept in topics.json."""
+"""The topics of this broker: their queues and permissions, kept in topics.json.
+
+What an operator puts is taken back when it cannot be saved. A topic made by its first message stays: the message is in
+the log, and a start finds a topic that has messages, if not how many queues it was given.
+"""
 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.broker.state.saved_table import SavedTable
 from aerobee.errors import InvalidParameter, TopicNotFound
 from aerobee.protocol import names
 from aerobee.protocol.bodies import DataVersion, TopicConfig, TopicConfigs, decode
 from aerobee.protocol.codes import Perm
 from aerobee.store.metadata import JsonFile
+from aerobee.store.saved_table import SavedTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +35,10 @@ INHERIT = int(Perm.INHERIT)
 EVERY_TOPIC = ""
 
 
-class Topics:
+class Topics(SavedTable):
     def __init__(self, directory: Path, clock: Clock) -> None:
+        file = JsonFile(directory / "topics.json", _decode)
+        super().__init__(file)
         self._clock = clock
         self._table: dict[str, TopicConfig] = {}
         # Topics a send may go to without further questions: neither reserved nor a retry topic.
@@ -39,8 +46,6 @@ class Topics:
         self.plain: Callable[[str], TopicConfig | None] = self._plain.get
         self.data_version = DataVersion(timestamp=clock.now())
         self.listeners: list[Callable[[str], None]] = []  # told the name of what changed, or EVERY_TOPIC
-        file = JsonFile(directory / "topics.json", _decode)
-        self._saved = SavedTable(file, self.text)
         data = file.load()
         if data is not None:
             stored = _decode(data)
@@ -71,6 +76,11 @@ class Topics:
             return
         if not names.may_exist(config.topic_name):
             raise InvalidParameter(f"no topic can be called {config.topic_name[:64]!r}")
+        self._store(config)
+        self.changed(config.topic_name, partial(self._put_back, config.topic_name, known))
+
+    def _store(self, config: TopicConfig) -> None:
+        known = self._table.get(config.topic_name)
         self._keep(config)
         log.info(
             "%s topic=%s read=%d write=%d perm=%d",
@@ -80,25 +90,34 @@ class Topics:
             config.write_queue_nums,
             config.perm,
         )
-        self._changed(config.topic_name)
+        self._tell(config.topic_name)
+
+    def _put_back(self, name: str, known: TopicConfig | None) -> None:
+        if known is None:
+            self._drop(name)
+        else:
+            self._keep(known)
+        log.warning("taken back topic=%s: it could not be saved", name)
+        self._tell(name)
 
     def delete(self, name: str) -> None:
-        if self._table.pop(name, None) is None:
-            return
-        self._plain.pop(name, None)
-        log.info("deleted topic=%s", name)
-        self._changed(name)
+        if name in self._table:
+            self._drop(name)
+            log.info("deleted topic=%s", name)
+            self._tell(name)
+            self.changed(name)
 
     def all_changed(self) -> None:
         """The broker's own permission, which goes before theirs, is another now."""
-        self._changed(EVERY_TOPIC)
+        self._tell(EVERY_TOPIC)
 
     def ensure(self, name: str, queues: int = 1, perm: int = READ_WRITE) -> TopicConfig:
         """The topic, created with that many queues when it is not there."""
         config = self._table.get(name)
         if config is None:
             config = TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
-            self.put(config)
+            self._store(config)
+            self.changed(name)
         return config
 
     def create_for_send(self, name: str, default_topic: str, queues: int, by: str) -> TopicConfig:
@@ -122,22 +141,18 @@ class Topics:
             msgspec.json.encode({"dataVersion": self.data_version, "topicConfigTable": self._table}), indent=1
         )
 
-    def tick(self, now: int) -> None:
-        self._saved.tick(now)
-
-    def save(self) -> None:
-        self._saved.save(self._clock.now())
-
     def _keep(self, config: TopicConfig) -> None:
         name = config.topic_name
         self._table[name] = config
         if _is_plain(name):
             self._plain[name] = config
 
-    def _changed(self, name: str) -> None:
-        now = self._clock.now()
-        self.data_version = self.data_version.next(now)
-        self._saved.changed(now)
+    def _drop(self, name: str) -> None:
+        self._table.pop(name, None)
+        self._plain.pop(name, None)
+
+    def _tell(self, name: str) -> None:
+        self.data_version = self.data_version.next(self._clock.now())
         for listener in self.listeners:
             listener(name)
 

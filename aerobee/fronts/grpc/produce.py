@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aerobee.broker.operations.end_transaction import EndTransaction, end_transaction
+from aerobee.broker.operations.keeping import must_wait, until_kept
 from aerobee.broker.operations.recall import Recall, kept_elsewhere, recall, recall_handle
 from aerobee.broker.operations.send import PlainOrigin, Sent, send
 from aerobee.broker.state.half_messages import Outcome
@@ -75,8 +76,8 @@ async def send_message(request: Any, broker: Broker, peer: Peer) -> Any:
             if len(messages) == 1:
                 raise  # the whole request's: clients that look at its status only see the reason
             entries.append(pb.SendResultEntry(status=status_of(error)))
-    if ends and broker.store.needs_sync:
-        await broker.store.durable(ends)
+    if ends and must_wait(topic, broker):
+        await until_kept(topic, ends, broker)
     return pb.SendMessageResponse(status=common(entry.status for entry in entries), entries=entries)
 
 

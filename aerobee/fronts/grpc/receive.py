@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aerobee.broker.operations.ack import Ack, ack
+from aerobee.broker.operations.keeping import until_kept
 from aerobee.broker.operations.pop import Pop
 from aerobee.broker.operations.pop_position import Start
 from aerobee.broker.operations.receive import dead_letter, receive
@@ -15,6 +16,7 @@ from aerobee.fronts.grpc import convert, limits
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.requests import check_entries
 from aerobee.fronts.grpc.status import OK, Refused, common, status_of
+from aerobee.protocol import names
 from aerobee.protocol.filters.tags import SQL92, TAG, parse_tags
 from aerobee.protocol.receipt import Receipt
 
@@ -147,11 +149,12 @@ def change_duration(request: Any, broker: Broker) -> Any:
     return pb.ChangeInvisibleDurationResponse(status=OK, receipt_handle=changed.text)
 
 
-def forward_to_dead_letters(request: Any, broker: Broker) -> Any:
+async def forward_to_dead_letters(request: Any, broker: Broker) -> Any:
     """Also by an expired handle: a client that is refused here tries for ever, and its ordered queue stands still."""
     group, topic = limits.group_name(request.group), limits.topic_name(request.topic)
     receipt = broker.pops.renewals.release(group, topic, _parsed(request.receipt_handle))
-    dead_letter(group, topic, receipt, broker)
+    end = dead_letter(group, topic, receipt, broker)
+    await until_kept(names.dead_letter_topic(group), end, broker)
     return pb.ForwardMessageToDeadLetterQueueResponse(status=OK)
 
 

@@ -38,7 +38,7 @@ def _json(body: object) -> Reply:
 # -- topics ----------------------------------------------------------------------------------------------
 
 
-def put_topic(connection: Connection, command: Command, broker: Broker) -> Answer:
+async def put_topic(connection: Connection, command: Command, broker: Broker) -> Answer:
     header = command.fields(ht.CreateTopic)
     config = bodies.TopicConfig(
         topic_name=header.topic,
@@ -49,19 +49,19 @@ def put_topic(connection: Connection, command: Command, broker: Broker) -> Answe
         topic_sys_flag=header.topic_sys_flag or 0,
         order=header.order,
     )
-    topics.put_topic(config, header.attributes or "", broker)
+    await topics.put_topic(config, header.attributes or "", broker)
     return Reply()
 
 
-def put_topics(connection: Connection, command: Command, broker: Broker) -> Answer:
+async def put_topics(connection: Connection, command: Command, broker: Broker) -> Answer:
     configs = bodies.decode_request(command.body, bodies.TopicConfigList).topic_config_list
     checks.at_most(MAX_LISTED, len(configs), "topics")
-    topics.put_topics(configs, broker)
+    await topics.put_topics(configs, broker)
     return Reply()
 
 
-def delete_topic(connection: Connection, command: Command, broker: Broker) -> Answer:
-    topics.delete_topic(command.fields(ht.DeleteTopic).topic, broker)
+async def delete_topic(connection: Connection, command: Command, broker: Broker) -> Answer:
+    await topics.delete_topic(command.fields(ht.DeleteTopic).topic, broker)
     return Reply()
 
 
@@ -89,16 +89,15 @@ def system_topics(connection: Connection, command: Command, broker: Broker) -> A
 # -- groups ----------------------------------------------------------------------------------------------
 
 
-def put_group(connection: Connection, command: Command, broker: Broker) -> Answer:
-    groups.put_group(bodies.decode_request(command.body, bodies.GroupConfig), broker)
+async def put_group(connection: Connection, command: Command, broker: Broker) -> Answer:
+    await groups.put_groups([bodies.decode_request(command.body, bodies.GroupConfig)], broker)
     return Reply()
 
 
-def put_groups(connection: Connection, command: Command, broker: Broker) -> Answer:
+async def put_groups(connection: Connection, command: Command, broker: Broker) -> Answer:
     configs = bodies.decode_request(command.body, bodies.GroupConfigList).group_config_list
     checks.at_most(MAX_LISTED, len(configs), "groups")
-    for config in configs:
-        groups.put_group(config, broker)
+    await groups.put_groups(configs, broker)
     return Reply()
 
 
@@ -110,15 +109,15 @@ def group_config(connection: Connection, command: Command, broker: Broker) -> An
     return _json(groups.group_config(command.fields(hg.GetGroupConfig).group, broker))
 
 
-def delete_group(connection: Connection, command: Command, broker: Broker) -> Answer:
+async def delete_group(connection: Connection, command: Command, broker: Broker) -> Answer:
     header = command.fields(hg.DeleteGroup)
-    groups.delete_group(header.group_name, broker, clean_offsets=bool(header.clean_offset))
+    await groups.delete_group(header.group_name, broker, clean_offsets=bool(header.clean_offset))
     return Reply()
 
 
-def forbid(connection: Connection, command: Command, broker: Broker) -> Answer:
+async def forbid(connection: Connection, command: Command, broker: Broker) -> Answer:
     header = command.fields(hg.ForbidGroup)
-    readable = groups.forbid(header.group, header.topic, header.readable, broker)
+    readable = await groups.forbid(header.group, header.topic, header.readable, broker)
     return _json(bodies.GroupForbidden(group=header.group, readable=readable, topic=header.topic))
 
 
@@ -171,9 +170,9 @@ def correction(connection: Connection, command: Command, broker: Broker) -> Answ
     return _json(bodies.CorrectionOffsets(correction_offsets=table))
 
 
-def clone_offsets(connection: Connection, command: Command, broker: Broker) -> Answer:
+async def clone_offsets(connection: Connection, command: Command, broker: Broker) -> Answer:
     header = command.fields(ho.CloneGroupOffset)
-    progress.clone_offsets(
+    await progress.clone_offsets(
         header.src_group, header.dest_group, header.topic, broker, offline=bool(header.offline)
     )
     return Reply()

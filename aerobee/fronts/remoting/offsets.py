@@ -64,19 +64,19 @@ def earliest(connection: Connection, command: Command, broker: Broker) -> Answer
     )
 
 
-def reset(connection: Connection, command: Command, broker: Broker) -> Answer:
+async def reset(connection: Connection, command: Command, broker: Broker) -> Answer:
     header = command.fields(h.ResetOffset)
     queue_id = -1 if header.queue_id is None else header.queue_id
     offset = -1 if header.offset is None else header.offset
     wanted = Reset(header.group, header.topic, header.timestamp, queue_id, offset, header.is_force)
-    table = reset_offset(wanted, broker)
+    table = await reset_offset(wanted, broker)
     # The list form for C++ belongs to the client-pushed mode; mqadmin -c asks in C++'s name there too.
     language = "JAVA" if broker.config.server_side_reset else command.language
     return Reply(body=offsets_body(table, language))
 
 
 def all_offsets(connection: Connection, command: Command, broker: Broker) -> Answer:
-    return Reply(body=broker.offsets.text())
+    return Reply(body=broker.offsets.document())
 
 
 ROUTES: dict[int, Adapter] = {

@@ -232,12 +232,12 @@ async def _assigned_after(look_up: Awaitable[None], query: AssignmentQuery, brok
     return _assigned(query, broker)
 
 
-def request_mode(connection: Connection, command: Command, broker: Broker) -> Answer:
+async def request_mode(connection: Connection, command: Command, broker: Broker) -> Answer:
     mode = decode_request(command.body, RequestMode)
     text = java_json.parse_request(command.body).get("mode")
     if not _names(text, Mode):
         raise InvalidParameter(f"mode {text!r} is neither PULL nor POP")
-    set_mode(mode, broker)
+    await set_mode(mode, broker)
     return Reply()
 
 

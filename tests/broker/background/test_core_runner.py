@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.broker.background import runner
-from aerobee.broker.background.flush_offsets import flush_every
 from aerobee.broker.background.runner import AFTER_ERROR_MS, Job, every, run
+from aerobee.broker.background.save_tables import save_every
 from aerobee.clock import ManualClock
+from aerobee.store.metadata import JsonFile
+from aerobee.store.saved_table import SavedTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 
 async def turns(count: int = 5) -> None:
@@ -85,25 +88,20 @@ async def test_job_that_keeps_the_loop_is_reported(
     await end(task)
 
 
-async def test_changed_table_is_written_in_a_thread_after_the_log() -> None:
-    class Table:
-        def __init__(self) -> None:
-            self.texts: list[bytes | None] = [b"one", None]
-            self.written: list[bytes] = []
-            self.written_at_sync: list[list[bytes]] = []
+async def test_tables_are_saved_at_intervals_and_one_that_fails_does_not_stop_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Table(SavedTable):
+        def text(self) -> bytes:
+            return b"{}"
 
-        async def log_on_disk(self) -> None:
-            self.written_at_sync.append(list(self.written))
-
-        def unsaved(self) -> bytes | None:
-            return self.texts.pop(0)
-
-        def write(self, text: bytes) -> None:
-            self.written.append(text)
-
-    table = Table()
-    tick: Callable[[int], Any] = flush_every(5_000, table, table.log_on_disk)
+    (tmp_path / "a file").write_bytes(b"")
+    bad = Table(JsonFile(tmp_path / "a file" / "bad.json"))
+    good = Table(JsonFile(tmp_path / "good.json"))
+    bad.changed()
+    good.changed()
+    tick: Callable[[int], Any] = save_every(5_000, bad, good)
     assert await tick(0) == 5_000
-    assert await tick(0) == 5_000
-    assert table.written == [b"one"]
-    assert table.written_at_sync == [[]]
+    assert not good.unsaved
+    assert bad.unsaved
+    assert "not saved table=Table" in caplog.text

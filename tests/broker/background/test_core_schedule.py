@@ -8,6 +8,8 @@ import pytest
 from aerobee.broker.background import schedule as schedule_module
 from aerobee.broker.background.schedule import Schedule
 from aerobee.errors import DiskFull
+from aerobee.protocol import names
+from aerobee.store.consume_queue import UNIT
 
 
 @pytest.mark.seed("S004-31", "S004-33")
@@ -47,10 +49,28 @@ def test_delivery_goes_on_where_it_stopped_and_what_fell_due_meanwhile_comes_at_
     assert [record.body for record in bench.records("orders")] == [b"0", b"1", b"2", b"3"]
 
 
+def test_a_hole_that_power_loss_left_in_a_level_delivers_nothing(bench: Any, clock: Any) -> None:
+    """Its units are fillers with the place of the message after the hole, which must not come early, nor thrice."""
+    schedule = Schedule(bench.broker.store)
+    bench.send(properties={"DELAY": "1"})
+    queues = bench.broker.store._queues
+    queue, unit = queues.obtain(names.SCHEDULE_TOPIC, 0), bench.broker.store.unit(names.SCHEDULE_TOPIC, 0, 0)
+    clock.advance(1000)
+    schedule.tick(clock.now())
+    assert len(bench.records("orders")) == 1
+    later = unit._replace(tags_code=clock.now() + 1000)
+    queues.put(queue, 3, UNIT.pack(*later))
+    schedule.tick(clock.now())
+    assert len(bench.records("orders")) == 1
+    clock.advance(1000)
+    schedule.tick(clock.now())
+    assert len(bench.records("orders")) == 2
+
+
 @pytest.mark.seed("S004-3")
 def test_progress_is_kept_in_delay_offset_json(bench: Any, clock: Any) -> None:
     schedule = Schedule(bench.broker.store)
-    assert schedule.unsaved() is None
+    assert not schedule.unsaved
     bench.send(properties={"DELAY": "1"})
     clock.advance(1000)
     schedule.tick(clock.now())
@@ -58,7 +78,7 @@ def test_progress_is_kept_in_delay_offset_json(bench: Any, clock: Any) -> None:
     assert (
         b'"offsetTable":{1:1,2:0,' in (bench.broker.store.root / "config" / "delayOffset.json").read_bytes()
     )
-    assert schedule.unsaved() is None
+    assert not schedule.unsaved
 
 
 def test_offsets_outside_the_queue_are_moved_into_it(bench: Any) -> None:

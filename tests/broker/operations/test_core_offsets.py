@@ -80,10 +80,10 @@ def test_update_is_refused_with_the_official_code(bench: Any) -> None:
         op.update_offset("billing", "orders", 0, -1, bench.broker)
 
 
-def test_commits_are_ignored_while_a_reset_is_pending(bench: Any) -> None:
+async def test_commits_are_ignored_while_a_reset_is_pending(bench: Any) -> None:
     bench.send()
     bench.broker.groups.require("billing")
-    reset_offset(Reset("billing", "orders", queue_id=0, offset=0), bench.broker)
+    await reset_offset(Reset("billing", "orders", queue_id=0, offset=0), bench.broker)
     op.update_offset("billing", "orders", 0, 1, bench.broker)
     assert op.query_offset("billing", "orders", 0, bench.broker) == 0
 
@@ -101,46 +101,48 @@ def test_search_by_time_finds_both_ends(bench: Any, clock: Any) -> None:
 # -- resets -----------------------------------------------------------------------------------------------
 
 
-def test_reset_moves_all_queues_to_a_time_or_to_the_end(bench: Any, clock: Any) -> None:
+async def test_reset_moves_all_queues_to_a_time_or_to_the_end(bench: Any, clock: Any) -> None:
     began = fill(bench, clock)
     bench.broker.groups.require("billing")
-    table = reset_offset(Reset("billing", "orders", timestamp=began + 1500), bench.broker)
+    table = await reset_offset(Reset("billing", "orders", timestamp=began + 1500), bench.broker)
     assert table[MessageQueue("broker-a", 0, "orders")] == 2
     assert len(table) == 4
     assert bench.broker.offsets.get("billing", "orders", 0) == 2
-    assert reset_offset(Reset("billing", "orders"), bench.broker)[MessageQueue("broker-a", 0, "orders")] == 5
+    assert (await reset_offset(Reset("billing", "orders"), bench.broker))[
+        MessageQueue("broker-a", 0, "orders")
+    ] == 5
 
 
-def test_reset_is_refused_with_the_official_code(bench: Any) -> None:
+async def test_reset_is_refused_with_the_official_code(bench: Any) -> None:
     bench.send()
     with pytest.raises(GroupNotFound):
-        reset_offset(Reset("billing", "orders"), bench.broker)
+        await reset_offset(Reset("billing", "orders"), bench.broker)
     bench.broker.groups.require("billing")
     with pytest.raises(TopicNotFound):
-        reset_offset(Reset("billing", "missing"), bench.broker)
+        await reset_offset(Reset("billing", "missing"), bench.broker)
     with pytest.raises(SystemFailure, match="asked for 9"):
-        reset_offset(Reset("billing", "orders", queue_id=0, offset=9), bench.broker)
+        await reset_offset(Reset("billing", "orders", queue_id=0, offset=9), bench.broker)
     with pytest.raises(SystemFailure, match="queues"):
-        reset_offset(Reset("billing", "orders", queue_id=99), bench.broker)
+        await reset_offset(Reset("billing", "orders", queue_id=99), bench.broker)
 
 
-def test_without_server_side_reset_the_consumers_are_told(make_bench: Any, clock: Any) -> None:
+async def test_without_server_side_reset_the_consumers_are_told(make_bench: Any, clock: Any) -> None:
     bench = make_bench(server_side_reset=False)
     began = fill(bench, clock)
     bench.broker.groups.require("billing")
     reset = Reset("billing", "orders", timestamp=began + 1500, queue_id=0)
     with pytest.raises(SystemFailure, match="no offset"):
-        reset_offset(reset, bench.broker)
+        await reset_offset(reset, bench.broker)
     bench.broker.offsets.set("billing", "orders", 0, 4)
     with pytest.raises(ConsumerNotOnline):
-        reset_offset(reset, bench.broker)
+        await reset_offset(reset, bench.broker)
     java, cpp, old = Link(), Link("CPP"), Link(version=20)
     for name, link in (("java", java), ("cpp", cpp), ("old", old)):
         beat = Heartbeat(client_id=name, consumer_data_set=[ConsumerData(group_name="billing")])
         bench.broker.clients.heartbeat(link, beat, clock.now())
     for link in (java, cpp, old):
         link.sent.clear()
-    reset_offset(reset, bench.broker)
+    await reset_offset(reset, bench.broker)
     (told,) = java.sent
     assert told.code == 220
     assert told.body == b'{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:2}}'
@@ -149,7 +151,7 @@ def test_without_server_side_reset_the_consumers_are_told(make_bench: Any, clock
     assert bench.broker.offsets.get("billing", "orders", 0) == 4  # the consumers move themselves
 
 
-def test_reset_that_is_not_forced_only_moves_back(make_bench: Any, clock: Any) -> None:
+async def test_reset_that_is_not_forced_only_moves_back(make_bench: Any, clock: Any) -> None:
     bench = make_bench(server_side_reset=False)
     began = fill(bench, clock)
     bench.broker.groups.require("billing")
@@ -157,7 +159,7 @@ def test_reset_that_is_not_forced_only_moves_back(make_bench: Any, clock: Any) -
     beat = Heartbeat(client_id="c", consumer_data_set=[ConsumerData(group_name="billing")])
     bench.broker.clients.heartbeat(Link(), beat, clock.now())
     reset = Reset("billing", "orders", timestamp=began + 2500, queue_id=0, force=False)
-    assert list(reset_offset(reset, bench.broker).values()) == [1]
+    assert list((await reset_offset(reset, bench.broker)).values()) == [1]
 
 
 def test_body_for_cpp_clients_is_a_list() -> None:

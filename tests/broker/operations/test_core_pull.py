@@ -330,11 +330,11 @@ def test_next_offset_is_remembered_as_the_pulled_one(bench: Any) -> None:
     assert bench.broker.offsets.get("billing", "orders", 0) == -1
 
 
-def test_pending_reset_is_told_once(bench: Any) -> None:
+async def test_pending_reset_is_told_once(bench: Any) -> None:
     for _ in range(5):
         bench.send()
     bench.broker.groups.require("billing")
-    reset_offset(Reset("billing", "orders", queue_id=0, offset=2), bench.broker)
+    await reset_offset(Reset("billing", "orders", queue_id=0, offset=2), bench.broker)
     found = bench.pull(offset=4, commit_offset=4)
     assert (found.status, found.next_offset, found.messages) == (ReadStatus.OFFSET_RESET, 2, [])
     assert bench.broker.offsets.get("billing", "orders", 0) == 2  # the commit of that pull is void
@@ -345,7 +345,7 @@ async def test_reset_wakes_a_held_pull(bench: Any) -> None:
     bench.send()
     held = bench.hold(offset=1)
     await turns()
-    reset_offset(Reset("billing", "orders", queue_id=0, offset=0), bench.broker)
+    await reset_offset(Reset("billing", "orders", queue_id=0, offset=0), bench.broker)
     found = await held
     assert (found.status, found.next_offset) == (ReadStatus.OFFSET_RESET, 0)
 

@@ -83,7 +83,7 @@ class Shop:
         broker = self.broker
         broker.pops.stop()
         self.revive.close()
-        for table in (broker.offsets, broker.topics, broker.groups):
+        for table in (broker.offsets, broker.topics, broker.groups, broker.pops.modes, broker.pops.orders):
             table.save()
         broker.store.close()
 

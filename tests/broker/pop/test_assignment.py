@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -53,7 +54,7 @@ def join(shop, *clients: str, group: str = "billing") -> None:
 
 def set_mode(shop, mode: str = "POP", **more) -> None:
     body = {"topic": "orders", "consumerGroup": "billing", "mode": mode, "popShareQueueNum": 0} | more
-    reply = shop.ask(SetRequestMode(), msgspec.json.encode(body))
+    reply = asyncio.run(shop.ask(SetRequestMode(), msgspec.json.encode(body)))
     assert reply.code == 0
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -130,7 +132,7 @@ def test_refusals(shop):
 def test_a_reset_shows_at_once_where_the_group_will_go_on(shop, ordered):
     shop.send(*"abcd")
     shop.pop(ordered=ordered, queue_id=0)
-    reset_offset(Reset("billing", "orders", queue_id=0, offset=1), shop.broker)
+    asyncio.run(reset_offset(Reset("billing", "orders", queue_id=0, offset=1), shop.broker))
     assert counts(shop) == ((3, 0, 0, 0) if ordered else (3, 1, 0, 0)), "the lease before it stands"
     diff, flight = shown(shop, "orders")["orders"]
     assert (diff, flight) == ((3, 0) if ordered else (4, 1))
@@ -143,9 +145,9 @@ def test_a_reset_forward_and_of_what_is_in_the_log_shows_at_once(shop):
     shop.send(*"abcd")
     shop.pop(max_messages=2, invisible_ms=60_000)
     shop.wait(3_200)
-    reset_offset(Reset("billing", "orders", queue_id=0, offset=4), shop.broker)
+    asyncio.run(reset_offset(Reset("billing", "orders", queue_id=0, offset=4), shop.broker))
     assert counts(shop) == (0, 2, 0, 0)
-    reset_offset(Reset("billing", "orders", queue_id=0, offset=0), shop.broker)
+    asyncio.run(reset_offset(Reset("billing", "orders", queue_id=0, offset=0), shop.broker))
     assert counts(shop) == (4, 0, 0, 0)
 
 
@@ -154,7 +156,7 @@ def test_a_reset_forgets_how_far_was_pulled(shop):
     shop.broker.clients._consumers["billing"] = ConsumerGroup("billing")
     shop.broker.offsets.set("billing", "orders", 0, 4)
     shop.broker.offsets.pulled("billing", "orders", 0, 4)
-    reset_offset(Reset("billing", "orders", queue_id=0, offset=1), shop.broker)
+    asyncio.run(reset_offset(Reset("billing", "orders", queue_id=0, offset=1), shop.broker))
     assert counts(shop)[:2] == (3, 0)
     assert shown(shop, "orders")["orders"] == (3, 0)
 

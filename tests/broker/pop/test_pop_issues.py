@@ -139,7 +139,7 @@ def test_issue_8479_a_topic_deleted_and_created_again_gets_nothing_of_the_old_on
     shop.send("old-1", "old-2")
     shop.pop(invisible_ms=10_000)
     shop.wait(3_200)
-    delete_topic("orders", shop.broker)
+    asyncio.run(delete_topic("orders", shop.broker))
     shop.broker.topics.ensure("orders", 4)
     shop.send("new-1", "new-2")
     shop.wait(10_000)
@@ -152,7 +152,7 @@ def test_issue_8479_nor_after_a_crash(shop):
     shop.send("old-1", "old-2")
     shop.pop(invisible_ms=10_000)
     shop.wait(3_200)
-    delete_topic("orders", shop.broker)
+    asyncio.run(delete_topic("orders", shop.broker))
     shop.broker.topics.ensure("orders", 4)
     shop.broker.topics.save()
     shop.broker.offsets.save()
@@ -169,7 +169,7 @@ def test_issue_8479_nor_when_the_drop_was_not_logged(shop, monkeypatch):
     shop.pop(invisible_ms=10_000)
     shop.wait(3_200)
     monkeypatch.setattr(shop.broker.pops.leases.log, "write_drop", lambda *args: 0)
-    delete_topic("orders", shop.broker)
+    asyncio.run(delete_topic("orders", shop.broker))
     shop.broker.topics.ensure("orders", 4)
     shop.broker.topics.save()
     shop.broker.offsets.save()
@@ -184,7 +184,7 @@ def test_issue_8479_nor_are_new_messages_taken_for_old_ones_that_were_done(shop)
     shop.send("old-1", "old-2")
     shop.pop(invisible_ms=500)
     shop.wait(150_000, step=10_000)  # redelivered; the lane, idle, is forgotten
-    delete_topic("orders", shop.broker)
+    asyncio.run(delete_topic("orders", shop.broker))
     shop.broker.topics.ensure("orders", 4)
     shop.broker.topics.save()
     shop.send("new-1", "new-2")
@@ -417,7 +417,7 @@ def test_issue_9703_a_deleted_topic_leaves_no_offsets_leases_or_modes(shop):
     shop.send(*"ab")
     shop.pop(max_messages=1)
     shop.pop(ordered=True, group="ordered", queue_id=0)
-    delete_topic("orders", shop.broker)
+    asyncio.run(delete_topic("orders", shop.broker))
     assert shop.broker.offsets.topics_of("billing") == set()
     assert shop.in_flight == 0
     assert shop.broker.pops.orders.keys() == []
@@ -454,7 +454,7 @@ def test_issue_7208_6751_retry_topics_go_with_their_topic(shop):
     shop.pop(invisible_ms=500)
     shop.wait(1_000)
     assert shop.broker.topics.get(RETRY) is not None
-    delete_topic("orders", shop.broker)
+    asyncio.run(delete_topic("orders", shop.broker))
     assert shop.broker.topics.get(RETRY) is None
 
 

@@ -184,7 +184,7 @@ def test_the_file_has_javas_shape(shop):
     messages = ordered(shop, attempt_id="x")
     shop.ack(messages[0])
     shop.change(messages[1], 20_000)
-    shop.broker.pops.save()
+    shop.broker.pops.orders.save()
     path = next(shop._directory.rglob("consumerOrderInfo.json"))
     now = shop.clock.now()
     info = json.loads(path.read_text())["table"]["orders@billing"]["0"]

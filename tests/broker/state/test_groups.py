@@ -7,12 +7,14 @@ import pytest
 
 from aerobee.broker.state.groups import Groups
 from aerobee.clock import ManualClock
-from aerobee.errors import GroupNotFound
+from aerobee.errors import DiskFull, GroupNotFound
 from aerobee.protocol.bodies import GroupConfig
 from aerobee.settings import BrokerConfig, InForce
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.broker.state.conftest import BrokenDisk
 
 
 @pytest.mark.seed("S004-66", "S004-85")
@@ -20,6 +22,7 @@ def test_group_is_created_on_first_use_with_default_settings_and_kept(tmp_path: 
     groups = Groups(tmp_path, ManualClock())
     group = groups.require("billing")
     assert (group.retry_max_times, group.retry_queue_nums, group.consume_enable) == (16, 1, True)
+    groups.save()
     assert Groups(tmp_path, ManualClock()).get("billing") == group
 
 
@@ -44,6 +47,7 @@ def test_group_may_be_forbidden_to_read_a_topic(tmp_path: Path) -> None:
     groups.forbid("billing", "orders", 4)
     assert groups.forbidden("billing", "orders")
     assert not groups.forbidden("billing", "other")
+    groups.save()
     assert Groups(tmp_path, ManualClock()).forbidden("billing", "orders")
     groups.forbid("billing", "orders", 0)
     assert not groups.forbidden("billing", "orders")
@@ -53,7 +57,24 @@ def test_deleted_group_is_gone(tmp_path: Path) -> None:
     clock = ManualClock()
     groups = Groups(tmp_path, clock)
     groups.put(GroupConfig(group_name="billing", retry_max_times=3))
-    clock.advance(seconds=5)
+    groups.save()
     groups.delete("billing")
     assert groups.get("billing") is None
+    groups.save()
     assert Groups(tmp_path, clock).get("billing") is None
+
+
+async def test_what_cannot_be_saved_is_taken_back(tmp_path: Path, broken_disk: BrokenDisk) -> None:
+    groups = Groups(tmp_path, ManualClock())
+    groups.put(GroupConfig(group_name="billing", retry_max_times=3))
+    groups.forbid("billing", "orders", 4)
+    await groups.saved()
+    broken_disk.refuse = True
+    groups.put(GroupConfig(group_name="billing", consume_enable=False))
+    groups.put(GroupConfig(group_name="new"))
+    groups.forbid("billing", "orders", 0)
+    with pytest.raises(DiskFull):
+        await groups.saved()
+    assert groups.get("billing") == GroupConfig(group_name="billing", retry_max_times=3)
+    assert groups.get("new") is None
+    assert groups.forbidden("billing", "orders")

@@ -7,11 +7,12 @@ import pytest
 
 from aerobee.broker.state.offsets import Offsets
 from aerobee.clock import ManualClock
-from aerobee.errors import StoreError
-from aerobee.store.metadata import JsonFile
+from aerobee.errors import DiskFull
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.broker.state.conftest import BrokenDisk
 
 
 @pytest.fixture
@@ -56,23 +57,41 @@ def test_file_of_a_java_broker_is_read(tmp_path: Path) -> None:
     assert offsets.data_version.counter == 5
 
 
-def test_file_is_written_only_after_changes(offsets: Offsets) -> None:
-    assert offsets.unsaved() is None
+def test_file_is_written_only_after_changes(tmp_path: Path, offsets: Offsets) -> None:
+    file = tmp_path / "consumerOffset.json"
+    offsets.save()
+    assert not file.exists()
     offsets.set("g", "t", 0, 1)
-    assert offsets.unsaved() is not None
-    assert offsets.unsaved() is None
+    offsets.save()
+    text = file.read_bytes()
+    offsets.save()
+    assert file.read_bytes() == text
+    assert offsets.data_version.counter == 1
 
 
-def test_failed_write_is_tried_again(offsets: Offsets, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: JsonFile, data: bytes) -> None:
-        raise StoreError("no space")
-
+async def test_failed_write_is_tried_again_and_takes_no_offset_back(
+    tmp_path: Path, offsets: Offsets, broken_disk: BrokenDisk
+) -> None:
     offsets.set("g", "t", 0, 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(JsonFile, "save", fail)
-        with pytest.raises(StoreError):
-            offsets.save()
-    assert offsets.unsaved() is not None
+    broken_disk.refuse = True
+    with pytest.raises(DiskFull):
+        await offsets.saved()
+    broken_disk.refuse = False
+    await offsets.saved()
+    assert Offsets(tmp_path, ManualClock()).get("g", "t", 0) == 1
+
+
+async def test_the_log_is_on_disk_before_the_offsets_that_speak_of_it(tmp_path: Path) -> None:
+    seen: list[bool] = []
+
+    async def log_on_disk() -> None:
+        seen.append((tmp_path / "consumerOffset.json").exists())
+
+    offsets = Offsets(tmp_path, ManualClock(), log_on_disk)
+    offsets.set("g", "t", 0, 1)
+    await offsets.saved()
+    assert seen == [False]
+    assert (tmp_path / "consumerOffset.json").exists()
 
 
 def test_reset_is_told_once_and_committed_at_once(offsets: Offsets) -> None:

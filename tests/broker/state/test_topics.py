@@ -8,11 +8,13 @@ import pytest
 
 from aerobee.broker.state.topics import Topics
 from aerobee.clock import ManualClock
-from aerobee.errors import TopicNotFound
+from aerobee.errors import DiskFull, TopicNotFound
 from aerobee.protocol.bodies import TopicConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.broker.state.conftest import BrokenDisk
 
 
 @pytest.fixture
@@ -52,8 +54,9 @@ def test_topics_are_there_again_after_a_restart_even_when_the_file_is_broken(
     tmp_path: Path, clock: ManualClock, topics: Topics
 ) -> None:
     topics.ensure("first", 2)
-    clock.advance(seconds=2)
+    topics.save()
     topics.ensure("second", 3)
+    topics.save()
     assert sorted(Topics(tmp_path, clock).all()) == ["first", "second"]
     (tmp_path / "topics.json").write_text('{"topicConfigTable": {"fi')
     assert sorted(Topics(tmp_path, clock).all()) == ["first"]  # the backup is one save older
@@ -61,6 +64,7 @@ def test_topics_are_there_again_after_a_restart_even_when_the_file_is_broken(
 
 def test_file_has_the_shape_of_rocketmq(tmp_path: Path, topics: Topics) -> None:
     topics.ensure("orders", 2)
+    topics.save()
     stored = json.loads((tmp_path / "topics.json").read_text())
     assert stored["topicConfigTable"]["orders"] == {
         "attributes": {},
@@ -75,14 +79,27 @@ def test_file_has_the_shape_of_rocketmq(tmp_path: Path, topics: Topics) -> None:
     assert stored["dataVersion"]["counter"] == 1
 
 
-def test_burst_of_changes_is_saved_together(tmp_path: Path, clock: ManualClock, topics: Topics) -> None:
-    for number in range(20):
-        topics.ensure(f"topic-{number}")
-    assert len(Topics(tmp_path, clock).all()) == 1
-    topics.tick(clock.now() + 999)
-    assert len(Topics(tmp_path, clock).all()) == 1
-    topics.tick(clock.now() + 1000)
-    assert len(Topics(tmp_path, clock).all()) == 20
+async def test_what_cannot_be_saved_is_taken_back_when_an_operator_put_it(
+    clock: ManualClock, topics: Topics, broken_disk: BrokenDisk
+) -> None:
+    topics.put(TopicConfig(topic_name="orders", read_queue_nums=4))
+    await topics.saved()
+    heard: list[str] = []
+    topics.listeners.append(heard.append)
+    broken_disk.refuse = True
+    topics.put(TopicConfig(topic_name="orders", read_queue_nums=8))
+    topics.put(TopicConfig(topic_name="new"))
+    topics.ensure("made by a send")
+    with pytest.raises(DiskFull):
+        await topics.saved()
+    assert topics.require("orders").read_queue_nums == 4
+    assert topics.plain("orders") is topics.get("orders")
+    assert topics.get("new") is topics.plain("new") is None
+    assert topics.get("made by a send") is not None
+    assert heard == ["orders", "new", "made by a send", "new", "orders"]
+    broken_disk.refuse = False
+    await topics.saved()
+    assert not topics.unsaved
 
 
 def test_listeners_hear_of_changes_and_only_of_changes(topics: Topics) -> None:

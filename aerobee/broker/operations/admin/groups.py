@@ -20,6 +20,7 @@ from aerobee.protocol.bodies import (
     ProducerTable,
 )
 from aerobee.protocol.codes import Perm
+from aerobee.store.saved_table import all_saved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,8 +32,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.groups")
 
 
-def put_group(config: GroupConfig, broker: Broker) -> None:
-    """Create or change a group; its attributes come as `+key` to set and `-key` to drop."""
+async def put_groups(configs: Iterable[GroupConfig], broker: Broker) -> None:
+    """Create or change groups, all or none; their attributes come as `+key` to set and `-key` to drop."""
+    for config in [_checked(config, broker) for config in configs]:
+        broker.groups.put(config)
+    await broker.groups.saved()
+
+
+def _checked(config: GroupConfig, broker: Broker) -> GroupConfig:
     try:
         names.check_group(config.group_name)
     except ValueError as error:
@@ -49,7 +56,7 @@ def put_group(config: GroupConfig, broker: Broker) -> None:
             attributes.pop(key[1:], None)
         else:
             attributes[key.removeprefix("+")] = value
-    broker.groups.put(msgspec.structs.replace(config, attributes=attributes))
+    return msgspec.structs.replace(config, attributes=attributes)
 
 
 def group_config(group: str, broker: Broker) -> GroupConfig:
@@ -68,21 +75,23 @@ def all_groups(broker: Broker) -> GroupConfigs:
     )
 
 
-def delete_group(group: str, broker: Broker, *, clean_offsets: bool) -> None:
+async def delete_group(group: str, broker: Broker, *, clean_offsets: bool) -> None:
     """The group's settings, and its offsets if asked. Its retry and dead-letter topics are topics of their own."""
     broker.groups.delete(group)
     broker.stats.remove_group(group)
     if clean_offsets:
         broker.offsets.remove_group(group)
         broker.pops.remove_group(group)
+    await all_saved(broker.groups, broker.offsets, broker.pops.modes, broker.pops.orders)
 
 
-def forbid(group: str, topic: str, readable: bool | None, broker: Broker) -> bool:  # noqa: FBT001 the value itself
+async def forbid(group: str, topic: str, readable: bool | None, broker: Broker) -> bool:  # noqa: FBT001 the value itself
     """Let a group read a topic or not (None: only ask). Returns whether it may now."""
     group_config(group, broker)
     broker.topics.require(topic)
     if readable is not None:
         broker.groups.forbid(group, topic, 0 if readable else int(Perm.READ))
+        await broker.groups.saved()
     return not broker.groups.forbidden(group, topic)
 
 

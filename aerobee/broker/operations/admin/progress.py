@@ -160,9 +160,12 @@ def correction_offsets(filtered: str, compared: str, topic: str, broker: Broker)
     return smallest
 
 
-def clone_offsets(source: str, target: str, topic: str | None, broker: Broker, *, offline: bool) -> None:
+async def clone_offsets(
+    source: str, target: str, topic: str | None, broker: Broker, *, offline: bool
+) -> None:
     """Let `target` go on where `source` is, on one topic or on all."""
     for name in [topic] if topic else sorted(broker.offsets.topics_of(source)):
         if broker.topics.get(name) is None or (not offline and _unsubscribed(source, name, broker)):
             continue
         broker.offsets.clone(source, target, name)
+    await broker.offsets.saved()

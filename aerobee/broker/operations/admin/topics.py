@@ -13,6 +13,7 @@ from aerobee.errors import InvalidParameter
 from aerobee.protocol import names
 from aerobee.protocol.bodies import MessageQueue, TopicConfigs, TopicOffset, TopicStats
 from aerobee.protocol.properties import whole_number
+from aerobee.store.saved_table import all_saved
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
@@ -31,8 +32,24 @@ ATTRIBUTES: dict[str, frozenset[str]] = {
 }
 
 
-def put_topic(config: TopicConfig, changes: str, broker: Broker) -> None:
+async def put_topic(config: TopicConfig, changes: str, broker: Broker) -> None:
     """Create or change a topic. `changes` is `+key=value,-key` for its attributes."""
+    broker.topics.put(_checked(config, changes, broker))
+    await broker.topics.saved()
+
+
+async def put_topics(configs: list[TopicConfig], broker: Broker) -> None:
+    """Several at once, all or none; attributes come as `+key` or plain keys to set."""
+    wanted = []
+    for config in configs:
+        changes = ",".join(f"+{key.lstrip('+')}={value}" for key, value in config.attributes.items())
+        wanted.append(_checked(config, changes, broker))
+    for config in wanted:
+        broker.topics.put(config)
+    await broker.topics.saved()
+
+
+def _checked(config: TopicConfig, changes: str, broker: Broker) -> TopicConfig:
     _check_changeable(config.topic_name, broker)
     for what, count in (("read", config.read_queue_nums), ("write", config.write_queue_nums)):
         if not 0 <= count <= names.MAX_QUEUES:
@@ -43,15 +60,7 @@ def put_topic(config: TopicConfig, changes: str, broker: Broker) -> None:
         raise InvalidParameter(f"topic '{config.topic_name}': perm {config.perm}; 2 write, 4 read, 6 both")
     known = broker.topics.get(config.topic_name)
     attributes = _changed(dict(known.attributes) if known else {}, changes)
-    broker.topics.put(msgspec.structs.replace(config, attributes=attributes))
-
-
-def put_topics(configs: list[TopicConfig], broker: Broker) -> None:
-    for config in configs:
-        _check_changeable(config.topic_name, broker)
-    for config in configs:
-        changes = ",".join(f"+{key.lstrip('+')}={value}" for key, value in config.attributes.items())
-        put_topic(config, changes, broker)
+    return msgspec.structs.replace(config, attributes=attributes)
 
 
 def _check_changeable(topic: str, broker: Broker) -> None:
@@ -85,14 +94,18 @@ def _changed(attributes: dict[str, str], changes: str) -> dict[str, str]:
     return attributes
 
 
-def delete_topic(topic: str, broker: Broker) -> None:
-    """The topic, its messages, the offsets of its groups, and the POP retry topics made for it."""
+async def delete_topic(topic: str, broker: Broker) -> None:
+    """The topic, its messages, the offsets of its groups, and the POP retry topics made for it.
+
+    All at once, and then on disk: a send that comes meanwhile creates the topic anew and loses nothing.
+    """
     _check_changeable(topic, broker)
     for group in sorted(broker.offsets.groups_of(topic) | broker.clients.subscribers(topic)):
         for retry in (names.pop_retry_topic(topic, group), names.pop_retry_topic_v2(topic, group)):
             if broker.topics.get(retry) is not None:
                 _delete(retry, broker)
     _delete(topic, broker)
+    await all_saved(broker.topics, broker.offsets, broker.pops.modes, broker.pops.orders)
 
 
 def _delete(topic: str, broker: Broker) -> None:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "aerobee"
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "generated" not in path.parts)
 
-EVERYONE = {"errors", "clock", "settings", "config", "memory"}
+EVERYONE = {"errors", "clock", "settings", "memory"}
 MAY_IMPORT = {
     "protocol": set(),
     "net": {"protocol"},
@@ -38,7 +38,6 @@ MAY_IMPORT = {
     "errors": set(),
     "clock": set(),
     "settings": {"errors"},
-    "config": {"settings"},
     "memory": set(),
 }
 # Files that may use more than their package, each for the reason given.

@@ -9,7 +9,7 @@ registered them does.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -21,6 +21,7 @@ from aerobee.protocol.bodies import (
     MemberGroup,
     QueueData,
     TopicConfig,
+    TopicConfigs,
     TopicRoute,
 )
 from aerobee.protocol.codes import Perm
@@ -66,6 +67,7 @@ class RouteTable:
         self._brokers: dict[str, BrokerData] = {}
         self._clusters: dict[str, dict[str, None]] = {}  # cluster -> its broker names, in order
         self._topics: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> its queues
+        self._mappings: dict[str, dict[str, Any]] = {}  # static topic -> broker name -> its logic queues
         self._live: dict[Address, Live] = {}
 
     # -- brokers come and go -------------------------------------------------------------------------------
@@ -89,7 +91,11 @@ class RouteTable:
         broker = self._enlist(request, known)
         if _speaks_for_the_queues(request, broker):
             changed = former is None or live is None or live.data_version != configs.data_version
-            self._take_topics(request, configs.topic_config_table, changed=changed)
+            # A broker of this process tells of one topic at a time, and says which are gone.
+            forgets = self._settings.value.delete_topic_with_broker_registration
+            if forgets and link is not None and not configs.topic_queue_mapping_info_map:
+                self._forget(self._topics.keys() - configs.topic_config_table.keys(), [request.broker_name])
+            self._take_topics(request, configs, changed=changed)
         if live is None:
             log.info("registered broker=%s id=%d address=%s", broker.broker_name, request.broker_id, key[1])
         self._live[key] = Live(
@@ -135,9 +141,8 @@ class RouteTable:
         known.broker_addrs = {**others, request.broker_id: request.broker_addr}
         return known
 
-    def _take_topics(
-        self, request: RegisterBroker, configs: dict[str, TopicConfig], *, changed: bool
-    ) -> None:
+    def _take_topics(self, request: RegisterBroker, registered: TopicConfigs, *, changed: bool) -> None:
+        configs, mappings = registered.topic_config_table, registered.topic_queue_mapping_info_map or {}
         name = request.broker_name
         acting = request.broker_id != MASTER_ID and request.enable_acting_master
         for topic, config in configs.items():
@@ -146,6 +151,8 @@ class RouteTable:
                 hosts[name] = queues = _queue_data(name, config)
                 if acting:  # it stands in for reads only
                     queues.perm &= ~Perm.WRITE
+        for topic, mapping in mappings.items():
+            self._mappings.setdefault(topic, {})[name] = mapping
 
     def _master_of(self, request: RegisterBroker, broker: BrokerData) -> RegisterBrokerResult:
         master = broker.broker_addrs.get(MASTER_ID)
@@ -209,7 +216,7 @@ class RouteTable:
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         if cluster is None:
-            self._topics.pop(topic, None)
+            self._forget([topic], list(self._topics.get(topic, ())))
         else:
             self._forget([topic], self._clusters.get(cluster, ()))
 
@@ -220,10 +227,14 @@ class RouteTable:
     def _forget(self, topics: Iterable[str], broker_names: Iterable[str]) -> None:
         for topic in topics:
             hosts = self._topics.get(topic, {})
+            mappings = self._mappings.get(topic, {})
             for name in broker_names:
                 hosts.pop(name, None)
+                mappings.pop(name, None)
             if not hosts:
                 self._topics.pop(topic, None)
+            if not mappings:
+                self._mappings.pop(topic, None)
 
     def wipe_write_perm(self, broker_name: str) -> int:
         """So that producers turn away before maintenance; returns how many topics it changed."""
@@ -254,7 +265,12 @@ class RouteTable:
             for address in broker.broker_addrs.values()
             if (live := self._live.get((broker.cluster, address))) and live.filter_servers
         }
-        return TopicRoute(broker_datas=brokers, queue_datas=list(hosts.values()), filter_server_table=filters)
+        return TopicRoute(
+            broker_datas=brokers,
+            queue_datas=list(hosts.values()),
+            filter_server_table=filters,
+            topic_queue_mapping_by_broker=self._mappings.get(topic),
+        )
 
     def cluster_info(self) -> ClusterInfo:
         clusters = {cluster: list(names) for cluster, names in self._clusters.items()}

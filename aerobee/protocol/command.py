@@ -231,13 +231,15 @@ def encode(command: Command) -> bytes:
 
 
 def _encode_json(command: Command) -> bytes:
-    # Members in Java's order; compact, for the clients that scan the text.
+    # Members in Java's order; compact, for the clients that scan the text. An answer has its fields even when there
+    # are none: the C++ client aborts without them.
     ext = command.ext
+    has_fields = (ext and ext is not _EMPTY) or command.flag & RESPONSE
     return (
         b'{"code":%d%b,"flag":%d,"language":%b,"opaque":%d%b,"serializeTypeCurrentRPC":"JSON","version":%d}'
         % (
             command.code,
-            b',"extFields":' + _to_json(ext) if ext and ext is not _EMPTY else b"",
+            b',"extFields":' + _to_json(ext) if has_fields else b"",
             command.flag,
             _to_json(command.language),
             command.opaque,

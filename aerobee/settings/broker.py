@@ -73,6 +73,9 @@ class BrokerConfig(Declared, frozen=True, kw_only=True):
     auto_create_groups: Annotated[
         bool, _switch("create unknown groups on use", "autoCreateSubscriptionGroup")
     ] = True
+    mixed_topics: Annotated[bool, _switch("allow topics of message type MIXED", "enableMixedMessageType")] = (
+        False
+    )
     default_queues: Annotated[
         int,
         setting("queues of the template topic TBW102", "defaultTopicQueueNums", low=1, high=1_024, live=True),

@@ -15,3 +15,11 @@ class NamesrvConfig(Declared, frozen=True, kw_only=True):
     scan_interval_ms: Annotated[
         int, interval("how often silent brokers are looked for", "scanNotActiveBrokerInterval", live=True)
     ] = 5_000
+    delete_topic_with_broker_registration: Annotated[
+        bool,
+        setting(
+            "a topic that a broker no longer registers is forgotten; only for brokers that register in full",
+            "deleteTopicWithBrokerRegistration",
+            live=True,
+        ),
+    ] = False

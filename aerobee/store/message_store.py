@@ -29,6 +29,7 @@ from aerobee.store.flush import Flush
 from aerobee.store.key_index import KeyIndex
 from aerobee.store.lock_file import StoreLock
 from aerobee.store.log_walk import walk
+from aerobee.store.put_times import PutTimes
 from aerobee.store.queue_care import QueueCare
 from aerobee.store.queue_loading import Damage
 from aerobee.store.queues import ConsumeQueues
@@ -104,10 +105,13 @@ class MessageStore:
         self._is_open = True
         self._aheads = [(0, clock.ahead)]
         clock.on_jump.append(self._clock_was_set)
+        self._longest_read_ns = 0
+        self._append_times, self._sync_times = PutTimes(clock.now()), PutTimes(clock.now())
         # Bound once: the two calls everything else waits for cost one Python frame less.
-        self.append: Callable[[Record], None] = self._appender.append
-        self.append_batch: Callable[[list[Record]], None] = self._appender.append_batch
-        self.append_columns: Callable[[Batch], Places] = self._appender.append_columns
+        timed = self._append_times.timed
+        self.append: Callable[[Record], None] = timed(self._appender.append)
+        self.append_batch: Callable[[list[Record]], None] = timed(self._appender.append_batch)
+        self.append_columns: Callable[[Batch], Places] = timed(self._appender.append_columns)
         self.readable = True
 
     @classmethod
@@ -194,7 +198,23 @@ class MessageStore:
     async def durable(self, physical_end: int) -> None:
         """Sync flush: until the log is on disk up to there. Async flush: at once."""
         if self.settings.value.flush == "sync":
+            began = perf_counter_ns()
             await self._flush.durable(physical_end)
+            self._sync_times.add(perf_counter_ns() - began)
+
+    @property
+    def put_times(self) -> PutTimes:
+        """How long messages take to be stored as the flush mode has it: appended, or on disk too."""
+        return self._sync_times if self.needs_sync else self._append_times
+
+    @property
+    def refused_puts(self) -> int:
+        return self._append_times.failed
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """What a loss of power now would take."""
+        return max(0, self._log.end - self._flush.synced)
 
     async def on_disk(self, physical_end: int) -> None:
         """Until the log is on disk up to there, whatever the flush mode."""
@@ -231,7 +251,14 @@ class MessageStore:
             return Found(ReadStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
         if offset > high:
             return Found(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
-        return self._reader.read(queue, offset, limit, accept, checked=checked)
+        began = perf_counter_ns()
+        found = self._reader.read(queue, offset, limit, accept, checked=checked)
+        self._longest_read_ns = max(self._longest_read_ns, perf_counter_ns() - began)
+        return found
+
+    @property
+    def longest_read_ms(self) -> int:
+        return self._longest_read_ns // 1_000_000
 
     @property
     def memory_bytes(self) -> int:
@@ -401,6 +428,8 @@ class MessageStore:
         """Whatever is due: units to files, sync, checkpoint, retention. The ms until it wants to be called
         again."""
         busy = self._write_queues()
+        self._append_times.tick(now)
+        self._sync_times.tick(now)
         if now >= self._next_retention:
             busy = self._retention.tick(now + self._clock.ahead) or busy
             self._refuse_while_broken()

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aerobee.broker.background.schedule import Schedule
+from aerobee.broker.background.timers import Timers
 from aerobee.broker.operations.admin import cluster, settings
+from aerobee.broker.operations.end_transaction import EndTransaction, end_transaction
+from aerobee.broker.state.half_messages import Outcome
 from aerobee.broker.state.stats import METERS_PER_TICK, Stats
-from aerobee.errors import InvalidParameter, NoPermission, SystemFailure, TopicNotFound
+from aerobee.errors import InvalidParameter, MessageIllegal, NoPermission, SystemFailure, TopicNotFound
+from aerobee.protocol import names
+from aerobee.protocol.message import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +58,91 @@ def test_delay_levels_show_what_is_delivered_and_what_is_stored(bench: Any) -> N
     bench.clock.jump(start + 7000)
     assert cluster.runtime_info(bench.broker)["scheduleMessageOffset_2"] == "2,3"
     assert cluster.delay_offsets(bench.broker).offset_table[1] == 0
+
+
+def test_the_times_of_appends_are_measured(bench: Any) -> None:
+    for _ in range(3):
+        bench.send("orders")
+    with pytest.raises(MessageIllegal):
+        bench.broker.store.append(Record("orders", b"x" * (bench.broker.store.config.max_message_bytes + 1)))
+    table = cluster.runtime_info(bench.broker)
+    buckets = re.findall(r"(\[[^]]+\]):(\d+) ", table["putMessageDistributeTime"])
+    assert [name for name, _ in buckets][:2] == ["[<=0ms]", "[0~10ms]"]
+    assert len(buckets) == 13
+    assert sum(int(count) for _, count in buckets) == 3
+    assert float(table["putLatency999"]) >= float(table["putLatency99"]) >= 0
+    assert table["putMessageFailedTimes"] == "1"
+
+
+def test_what_is_not_on_disk_yet_is_told(bench: Any) -> None:
+    assert cluster.runtime_info(bench.broker)["remainHowManyDataToFlush"] == "0 B"
+    bench.send("orders", b"x" * 3000)
+    assert re.fullmatch(r"3\.\d KiB", cluster.runtime_info(bench.broker)["remainHowManyDataToFlush"])
+    bench.broker.store.flush()
+    assert cluster.runtime_info(bench.broker)["remainHowManyDataToFlush"] == "0 B"
+
+
+async def test_in_sync_mode_the_time_to_the_disk_counts(bench: Any) -> None:
+    settings.change_settings("flushDiskType=SYNC_FLUSH", bench.broker)
+    await bench.broker.store.durable(bench.send("orders").end)
+    assert sum(bench.broker.store.put_times.distribution().values()) == 1
+    settings.change_settings("flushDiskType=ASYNC_FLUSH", bench.broker)
+
+
+def test_requests_wait_as_long_as_the_loop_is_late(bench: Any) -> None:
+    now = bench.clock.now()
+    wait = "sendThreadPoolQueueHeadWaitTimeMills"
+    bench.broker.stats.tick(now + 1000)
+    assert cluster.runtime_info(bench.broker)[wait] == "0"
+    bench.broker.stats.tick(now + 2250)
+    assert cluster.runtime_info(bench.broker)[wait] == "250"
+
+
+def puts_of(bench: Any, topic: str) -> int:
+    bench.clock.advance(seconds=10)
+    bench.broker.stats.tick(bench.clock.now())
+    try:
+        return cluster.stats("TOPIC_PUT_NUMS", topic, bench.broker).stats_day.sum
+    except SystemFailure:
+        return 0
+
+
+def test_a_delayed_message_counts_where_it_waits_and_then_in_its_topic(bench: Any) -> None:
+    """mqadmin's exportMetrics shows the first as scheduleOneDayInNum."""
+    schedule = Schedule(bench.broker.store, bench.broker.stats)
+    bench.send("orders", properties={"DELAY": "1"})
+    assert cluster.runtime_info(bench.broker)["msgPutTotalTodayNow"] == "0"
+    assert (puts_of(bench, names.SCHEDULE_TOPIC), puts_of(bench, "orders")) == (1, 0)
+    schedule.tick(bench.clock.now())
+    assert (puts_of(bench, names.SCHEDULE_TOPIC), puts_of(bench, "orders")) == (1, 1)
+    assert cluster.runtime_info(bench.broker)["msgPutTotalTodayNow"] == "1"
+
+
+def test_so_does_one_with_a_delivery_time(bench: Any) -> None:
+    timers = Timers(bench.broker.store, bench.broker.stats, bench.clock)
+    bench.send("orders", properties={"TIMER_DELIVER_MS": str(bench.clock.now() + 5000)})
+    assert timers.not_added == 1
+    timers.tick(bench.clock.now())
+    assert (timers.not_added, timers.pending) == (0, 1)
+    assert (puts_of(bench, names.TIMER_TOPIC), puts_of(bench, "orders")) == (1, 0)
+    assert timers.late_seconds(bench.clock.now()) == 20
+    while timers.tick(bench.clock.now()) == 0:
+        pass
+    assert timers.late_seconds(bench.clock.now()) == 0
+    assert puts_of(bench, "orders") == 1
+    table = cluster.runtime_info(bench.broker)
+    assert float(table["timerEnqueueTps"]) > 0
+    assert float(table["timerDequeueTps"]) > 0
+    timers.close()
+
+
+def test_so_does_a_transaction(bench: Any) -> None:
+    """mqadmin's exportMetrics shows the first as transOneDayInNum."""
+    sent = bench.send("orders", properties={"TRAN_MSG": "true", "PGROUP": "shop"})
+    assert (puts_of(bench, names.HALF_TOPIC), puts_of(bench, "orders")) == (1, 0)
+    wanted = EndTransaction("shop", sent.queue_offset, sent.physical_offset, Outcome.COMMIT, from_check=False)
+    end_transaction(wanted, bench.broker)
+    assert (puts_of(bench, names.HALF_TOPIC), puts_of(bench, "orders")) == (1, 1)
 
 
 def test_parts_show_their_figures_as_gauges(bench: Any) -> None:
@@ -138,13 +229,11 @@ def test_sending_back_acks_and_checkpoints_have_figures() -> None:
     ):
         count("g", "t")
         assert stats.figures(name, "t@g") is not None
-    stats.failed()
     stats.remove_group("g")
     assert stats.figures("GROUP_ACK_NUMS", "t@g") is None
     stats.acked("g", "t")
     stats.remove_topic("t")
     assert stats.figures("GROUP_ACK_NUMS", "t@g") is None
-    assert stats.put_failed == 1
 
 
 def test_ten_thousand_topics_are_sampled_a_few_at_a_time() -> None:

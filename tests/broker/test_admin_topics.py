@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from aerobee.broker.operations.admin import groups, topics
+from aerobee.broker.operations.admin import figures, groups, progress, settings, topics
+from aerobee.broker.operations.pop import Pop, pop
+from aerobee.broker.operations.pop_position import Start
+from aerobee.broker.operations.pull import Pull, pull
 from aerobee.errors import (
+    BrokerError,
     ConsumerNotOnline,
     GroupNotFound,
     InvalidParameter,
@@ -66,10 +70,11 @@ async def test_a_topic_is_created_and_changed(bench: Any) -> None:
 
 
 async def test_a_list_of_topics_is_created_whole_or_not_at_all(bench: Any) -> None:
-    good, bad = TopicConfig(topic_name="good"), TopicConfig(topic_name="TBW102")
-    with pytest.raises(InvalidParameter):
-        await topics.put_topics([good, bad], bench.broker)
-    assert bench.broker.topics.get("good") is None
+    good = TopicConfig(topic_name="good")
+    for bad in (TopicConfig(topic_name="TBW102"), TopicConfig(topic_name="b", attributes={"+colour": "red"})):
+        with pytest.raises(BrokerError):
+            await topics.put_topics([good, bad], bench.broker)
+        assert bench.broker.topics.get("good") is None
     await topics.put_topics(
         [good, TopicConfig(topic_name="too", attributes={"+message.type": "DELAY"})], bench.broker
     )
@@ -87,16 +92,55 @@ async def test_a_list_of_topics_is_created_whole_or_not_at_all(bench: Any) -> No
         (TopicConfig(topic_name="DefaultCluster"), "", "broker's own"),
         (TopicConfig(topic_name="t", read_queue_nums=-1), "", "-1 read queues"),
         (TopicConfig(topic_name="t", perm=77), "", "perm 77"),
-        (TopicConfig(topic_name="t"), "message.type=FIFO", "write \\+key=value"),
-        (TopicConfig(topic_name="t"), "+colour=red", "write \\+key=value"),
-        (TopicConfig(topic_name="t"), "+message.type=RED", "FIFO"),
-        (TopicConfig(topic_name="t"), "+cleanup.policy=COMPACTION", "not supported"),
-        (TopicConfig(topic_name="t"), "+reserve.time=x", "a number"),
+        (TopicConfig(topic_name="t"), "+message.type=MIXED", "MIXED message type is not supported"),
     ],
 )
 async def test_a_wrong_topic_is_refused(bench: Any, config: TopicConfig, changes: str, remark: str) -> None:
     with pytest.raises(InvalidParameter, match=remark):
         await topics.put_topic(config, changes, bench.broker)
+
+
+@pytest.mark.parametrize(
+    ("changes", "remark"),
+    [
+        ("message.type=FIFO", "add/alter attribute format is wrong: message.type"),
+        ("message.type", "delete attribute format is wrong: message.type"),
+        ("+colour=red", "unsupported key: colour"),
+        ("+-a=b", "kv string format wrong"),
+        ("+=b", "kv string format wrong"),
+        ("+message.type=FIFO,+message.type=NORMAL", "key duplication: \\+message.type"),
+        ("+message.type=RED", "value is not in set: .*FIFO"),
+        ("+cleanup.policy=COMPACTION", "value is not in set: .DELETE"),
+        ("+reserve.time=x", 'For input string: "x"'),
+        ("+reserve.time=-2", "value is not in range"),
+        ("-message.type", "only add attribute is supported while creating topic. key: message.type"),
+    ],
+)
+async def test_a_wrong_attribute_is_refused_in_rocketmqs_words(bench: Any, changes: str, remark: str) -> None:
+    with pytest.raises(SystemFailure, match=remark):
+        await topics.put_topic(TopicConfig(topic_name="t"), changes, bench.broker)
+    assert bench.broker.topics.get("t") is None
+
+
+async def test_attributes_of_a_topic_that_exists(bench: Any) -> None:
+    topic = TopicConfig(topic_name="t")
+    await topics.put_topic(topic, "+queue.type=SimpleCQ,+reserve.time=-1", bench.broker)
+    for changes, remark in {
+        "-message.type": "attempt to delete a nonexistent key: message.type",
+        "+queue.type=SimpleCQ": "attempt to update an unchangeable attribute. key: queue.type",
+        "-queue.type": "attempt to update an unchangeable attribute. key: queue.type",
+        "-reserve.time,+reserve.time=5": "alter duplication key. key: reserve.time",
+    }.items():
+        with pytest.raises(SystemFailure, match=remark):
+            await topics.put_topic(topic, changes, bench.broker)
+    await topics.put_topic(topic, "+reserve.time=5", bench.broker)
+    assert bench.broker.topics.require("t").attributes == {"queue.type": "SimpleCQ", "reserve.time": "5"}
+
+
+async def test_topics_of_mixed_types_are_a_setting(bench: Any) -> None:
+    settings.change_settings("enableMixedMessageType=true", bench.broker)
+    await topics.put_topic(TopicConfig(topic_name="t"), "+message.type=MIXED", bench.broker)
+    assert bench.broker.topics.require("t").attributes == {"message.type": "MIXED"}
 
 
 async def test_deleting_a_topic_takes_everything_of_it(bench: Any) -> None:
@@ -153,6 +197,25 @@ def test_groups_of_a_topic_are_those_subscribed_and_those_with_offsets(bench: An
     assert topics.groups_of("orders", bench.broker) == ["offline", "online"]
 
 
+def test_who_only_pulls_has_no_lag_and_is_nobodys_group(bench: Any) -> None:
+    """mqadmin and dashboards read topics as TOOLS_CONSUMER, and subscribe to them while they do."""
+    bench.send("orders")
+    beat(bench, "TOOLS_CONSUMER", "orders")
+    for group in ("TOOLS_CONSUMER", "CID_RMQ_SYS_SPARK", "looks-only"):
+        pull(Pull(group, "orders", 0, 0, expression="*"), bench.broker)
+    assert topics.groups_of("orders", bench.broker) == []
+    everything = progress.broker_consume_stats(bench.broker, ordered_only=False)
+    assert everything.total_diff == 0
+    assert not [rows for entry in everything.consume_stats_list for rows in entry.values() if rows]
+    assert figures.group_figures("TOOLS_CONSUMER", None, bench.broker).ready == 0
+
+
+def test_a_group_that_pops_without_heartbeat_consumes_the_topic(bench: Any) -> None:
+    bench.send("orders")
+    pop(Pop("popping", "orders", Start.MIN, born_time=bench.clock.now(), expression="*"), bench.broker)
+    assert topics.groups_of("orders", bench.broker) == ["popping"]
+
+
 def test_all_topics_have_the_members_java_expects(bench: Any) -> None:
     all_topics = topics.all_topics(bench.broker)
     assert all_topics.topic_config_table["TBW102"].perm == 7
@@ -164,8 +227,10 @@ def test_all_topics_have_the_members_java_expects(bench: Any) -> None:
 
 async def test_a_group_is_created_changed_and_deleted(bench: Any) -> None:
     broker = bench.broker
-    await groups.put_groups([GroupConfig(group_name="g", retry_max_times=3, attributes={"+a": "1"})], broker)
-    await groups.put_groups([GroupConfig(group_name="g", retry_max_times=5, attributes={"-a": ""})], broker)
+    await groups.put_groups([GroupConfig(group_name="g", retry_max_times=3)], broker)
+    await groups.put_groups([GroupConfig(group_name="g", retry_max_times=5)], broker)
+    with pytest.raises(SystemFailure, match="unsupported key: a"):
+        await groups.put_groups([GroupConfig(group_name="g", attributes={"+a": "1"})], broker)
     assert groups.group_config("g", broker).retry_max_times == 5
     assert groups.group_config("g", broker).attributes == {}
     broker.offsets.set("g", "orders", 0, 1)

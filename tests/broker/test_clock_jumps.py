@@ -46,8 +46,8 @@ class Run:
         self.broker = self.bench.broker
         self.broker.topics.ensure("orders", 1)
         self.broker.groups.require("billing")
-        self.revive, self.schedule = Revive(self.broker), Schedule(self.broker.store)
-        self.timers = Timers(self.broker.store, self.clock)
+        self.revive, self.schedule = Revive(self.broker), Schedule(self.broker.store, self.broker.stats)
+        self.timers = Timers(self.broker.store, self.broker.stats, self.clock)
 
     def restart(self) -> None:
         self.revive.close()

@@ -191,7 +191,7 @@ async def test_a_timer_counted_as_delivered_comes_again_when_its_delivery_was_lo
     """A mapped page reaches the disk when the system likes: the count of the second before the message itself."""
     clock = ManualClock()
     broker = assemble(BrokerConfig(), SMALL, root / "data", clock)
-    timers = Timers(broker.store, clock)
+    timers = Timers(broker.store, broker.stats, clock)
     for name in ("a", "b"):
         text = f"UNIQ_KEY\x01{name}\x02TIMER_DELIVER_MS\x01{clock.now() + 2_500}\x02"
         await broker.store.durable(send(Record("t", name.encode(), text, 0), PlainOrigin(), broker).end)
@@ -208,7 +208,7 @@ async def test_a_timer_counted_as_delivered_comes_again_when_its_delivery_was_lo
     disk.image(tmp_path / "image")
     broker.store.close()
     back = assemble(BrokerConfig(), SMALL, tmp_path / "image" / "data", clock)
-    again = Timers(back.store, clock)
+    again = Timers(back.store, back.stats, clock)
     while again.tick(clock.now()) == 0:
         pass
     assert [back.store.record_of("t", 0, at).body for at in range(back.store.max_offset("t", 0))] == [

@@ -280,8 +280,16 @@ async def test_its_own_settings_are_shown_and_some_may_change(desk: Desk) -> Non
     await desk.register("t", "u")
     desk.clock.advance(seconds=1.2)
     assert desk.server.routes.topics() == []
-    answer = await (await (pool := Pool()).get(desk.server.address)).call(
-        request(headers.UpdateNamesrvConfig(), b"kvConfigPath=/etc/passwd")
-    )
-    assert answer.code == 16
+    link = await (pool := Pool()).get(desk.server.address)  # the silent broker's was closed
+    await link.call(request(headers.UpdateNamesrvConfig(), b"deleteTopicWithBrokerRegistration=true\n"))
+    shown = (await link.call(request(headers.GetNamesrvConfig()))).body.decode()
+    assert "deleteTopicWithBrokerRegistration=true\n" in shown
+    for change, code in {
+        b"kvConfigPath=/etc/passwd": 16,
+        b"port=1": 29,
+        b"scanIntervalMs=often": 29,
+        b"deleteTopicWithBrokerRegistration=1": 29,
+    }.items():
+        answer = await link.call(request(headers.UpdateNamesrvConfig(), change))
+        assert answer.code == code, change
     await pool.close()

@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 
 from aerobee.errors import SystemFailure
 from aerobee.namesrv.route_table import RouteTable
-from aerobee.protocol.bodies import DataVersion, QueueData, RegisterBrokerBody, TopicConfig, TopicConfigs
+from aerobee.protocol.bodies import (
+    DataVersion,
+    QueueData,
+    QueueMappingInfo,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigs,
+)
 from aerobee.protocol.headers.route import RegisterBroker, UnregisterBroker
+from aerobee.settings import InForce, NamesrvConfig
 
 
 class Link:
@@ -49,6 +57,49 @@ def gone(name: str = "a", broker_id: int = 0) -> UnregisterBroker:
 @pytest.fixture
 def table() -> RouteTable:
     return RouteTable()
+
+
+def test_a_topic_no_longer_registered_stays_unless_told_otherwise() -> None:
+    settings = InForce(NamesrvConfig())
+    table, link = RouteTable(settings), Link()
+    table.register(who(), body("kept", "shared", "gone"), 0, link)
+    table.register(who("b"), body("shared", "own"), 0, link)
+    table.register(who(), body("kept", "other", version=2), 0, link)
+    assert table.route("gone") is not None
+    settings.swap(NamesrvConfig(delete_topic_with_broker_registration=True))
+    table.register(who(), body("kept", "other", version=3), 0, link)
+    assert table.route("gone") is None
+    assert table.route("kept") is not None
+    shared = table.route("shared")
+    assert shared is not None
+    assert [queues.broker_name for queues in shared.queue_datas] == ["b"]
+    assert table.route("own") is not None
+
+
+def test_a_broker_of_this_process_registers_topic_by_topic_and_loses_none() -> None:
+    table = RouteTable(InForce(NamesrvConfig(delete_topic_with_broker_registration=True)))
+    table.register(who(), body("one", "two"), 0, None)
+    table.register(who(), body("two", version=2), 0, None)
+    assert table.route("one") is not None
+
+
+def test_the_route_of_a_static_topic_has_its_mapping_as_long_as_the_broker_has_the_topic(
+    table: RouteTable,
+) -> None:
+    registration = body("plain", "static")
+    info = QueueMappingInfo(bname="a", topic="static", total_queues=4, curr_id_map={0: 0})
+    registration.topic_config_serialize_wrapper.topic_queue_mapping_info_map = {"static": info}
+    table.register(who(), registration, 0, None)
+    plain, static = table.route("plain"), table.route("static")
+    assert plain is not None
+    assert static is not None
+    assert plain.topic_queue_mapping_by_broker is None
+    assert static.topic_queue_mapping_by_broker == {"a": info}
+    table.delete_topic("static")
+    table.register(who(), body("plain", "static", version=2), 0, None)
+    again = table.route("static")
+    assert again is not None
+    assert again.topic_queue_mapping_by_broker is None
 
 
 def test_a_registered_topic_has_a_route(table: RouteTable) -> None:

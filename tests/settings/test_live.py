@@ -13,6 +13,7 @@ import pytest
 from aerobee.broker.background.jobs import Background
 from aerobee.broker.broker import Broker, assemble
 from aerobee.broker.operations.admin.settings import change_settings, settings
+from aerobee.broker.operations.admin.topics import checked
 from aerobee.broker.operations.assignment import query_assignment
 from aerobee.broker.operations.check_transaction import check_transactions
 from aerobee.broker.operations.pop import Pop, pop
@@ -26,7 +27,14 @@ from aerobee.clock import ManualClock
 from aerobee.errors import BrokerError, InvalidParameter, StoreError
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
-from aerobee.protocol.bodies import AssignmentQuery, ConsumerData, Heartbeat, MessageModel, MessageQueue
+from aerobee.protocol.bodies import (
+    AssignmentQuery,
+    ConsumerData,
+    Heartbeat,
+    MessageModel,
+    MessageQueue,
+    TopicConfig,
+)
 from aerobee.protocol.message import Record, decode
 from aerobee.settings import BrokerConfig, StoreConfig
 from aerobee.settings.names import all_fields
@@ -247,6 +255,12 @@ PROBES: dict[str, tuple[str, Callable[[Running], object], object, object]] = {
         "autoCreateSubscriptionGroup=false",
         lambda it: it.refusal(lambda: it.broker.groups.require(it.fresh())), "", "GroupNotFound",
     ),
+    "mixed_topics": (
+        "enableMixedMessageType=true",
+        lambda it: it.refusal(
+            lambda: checked(TopicConfig(topic_name=it.fresh()), {"+message.type": "MIXED"}, it.broker)
+        ), "InvalidParameter", "",
+    ),
     "default_queues": ("defaultTopicQueueNums=3", Running.queues_of_a_new_topic, 8, 3),
     "property_filter": (
         "enablePropertyFilter=false",
@@ -320,6 +334,7 @@ ELSEWHERE = {
     "grpc_max_delay_ms": "tests/fronts/grpc/test_grpc_limits.py",
     "broker_expiry_ms": "tests/namesrv/test_name_server.py",
     "scan_interval_ms": "tests/namesrv/test_name_server.py",
+    "delete_topic_with_broker_registration": "tests/namesrv/test_route_table.py",
 }
 
 

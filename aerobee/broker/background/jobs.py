@@ -31,9 +31,10 @@ SETTINGS_SAVE_MS = 500  # made on use: operators' changes are saved before they 
 class Background:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._schedule = Schedule(broker.store, broker.stats.skipped)
-        self._timers = Timers(broker.store, broker.clock, broker.stats.skipped)
+        self._schedule = Schedule(broker.store, broker.stats)
+        self._timers = Timers(broker.store, broker.stats, broker.clock)
         self._revive = Revive(broker)
+        self._show_timers()
         self._task: asyncio.Task[None] | None = None
 
     def jobs(self) -> list[Job]:
@@ -63,6 +64,17 @@ class Background:
 
     def _offset_flush_ms(self) -> int:
         return self._broker.config.offset_flush_ms
+
+    def _show_timers(self) -> None:
+        """Under the names of RocketMQ's runtime table."""
+        timers, clock = self._timers, self._broker.clock
+        self._broker.stats.gauges.update(
+            {
+                "timerReadBehind": lambda: timers.late_seconds(clock.now()),
+                "timerOffsetBehind": lambda: timers.not_added,
+                "timerCongestNum": lambda: timers.pending,
+            }
+        )
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(run(self.jobs(), self._broker.clock))

@@ -26,6 +26,7 @@ from aerobee.net.tls import namesrv_tls
 from aerobee.protocol.addresses import format_address, parse_address, parse_addresses
 from aerobee.protocol.bodies import (
     DataVersion,
+    QueueMappingInfo,
     RegisterBrokerBody,
     TopicConfig,
     TopicConfigs,
@@ -119,8 +120,11 @@ class LocalLink:
         config = configs.topic_config_table.get(topic)
         if config is None:
             self._server.withdraw(self._identity.name, [topic])
+        mapping = (configs.topic_queue_mapping_info_map or {}).get(topic)
         one = TopicConfigs(
-            data_version=configs.data_version, topic_config_table={topic: config} if config else {}
+            data_version=configs.data_version,
+            topic_config_table={topic: config} if config else {},
+            topic_queue_mapping_info_map={topic: mapping} if mapping else None,
         )
         self._tell(msgspec.structs.replace(whole, topic_config_serialize_wrapper=one))
 
@@ -231,7 +235,9 @@ class Registration:
         grpc_front = [f"{GRPC_SCHEME}{grpc_address}"] if grpc_address else []
 
         def describe() -> RegisterBrokerBody:
-            body = registration_body(broker.topics.all(), broker.topics.data_version, broker.config.perm)
+            topics = broker.topics
+            static = {name: mapping.info() for name, mapping in topics.static.all().items()}
+            body = registration_body(topics.all(), topics.data_version, broker.config.perm, static)
             body.filter_server_list = grpc_front
             return body
 
@@ -256,7 +262,10 @@ class Registration:
 
 
 def registration_body(
-    topics: dict[str, TopicConfig], version: DataVersion, broker_perm: int = READ_WRITE
+    topics: dict[str, TopicConfig],
+    version: DataVersion,
+    broker_perm: int = READ_WRITE,
+    mappings: dict[str, QueueMappingInfo] | None = None,
 ) -> RegisterBrokerBody:
     """All topics of a broker, none with a permission the broker itself does not have."""
     if broker_perm & READ_WRITE != READ_WRITE:
@@ -264,5 +273,9 @@ def registration_body(
             name: msgspec.structs.replace(config, perm=config.perm & broker_perm)
             for name, config in topics.items()
         }
-    configs = TopicConfigs(data_version=version, topic_config_table=topics)
+    configs = TopicConfigs(
+        data_version=version,
+        topic_config_table=topics,
+        topic_queue_mapping_info_map=mappings or None,
+    )
     return RegisterBrokerBody(topic_config_serialize_wrapper=configs)

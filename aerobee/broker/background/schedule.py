@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aerobee.broker.operations.deliver import deliver
-from aerobee.broker.state.skipped import Skipped
 from aerobee.protocol import names
 from aerobee.protocol.bodies import DataVersion, DelayOffsets, decode, encode
 from aerobee.store.metadata import JsonFile
 from aerobee.store.saved_table import SavedTable
 
 if TYPE_CHECKING:
+    from aerobee.broker.state.stats import Stats
     from aerobee.store.message_store import MessageStore
 
 log = logging.getLogger("aerobee.schedule")
@@ -31,11 +31,12 @@ PER_TICK = 256  # deliveries of one level before others have their turn
 
 
 class Schedule(SavedTable):
-    def __init__(self, store: MessageStore, skipped: Skipped | None = None) -> None:
+    def __init__(self, store: MessageStore, stats: Stats) -> None:
         file = JsonFile(store.root / "config" / "delayOffset.json", _decode)
         super().__init__(file, store.log_on_disk)
         self._store = store
-        self._skipped = skipped or Skipped()
+        self._stats = stats
+        self._skipped = stats.skipped
         self._delays = store.delays  # ms of level 1, 2, ...
         self._version = DataVersion()
         self._offsets = dict.fromkeys(range(1, len(self._delays) + 1), 0)
@@ -77,7 +78,7 @@ class Schedule(SavedTable):
                     if now < due <= now + delay_ms:
                         break
                     with self._skipped.over("schedule", level=level, offset=offset):
-                        deliver(unit.physical_offset, store, now)
+                        deliver(unit.physical_offset, store, self._stats, now)
                 offset += 1
         finally:
             self._moved(level, offset)

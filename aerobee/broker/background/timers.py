@@ -21,7 +21,6 @@ import msgspec
 
 from aerobee.broker.operations.deliver import deliver, stamped, without_check
 from aerobee.broker.operations.destination import target_of
-from aerobee.broker.state.skipped import Skipped
 from aerobee.errors import MessageIllegal
 from aerobee.protocol import message, names
 from aerobee.protocol import properties as props
@@ -30,6 +29,7 @@ from aerobee.store.timer_log import DELETE, PLAIN, ROLL
 from aerobee.store.timer_wheel import TICK_MS, TimerWheel
 
 if TYPE_CHECKING:
+    from aerobee.broker.state.stats import Stats
     from aerobee.clock import Clock
     from aerobee.protocol.message import Record
     from aerobee.store.message_store import MessageStore
@@ -47,10 +47,11 @@ _BULK = ReadLimit(max_messages=PER_TICK, max_bytes=4 * 1024 * 1024, max_scan=PER
 
 
 class Timers:
-    def __init__(self, store: MessageStore, clock: Clock, skipped: Skipped | None = None) -> None:
+    def __init__(self, store: MessageStore, stats: Stats, clock: Clock) -> None:
         self._store = store
+        self._stats = stats
         self._clock = clock
-        self._skipped = skipped or Skipped()
+        self._skipped = stats.skipped
         self._wheel = TimerWheel.open(store.root, clock.wall(), log_max=store.log_max)
         if not self._wheel.pending:
             self._wheel.lag = 0
@@ -71,6 +72,15 @@ class Timers:
     def queue_offset(self) -> int:
         """How far the timer topic has been read."""
         return self._wheel.queue_offset
+
+    @property
+    def not_added(self) -> int:
+        """Messages in the timer topic that are not in the wheel yet."""
+        return max(0, self._store.max_offset(names.TIMER_TOPIC, QUEUE) - self._wheel.queue_offset)
+
+    def late_seconds(self, now: int) -> int:
+        """How far the delivery is behind the clock."""
+        return max(0, now + self._lead - self._wheel.progress) // 1000
 
     def tick(self, now: int) -> int:
         """Add what arrived, deliver what is due; returns the ms until the next look."""
@@ -106,6 +116,7 @@ class Timers:
             with self._skipped.over("timers", queue_offset=offset):
                 self._add_one(message.decode(raw), now)
             wheel.queue_offset = offset + 1
+            self._stats.timed()
         wheel.queue_offset = max(wheel.queue_offset, found.next_offset)  # past what could not be read
         return wheel.queue_offset < end
 
@@ -161,9 +172,10 @@ class Timers:
             self._recall(due.physical_offset)
         elif not self._recalled or not self._is_recalled(due.physical_offset):
             if self._may_be_early and (early := self._early(due.physical_offset, now - self._lead)):
-                self._store.append(self._for_the_rest(early))
+                self._put_back(self._for_the_rest(early))
             else:
-                deliver(due.physical_offset, self._store, now - self._wheel.lag)
+                deliver(due.physical_offset, self._store, self._stats, now - self._wheel.lag)
+                self._stats.timed_out()
 
     def _early(self, physical_offset: int, now: int) -> Record | None:
         """The message if it is not due yet."""
@@ -201,7 +213,11 @@ class Timers:
         properties = self._for_the_rest(record).properties
         times = props.whole_number(properties.pop(props.TIMER_ROLL_TIMES, None)) or 0
         text = stamped(props.render(properties), f"{props.TIMER_ROLL_TIMES}\x01{times + 1}\x02")
-        self._store.append(msgspec.structs.replace(record, properties_text=text))
+        self._put_back(msgspec.structs.replace(record, properties_text=text))
+
+    def _put_back(self, copy: Record) -> None:
+        self._store.append(copy)
+        self._stats.stored(copy.topic, 1, copy.size)
 
     def _recall(self, physical_offset: int) -> None:
         record = self._store.record_at(physical_offset)

@@ -15,13 +15,14 @@ from aerobee.protocol import properties as props
 from aerobee.protocol.message import MAX_PROPERTIES, RECORD_CHECK_SIZE
 
 if TYPE_CHECKING:
+    from aerobee.broker.state.stats import Stats
     from aerobee.protocol.message import Record
     from aerobee.store.message_store import MessageStore
 
 log = logging.getLogger("aerobee.deliver")
 
 
-def deliver(physical_offset: int, store: MessageStore, now: int) -> Record | None:
+def deliver(physical_offset: int, store: MessageStore, stats: Stats, now: int) -> Record | None:
     """Append a copy to REAL_TOPIC / REAL_QID; None when the message is gone. MessageIllegal when it may not go there.
 
     REAL_TOPIC, REAL_QID and the delay stay in its properties, as in RocketMQ; nothing delays it again.
@@ -41,6 +42,7 @@ def deliver(physical_offset: int, store: MessageStore, now: int) -> Record | Non
         waiting, topic=target.topic, queue_id=target.queue_id, properties_text=text
     )
     store.append(copy)
+    stats.sent(copy.topic, 1, copy.size)
     return copy
 
 

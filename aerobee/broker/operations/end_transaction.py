@@ -151,6 +151,7 @@ def _commit(half: Record, target: Target, broker: Broker) -> Record:
     route_delay(record, properties, broker.clock.wall(), len(broker.store.delays), limits.timer_max_delay_ms)
     record.properties_text = props.render(properties)
     broker.store.append(record)
+    broker.stats.stored(record.topic, 1, record.size)
     return record
 
 

@@ -75,6 +75,10 @@ def _append(batch: list[Record], broker: Broker) -> None:
         for record in batch:
             with broker.stats.skipped.over("revive", retry_topic=record.topic, message_id=record.message_id):
                 broker.store.append(record)
+                broker.stats.sent(record.topic, 1, record.size)
+    else:
+        if batch:
+            broker.stats.sent(batch[0].topic, len(batch), sum(record.size for record in batch))
 
 
 def _originals(expired: Expired, broker: Broker) -> Iterator[Record]:

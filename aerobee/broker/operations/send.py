@@ -165,7 +165,7 @@ def _send_special(record: Record, topic: TopicConfig, origin: Origin, broker: Br
     if record.topic != real_topic:
         _check_room(record.properties_text)
     broker.store.append(record)
-    broker.stats.sent(real_topic, 1, record.size)
+    broker.stats.stored(record.topic, 1, record.size)
     end = record.physical_offset + record.size
     timer_out = int(properties[props.TIMER_OUT_MS]) if record.topic == names.TIMER_TOPIC else 0
     return Sent(queue_id, record.queue_offset, record.physical_offset, end, unique_key, timer_out)

@@ -55,6 +55,7 @@ def send_back(request: SendBackRequest, broker: Broker) -> int:
         to_schedule(copy, properties, min(level, len(broker.store.delays)))
     copy.properties_text = props.render(properties)
     broker.store.append(copy)
+    broker.stats.stored(copy.topic, 1, copy.size)
     broker.stats.sent_back(request.group, original.topic)
     return copy.physical_offset + copy.size
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aerobee.broker.state import subscriptions
+from aerobee.protocol import names
 from aerobee.protocol.bodies import (
     ConsumeFromWhere,
     ConsumerData,
@@ -233,10 +234,14 @@ class Clients:
         )
 
     def subscribers(self, topic: str) -> set[str]:
-        """Groups that subscribe to the topic now."""
-        found = {group.name for group in self._consumers.values() if topic in group.subscriptions}
-        found.update(group for group, topics in self._learned.items() if topic in topics)
-        return found
+        """Groups that subscribe to the topic now. Not those of tools, which look and have nothing to consume, and not
+        who only pulls: what it left unread is no lag."""
+        online = (group.name for group in self._consumers.values() if topic in group.subscriptions)
+        return {group for group in online if not names.is_system_group(group)}
+
+    def readers(self, topic: str) -> set[str]:
+        """Whoever subscribes to the topic or lately read it."""
+        return self.subscribers(topic) | {group for group, topics in self._learned.items() if topic in topics}
 
     # -- inside ------------------------------------------------------------------------------------------
 

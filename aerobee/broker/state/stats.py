@@ -6,9 +6,9 @@ Operations call `sent`, `got`, `missed`, `sent_back`, `acked` and `popped`: plai
 does: every 10 s for the minute (7 kept), every 10 min for the hour (7), every hour for the day (25). A rate
 is the difference between the newest sample and the oldest one kept.
 
-For other parts: `sent(topic, count, size_bytes)` after an append, `got(group, topic, count, size_bytes)` when
-a pull or pop returns messages, `missed()` when it returns none, `remove_topic` and `remove_group` when one is
-deleted.
+For other parts: `sent(topic, count, size_bytes)` after an append, `stored` where its topic may be one of the
+broker's own, `got(group, topic, count, size_bytes)` when a pull or pop returns messages, `missed()` when it returns
+none, `remove_topic` and `remove_group` when one is deleted.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.broker.state.skipped import Skipped
+from aerobee.protocol import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,6 +36,7 @@ GROUP_GET = "GROUP_GET"
 SENT_BACK = "SNDBCK_PUT"
 GROUP_ACK = "GROUP_ACK"
 GROUP_CK = "GROUP_CK"
+TIMER = "TIMER"
 
 
 class Span(NamedTuple):
@@ -134,18 +136,19 @@ class Stats:
         self.put_calls = 0
         self.put_count = 0
         self.put_bytes = 0
-        self.put_failed = 0
         self.get_found = 0
         self.get_missed = 0
         self.get_count = 0
         self.get_bytes = 0
         self._meters: dict[str, dict[str, Meter]] = {
-            name: {} for name in (TOPIC_PUT, GROUP_GET, SENT_BACK, GROUP_ACK, GROUP_CK)
+            name: {} for name in (TOPIC_PUT, GROUP_GET, SENT_BACK, GROUP_ACK, GROUP_CK, TIMER)
         }
         # How far behind the log's end a group's last pull of a queue was: bytes, and age of its last message (ms).
         self._behind: dict[tuple[str, str, int], tuple[int, int]] = {}
         self._topic_put = self._meters[TOPIC_PUT]
         self._group_get = self._meters[GROUP_GET]
+        self._wanted_at = now
+        self.late_ms = 0  # so long the last call waited for its turn of the loop, as a request would have
         self._sampled_at = now
         self._broker_put = Meter(self._sampled_at)
         self._broker_get = Meter(self._sampled_at)
@@ -158,6 +161,7 @@ class Stats:
         self.gauges: dict[str, Callable[[], int]] = {"recordsSteppedOver": lambda: self.skipped.count}
         self.skipped = Skipped()  # what background jobs could not handle
         self._day = self._day_of(now)
+        self._waiting = 0
         self._mornings = [(0, 0), (0, 0)]  # (put, got) at yesterday's and today's midnight
         self.tick(now)
 
@@ -174,6 +178,13 @@ class Stats:
         self.put_count += count
         self.put_bytes += size_bytes
 
+    def stored(self, topic: str, count: int, size_bytes: int) -> None:
+        """As `sent`, for any topic: what waits in one of the broker's own is counted among the day's when it has
+        reached its real one."""
+        self.sent(topic, count, size_bytes)
+        if names.is_system_topic(topic):
+            self._waiting += count
+
     def got(self, group: str, topic: str, count: int, size_bytes: int) -> None:
         key = f"{topic}@{group}"
         meter = self._group_get.get(key)
@@ -186,6 +197,14 @@ class Stats:
         self.get_count += count
         self.get_bytes += size_bytes
 
+    def timed(self) -> None:
+        """A message went into the timer."""
+        self._meter(TIMER, "in").add(1, 0)
+
+    def timed_out(self) -> None:
+        """Its time came."""
+        self._meter(TIMER, "out").add(1, 0)
+
     def missed(self) -> None:
         """A pull or pop that found nothing."""
         self.get_missed += 1
@@ -196,10 +215,6 @@ class Stats:
     def behind(self, group: str, topic: str, queue_id: int) -> tuple[int, int]:
         """RocketMQ's GROUP_GET_FALL_SIZE and GROUP_GET_FALL_TIME: bytes and milliseconds."""
         return self._behind.get((group, topic, queue_id), (0, 0))
-
-    def failed(self) -> None:
-        """An append that was refused."""
-        self.put_failed += 1
 
     def sent_back(self, group: str, topic: str, count: int = 1) -> None:
         self._meter(SENT_BACK, f"{topic}@{group}").add(count, 0)
@@ -237,6 +252,7 @@ class Stats:
 
     def tick(self, now: int) -> int:
         """Take the samples that are due; returns the milliseconds until the next call is wanted."""
+        self.late_ms, self._wanted_at = max(0, now - self._wanted_at), now
         self._new_day(now)
         if not self._seconds or now - self._seconds[-1].at >= 1000:
             self._seconds.append(
@@ -253,7 +269,10 @@ class Stats:
             )
         if self._pending is not None:
             self._sample(now)
-        return 0 if self._pending is not None else 1000
+        if self._pending is not None:
+            return 0
+        self._wanted_at = now + 1000
+        return 1000
 
     def _sample(self, now: int) -> None:
         assert self._pending is not None
@@ -278,7 +297,7 @@ class Stats:
     def _new_day(self, now: int) -> None:
         if (day := self._day_of(now)) != self._day:
             self._day = day
-            self._mornings = [self._mornings[1], (self.put_count, self.get_count)]
+            self._mornings = [self._mornings[1], (self.put_count - self._waiting, self.get_count)]
 
     # -- figures -----------------------------------------------------------------------------------------
 
@@ -299,6 +318,11 @@ class Stats:
         meter = self._group_get.get(f"{topic}@{group}")
         return meter.counts().minute.per_second if meter else 0.0
 
+    def timer_rates(self) -> tuple[float, float]:
+        """Messages a second that went into and out of the timer in the last minute."""
+        into, out = (self._meter(TIMER, way).counts().minute.per_second for way in ("in", "out"))
+        return into, out
+
     def send_rate(self, topic: str) -> float:
         meter = self._topic_put.get(topic)
         return meter.counts().minute.per_second if meter else 0.0
@@ -317,7 +341,7 @@ class Stats:
         }
 
     def put_day(self) -> Day:
-        return Day(self._mornings[0][0], self._mornings[1][0], self.put_count)
+        return Day(self._mornings[0][0], self._mornings[1][0], self.put_count - self._waiting)
 
     def got_day(self) -> Day:
         return Day(self._mornings[0][1], self._mornings[1][1], self.get_count)

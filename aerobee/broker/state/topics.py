@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aerobee.broker.state.static_topics import StaticTopics
 from aerobee.errors import InvalidParameter, TopicNotFound
 from aerobee.protocol import names
 from aerobee.protocol.bodies import DataVersion, TopicConfig, TopicConfigs, decode
@@ -46,6 +47,7 @@ class Topics(SavedTable):
         self.plain: Callable[[str], TopicConfig | None] = self._plain.get
         self.data_version = DataVersion(timestamp=clock.now())
         self.listeners: list[Callable[[str], None]] = []  # told the name of what changed, or EVERY_TOPIC
+        self.static = StaticTopics(directory)
         data = file.load()
         if data is not None:
             stored = _decode(data)
@@ -103,6 +105,7 @@ class Topics(SavedTable):
     def delete(self, name: str) -> None:
         if name in self._table:
             self._drop(name)
+            self.static.delete(name)
             log.info("deleted topic=%s", name)
             self._tell(name)
             self.changed(name)

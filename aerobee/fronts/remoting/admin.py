@@ -9,7 +9,15 @@ import msgspec
 
 from aerobee.broker import checks
 from aerobee.broker.operations import query
-from aerobee.broker.operations.admin import ask_client, cluster, groups, progress, settings, topics
+from aerobee.broker.operations.admin import (
+    ask_client,
+    cluster,
+    groups,
+    progress,
+    settings,
+    static_topics,
+    topics,
+)
 from aerobee.errors import InvalidParameter
 from aerobee.net.connection import Reply
 from aerobee.protocol import bodies
@@ -40,7 +48,18 @@ def _json(body: object) -> Reply:
 
 async def put_topic(connection: Connection, command: Command, broker: Broker) -> Answer:
     header = command.fields(ht.CreateTopic)
-    config = bodies.TopicConfig(
+    await topics.put_topic(_config(header), header.attributes or "", broker)
+    return Reply()
+
+
+async def put_static_topic(connection: Connection, command: Command, broker: Broker) -> Answer:
+    mapping = bodies.decode_request(command.body, bodies.QueueMapping)
+    await static_topics.put_static_topic(_config(command.fields(ht.CreateStaticTopic)), mapping, broker)
+    return Reply()
+
+
+def _config(header: ht.CreateTopic) -> bodies.TopicConfig:
+    return bodies.TopicConfig(
         topic_name=header.topic,
         read_queue_nums=header.read_queue_nums,
         write_queue_nums=header.write_queue_nums,
@@ -49,8 +68,6 @@ async def put_topic(connection: Connection, command: Command, broker: Broker) ->
         topic_sys_flag=header.topic_sys_flag or 0,
         order=header.order,
     )
-    await topics.put_topic(config, header.attributes or "", broker)
-    return Reply()
 
 
 async def put_topics(connection: Connection, command: Command, broker: Broker) -> Answer:
@@ -66,7 +83,11 @@ async def delete_topic(connection: Connection, command: Command, broker: Broker)
 
 
 def topic_config(connection: Connection, command: Command, broker: Broker) -> Answer:
-    return _json(broker.topics.require(command.fields(ht.GetTopicConfig).topic))
+    asked = command.fields(ht.GetTopicConfig)
+    config, mapping = broker.topics.require(asked.topic), broker.topics.static.get(asked.topic)
+    if mapping is None or not asked.logical:
+        return _json(config)
+    return _json(bodies.StaticTopicConfig(**msgspec.structs.asdict(config), mapping_detail=mapping))
 
 
 def all_topics(connection: Connection, command: Command, broker: Broker) -> Answer:
@@ -276,6 +297,7 @@ def clean_up(connection: Connection, command: Command, broker: Broker) -> Answer
 ROUTES: dict[int, Adapter] = {
     RequestCode.UPDATE_AND_CREATE_TOPIC: put_topic,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: put_topics,
+    RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: put_static_topic,
     RequestCode.DELETE_TOPIC_IN_BROKER: delete_topic,
     RequestCode.GET_TOPIC_CONFIG: topic_config,
     RequestCode.GET_ALL_TOPIC_CONFIG: all_topics,

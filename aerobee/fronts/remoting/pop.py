@@ -63,7 +63,7 @@ _POPPED = (
     f'"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}}}'
 ).format
 _DONE = (
-    '{{"code":0,"flag":1,"language":"PYTHON","opaque":{},'
+    '{{"code":0,"extFields":{{}},"flag":1,"language":"PYTHON","opaque":{},'
     f'"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}}}'
 ).format
 

@@ -118,8 +118,6 @@ def _send_batch(
             msg_id=",".join([f"{host}{place:016X}" for place in places.physical_offsets]),
             queue_id=wanted.queue_id,
             queue_offset=places.queue_offset,
-            region=broker.config.region,
-            trace_on=True,
         )
     )
     if must_wait(header.topic, broker):
@@ -139,8 +137,6 @@ def _result(sent: Sent, handle: str | None, broker: Broker) -> SendResult:
         queue_offset=sent.queue_offset,
         transaction_id=sent.unique_key,
         recall_handle=handle,
-        region=broker.config.region,
-        trace_on=True,
     )
 
 

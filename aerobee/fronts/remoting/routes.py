@@ -18,7 +18,17 @@ Adapter = Callable[[Connection, Command, "Broker"], Answer | Later]
 
 def routes() -> dict[int, Adapter]:
     # Imported here: the adapters' modules name this one's types.
-    from aerobee.fronts.remoting import admin, bulk, clients, consume, offsets, pop, produce, transactions
+    from aerobee.fronts.remoting import (
+        admin,
+        bulk,
+        clients,
+        consume,
+        lone_broker,
+        offsets,
+        pop,
+        produce,
+        transactions,
+    )
 
     return {
         **produce.ROUTES,
@@ -29,4 +39,5 @@ def routes() -> dict[int, Adapter]:
         **pop.ROUTES,
         **transactions.ROUTES,
         **admin.ROUTES,
+        **lone_broker.ROUTES,
     }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from aerobee.errors import BrokerError, DiskFull, ProtocolError, StoreError
 from aerobee.fronts.remoting.routes import Adapter, Later, routes
 from aerobee.net.connection import Large, Reply
+from aerobee.protocol import properties as props
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import ONE_WAY
 
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.front")
 
 _COMPLAIN_EVERY_MS = 60_000
+# Answers to these, refusals too, say in which region the broker is and that it traces: clients' trace hooks read both.
+# (An accepted send is written as text, with the two; see produce.py.)
+_STAMPED = frozenset(
+    {
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE_V2,
+        RequestCode.RECALL_MESSAGE,
+    }
+)
 
 
 class RemotingFront:
@@ -37,10 +50,24 @@ class RemotingFront:
         try:
             answer = adapter(connection, command, self.broker)
         except Exception as error:
-            return _refusal(connection, command, error)
-        if type(answer) is bytes or answer is None or type(answer) is Reply or type(answer) is Large:
+            return self._stamped(command, _refusal(connection, command, error))
+        if type(answer) is bytes or answer is None:
             return answer
-        return _guarded(connection, command, answer)  # type: ignore[arg-type]
+        if type(answer) is Reply or type(answer) is Large:
+            return self._stamped(command, answer)
+        return self._guarded(connection, command, answer)  # type: ignore[arg-type]
+
+    async def _guarded(self, connection: Connection, command: Command, later: Later) -> Answer:
+        try:
+            answer = await later
+        except Exception as error:
+            answer = _refusal(connection, command, error)
+        return self._stamped(command, answer)
+
+    def _stamped(self, command: Command, answer: Answer) -> Answer:
+        if type(answer) is Reply and command.code in _STAMPED:
+            answer.ext = {props.MSG_REGION: self.broker.config.region, props.TRACE_ON: "true"}
+        return answer
 
     def opened(self, connection: Connection) -> None:
         log.debug("opened peer=%s", connection.remote_text)
@@ -58,15 +85,8 @@ class RemotingFront:
             self._complained[command.code] = now
             log.warning("request code=%d peer=%s: not supported", command.code, connection.remote_text)
         return Reply(
-            ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f"request code {command.code} is not supported"
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {command.code} not supported"
         )
-
-
-async def _guarded(connection: Connection, command: Command, later: Later) -> Answer:
-    try:
-        return await later
-    except Exception as error:
-        return _refusal(connection, command, error)
 
 
 def _refusal(connection: Connection, command: Command, error: Exception) -> Answer:

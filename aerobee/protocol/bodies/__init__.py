@@ -66,6 +66,13 @@ from aerobee.protocol.bodies.route import (
     TopicRoute,
     route_dialect,
 )
+from aerobee.protocol.bodies.static_topics import (
+    MappedPart,
+    QueueMapping,
+    QueueMappingInfo,
+    QueueMappings,
+    StaticTopicConfig,
+)
 from aerobee.protocol.bodies.stats import BrokerStatsData, ConsumeQueueUnit, ConsumeQueueView, StatsItem
 from aerobee.protocol.bodies.topics import TopicConfig, TopicConfigList, TopicConfigs, TopicOffset, TopicStats
 from aerobee.protocol.bodies.values import (
@@ -130,6 +137,7 @@ __all__ = [
     "KVTable",
     "LockBatch",
     "LockedQueues",
+    "MappedPart",
     "MemberGroup",
     "MemberGroupAnswer",
     "MessageModel",
@@ -144,6 +152,9 @@ __all__ = [
     "ProducerInfo",
     "ProducerTable",
     "QueueData",
+    "QueueMapping",
+    "QueueMappingInfo",
+    "QueueMappings",
     "QueueOffsets",
     "QueueProgress",
     "QueueTimeSpan",
@@ -155,6 +166,7 @@ __all__ = [
     "ResetOffsetList",
     "RetryPolicy",
     "SimpleSubscription",
+    "StaticTopicConfig",
     "StatsItem",
     "SubscriptionData",
     "TopicConfig",

@@ -58,3 +58,21 @@ class CleanUnusedTopics(Header):
 
 class DeleteExpiredLog(Header):
     code = RequestCode.DELETE_EXPIRED_COMMITLOG
+
+
+class ResetMasterFlushOffset(Header):
+    code = RequestCode.RESET_MASTER_FLUSH_OFFSET
+    master_flush_offset: int | None = None
+
+
+class EpochCache(Header):
+    code = RequestCode.GET_BROKER_EPOCH_CACHE
+
+
+class ExportSettings(Header):
+    code = RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON
+    config_type: str | None = None
+
+
+class ExportPopRecords(Header):
+    code = RequestCode.POP_ROLLBACK

@@ -23,6 +23,10 @@ class CreateTopic(Header):
     force: bool | None = None
 
 
+class CreateStaticTopic(CreateTopic):
+    code = RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC
+
+
 class CreateTopicList(Header):
     """No fields; the body is `bodies.TopicConfigList`."""
 

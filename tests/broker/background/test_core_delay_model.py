@@ -42,8 +42,8 @@ class Machine:
 
     def open(self) -> None:
         self.broker: Broker = assemble(BrokerConfig(), SMALL, self.directory, self.clock)
-        self.schedule = Schedule(self.broker.store)
-        self.timers = Timers(self.broker.store, self.clock)
+        self.schedule = Schedule(self.broker.store, self.broker.stats)
+        self.timers = Timers(self.broker.store, self.broker.stats, self.clock)
 
     def restart(self) -> None:
         self.schedule.save()

@@ -17,7 +17,7 @@ from aerobee.store.consume_queue import UNIT
 def test_message_of_each_level_is_never_early_and_at_most_a_look_late(
     bench: Any, clock: Any, level: int
 ) -> None:
-    schedule = Schedule(bench.broker.store)
+    schedule = Schedule(bench.broker.store, bench.broker.stats)
     delay_ms = bench.broker.store.delays[level - 1]
     bench.send(queue_id=2, body=b"later", properties={"DELAY": str(level)})
     clock.advance(delay_ms - 1)
@@ -35,7 +35,7 @@ def test_message_of_each_level_is_never_early_and_at_most_a_look_late(
 def test_delivery_goes_on_where_it_stopped_and_what_fell_due_meanwhile_comes_at_once(
     bench: Any, clock: Any
 ) -> None:
-    schedule = Schedule(bench.broker.store)
+    schedule = Schedule(bench.broker.store, bench.broker.stats)
     for number in range(3):
         bench.send(body=b"%d" % number, properties={"DELAY": "1"})
     clock.advance(1000)
@@ -44,14 +44,14 @@ def test_delivery_goes_on_where_it_stopped_and_what_fell_due_meanwhile_comes_at_
     schedule.save()
     bench.restart()
     clock.advance(seconds=60)
-    again = Schedule(bench.broker.store)
+    again = Schedule(bench.broker.store, bench.broker.stats)
     again.tick(clock.now())
     assert [record.body for record in bench.records("orders")] == [b"0", b"1", b"2", b"3"]
 
 
 def test_a_hole_that_power_loss_left_in_a_level_delivers_nothing(bench: Any, clock: Any) -> None:
     """Its units are fillers with the place of the message after the hole, which must not come early, nor thrice."""
-    schedule = Schedule(bench.broker.store)
+    schedule = Schedule(bench.broker.store, bench.broker.stats)
     bench.send(properties={"DELAY": "1"})
     queues = bench.broker.store._queues
     queue, unit = queues.obtain(names.SCHEDULE_TOPIC, 0), bench.broker.store.unit(names.SCHEDULE_TOPIC, 0, 0)
@@ -69,7 +69,7 @@ def test_a_hole_that_power_loss_left_in_a_level_delivers_nothing(bench: Any, clo
 
 @pytest.mark.seed("S004-3")
 def test_progress_is_kept_in_delay_offset_json(bench: Any, clock: Any) -> None:
-    schedule = Schedule(bench.broker.store)
+    schedule = Schedule(bench.broker.store, bench.broker.stats)
     assert not schedule.unsaved
     bench.send(properties={"DELAY": "1"})
     clock.advance(1000)
@@ -84,7 +84,7 @@ def test_progress_is_kept_in_delay_offset_json(bench: Any, clock: Any) -> None:
 def test_offsets_outside_the_queue_are_moved_into_it(bench: Any) -> None:
     file = bench.broker.store.root / "config" / "delayOffset.json"
     file.write_text('{"offsetTable":{1:500,2:-3,77:1}}')
-    schedule = Schedule(bench.broker.store)
+    schedule = Schedule(bench.broker.store, bench.broker.stats)
     assert (schedule.offsets[1], schedule.offsets[2]) == (0, 0)
     assert 77 not in schedule.offsets
 
@@ -92,7 +92,7 @@ def test_offsets_outside_the_queue_are_moved_into_it(bench: Any) -> None:
 def test_message_gone_from_the_log_is_skipped(
     bench: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schedule = Schedule(bench.broker.store)
+    schedule = Schedule(bench.broker.store, bench.broker.stats)
     bench.send(body=b"gone", properties={"DELAY": "1"})
     bench.send(body=b"there", properties={"DELAY": "1"})
     store, lost = bench.broker.store, bench.records("SCHEDULE_TOPIC_XXXX", 0)[0].physical_offset
@@ -105,7 +105,7 @@ def test_message_gone_from_the_log_is_skipped(
 
 
 def test_clock_set_back_delays_no_message_longer_than_its_level(bench: Any, clock: Any) -> None:
-    schedule = Schedule(bench.broker.store)
+    schedule = Schedule(bench.broker.store, bench.broker.stats)
     bench.send(properties={"DELAY": "3"})
     clock.jump(clock.now() - 3_600_000)
     schedule.tick(clock.now())
@@ -113,7 +113,7 @@ def test_clock_set_back_delays_no_message_longer_than_its_level(bench: Any, cloc
 
 
 def test_full_disk_loses_no_delivery(bench: Any, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    schedule = Schedule(bench.broker.store)
+    schedule = Schedule(bench.broker.store, bench.broker.stats)
     bench.send(properties={"DELAY": "1"})
     clock.advance(1000)
 
@@ -132,7 +132,7 @@ def test_many_due_messages_are_delivered_in_turns(
     bench: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schedule_module, "PER_TICK", 4)
-    schedule = Schedule(bench.broker.store)
+    schedule = Schedule(bench.broker.store, bench.broker.stats)
     for _ in range(9):
         bench.send(properties={"DELAY": "1"})
     clock.advance(1000)

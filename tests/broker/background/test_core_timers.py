@@ -18,7 +18,7 @@ DAY_MS = 24 * 3600 * 1000
 
 @pytest.fixture
 def timers(bench: Any) -> Iterator[Timers]:
-    made = Timers(bench.broker.store, bench.clock)
+    made = Timers(bench.broker.store, bench.broker.stats, bench.clock)
     yield made
     made.close()
 
@@ -65,14 +65,14 @@ def test_messages_come_in_the_order_of_their_times(bench: Any, clock: Any, timer
 
 
 def test_message_due_while_the_broker_was_down_comes_after_the_restart(bench: Any, clock: Any) -> None:
-    first = Timers(bench.broker.store, clock)
+    first = Timers(bench.broker.store, bench.broker.stats, clock)
     bench.send(body=b"soon", properties={"TIMER_DELAY_SEC": "10"})
     run(first, clock.now())
     bench.send(body=b"unread", properties={"TIMER_DELAY_SEC": "20"})  # stored, not yet in the wheel
     first.close()
     bench.restart()
     clock.advance(minutes=5)
-    second = Timers(bench.broker.store, clock)
+    second = Timers(bench.broker.store, bench.broker.stats, clock)
     run(second, clock.now())
     run(second, clock.now() + 2_000)
     assert [record.body for record in bench.records("orders")] == [b"soon", b"unread"]

@@ -95,8 +95,7 @@ def test_a_timed_message_that_names_no_number_stops_no_other(broker: Broker, nam
 
 
 def test_it_is_logged_once_with_its_place_and_counted(bench: Any, clock: Any, caplog: Any) -> None:
-    skipped = bench.broker.stats.skipped
-    timers = Timers(bench.broker.store, clock, skipped)
+    timers = Timers(bench.broker.store, bench.broker.stats, clock)
     bench.send(properties={"TIMER_DELAY_MS": "1000"})
     plant(bench, names.TIMER_TOPIC, properties(REAL_TOPIC="orders", REAL_QID="²", TIMER_OUT_MS="1"))
     for _ in range(50):
@@ -111,7 +110,10 @@ def test_it_is_logged_once_with_its_place_and_counted(bench: Any, clock: Any, ca
 
 def test_the_disks_refusals_skip_nothing(bench: Any, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     skipped = bench.broker.stats.skipped
-    schedule, timers = Schedule(bench.broker.store, skipped), Timers(bench.broker.store, clock, skipped)
+    schedule, timers = (
+        Schedule(bench.broker.store, bench.broker.stats),
+        Timers(bench.broker.store, bench.broker.stats, clock),
+    )
     bench.send(body=b"timed", properties={"TIMER_DELAY_MS": "1500"})
     bench.send(body=b"level 1", properties={"DELAY": "1"})
     timers.tick(clock.now())

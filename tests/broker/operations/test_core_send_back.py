@@ -35,7 +35,7 @@ def test_failed_message_waits_in_the_delay_topic_as_a_new_copy_for_the_retry_top
 
 @pytest.mark.seed("S004-32", "S004-33", "S004-34", "S004-69", "S004-30")
 def test_retries_wait_longer_and_longer_and_end_in_the_dead_letters(bench: Any, clock: Any) -> None:
-    schedule = Schedule(bench.broker.store)
+    schedule = Schedule(bench.broker.store, bench.broker.stats)
     where = bench.send().physical_offset
     waited = []
     for attempt in range(16):

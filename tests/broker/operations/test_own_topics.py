@@ -109,7 +109,10 @@ def test_a_waiting_message_cannot_name_a_path(bench: Any, clock: Any, topic: str
     due = str(clock.now())
     plant(bench, names.TIMER_TOPIC, REAL_TOPIC=topic, REAL_QID="0", TIMER_OUT_MS=due)
     plant(bench, names.SCHEDULE_TOPIC, REAL_TOPIC=topic, REAL_QID="0", DELAY="1")
-    timers, schedule = Timers(bench.broker.store, clock), Schedule(bench.broker.store)
+    timers, schedule = (
+        Timers(bench.broker.store, bench.broker.stats, clock),
+        Schedule(bench.broker.store, bench.broker.stats),
+    )
     clock.advance(10_000)
     for _ in range(5):
         timers.tick(clock.now())

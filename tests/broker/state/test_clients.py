@@ -205,7 +205,8 @@ def test_subscription_of_a_pull_without_heartbeat_is_remembered_for_ten_minutes(
     found = clients.subscription("g", "t")
     assert found is not None
     assert (found.expression_type, found.sub_string) == ("TAG", "A || B")
-    assert clients.subscribers("t") == {"g"}
+    assert clients.readers("t") == {"g"}
+    assert clients.subscribers("t") == set()
     clients.expire(now=600_000)
     assert clients.subscription("g", "t") is not None
     clients.expire(now=600_001)

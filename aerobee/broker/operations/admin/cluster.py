@@ -18,18 +18,13 @@ if TYPE_CHECKING:
     from aerobee.broker.state.stats import Span
 
 GIB = 1 << 30
-# Pools of threads that RocketMQ's tools ask about. Here one loop serves all, so nothing ever waits in them.
+INT_MAX = 2**31 - 1
+# Pools of threads that RocketMQ's tools ask about. Here one loop serves all: nothing queues in them, and what a request
+# waits is what the loop is late.
 _POOLS = "send pull reply query litePull ack clientManager heartbeat consumerManager"
 _TIMED_POOLS = ("send", "pull", "query", "litePull", "ack", "reply")
 QUEUE_CAPACITY = 100_000
-# What an idle timer shows; a running one sets its gauges (`Stats.gauges`).
-_TIMERS = {
-    "timerReadBehind": 0,
-    "timerOffsetBehind": 0,
-    "timerCongestNum": 0,
-    "timerEnqueueTps": 0.0,
-    "timerDequeueTps": 0.0,
-}
+_OTHER_CAPACITY = {"send": 10_000, "query": 20_000}
 
 
 def runtime_info(broker: Broker) -> dict[str, str]:
@@ -40,12 +35,11 @@ def runtime_info(broker: Broker) -> dict[str, str]:
         **_reads(broker),
         **_disk(broker),
         **_pools(broker),
-        **_TIMERS,
+        **_timers(broker),
     }
     for level, offset in delay_offsets(broker).offset_table.items():
         end = broker.store.max_offset(names.SCHEDULE_TOPIC, level - 1)
         values[f"scheduleMessageOffset_{level}"] = f"{offset},{end}"
-    values.update({key: read() for key, read in broker.stats.gauges.items()})
     return {key: str(values[key]) for key in sorted(values)}
 
 
@@ -56,7 +50,7 @@ def _identity(broker: Broker) -> dict[str, Any]:
         "brokerVersionDesc": VERSION_DESC,
         "brokerActive": str(bool(broker.config.perm & Perm.READ)).lower(),
         "bootTimestamp": started,
-        "startAcceptSendRequestTimeStamp": started,
+        "startAcceptSendRequestTimeStamp": 0,  # from the start on
         "runtime": _uptime(broker.clock.now() - started),
     }
 
@@ -73,18 +67,17 @@ def _rates(broker: Broker, name: str) -> str:
 
 
 def _sends(broker: Broker) -> dict[str, Any]:
-    stats, day = broker.stats, broker.stats.put_day()
+    stats, day, times = broker.stats, broker.stats.put_day(), broker.store.put_times
     return {
         "putTps": _rates(broker, "put"),
         "putMessageTimesTotal": stats.put_count,
-        "putMessageFailedTimes": stats.put_failed,
+        "putMessageFailedTimes": broker.store.refused_puts,
         "putMessageSizeTotal": stats.put_bytes,
         "putMessageAverageSize": stats.put_bytes / stats.put_count if stats.put_count else 0.0,
-        # An append takes microseconds and these are milliseconds; what is slow shows in the log.
-        "putMessageEntireTimeMax": 0,
-        "putMessageDistributeTime": f"[<=0ms]:{stats.put_calls} ",
-        "putLatency99": 0,
-        "putLatency999": 0,
+        "putMessageEntireTimeMax": times.longest_ms,
+        "putMessageDistributeTime": "".join(f"{name}:{n} " for name, n in times.distribution().items()),
+        "putLatency99": f"{times.percentile_ms(0.99):.2f}",
+        "putLatency999": f"{times.percentile_ms(0.999):.2f}",
         "msgPutTotalYesterdayMorning": day.yesterday,
         "msgPutTotalTodayMorning": day.today,
         "msgPutTotalTodayNow": day.now,
@@ -101,7 +94,7 @@ def _reads(broker: Broker) -> dict[str, Any]:
         "getTotalTps": " ".join(f"{rate['found'] + rate['missed']:.2f}" for rate in rates),
         "getTransferredTps": transferred,
         "getTransferedTps": transferred,  # the 4.x tools' spelling
-        "getMessageEntireTimeMax": 0,
+        "getMessageEntireTimeMax": broker.store.longest_read_ms,
         "msgGetTotalYesterdayMorning": day.yesterday,
         "msgGetTotalTodayMorning": day.today,
         "msgGetTotalTodayNow": day.now,
@@ -120,22 +113,39 @@ def _disk(broker: Broker) -> dict[str, Any]:
         "commitLogMaxOffset": store.log_max,
         "commitLogDirCapacity": f"Total : {(disk.used + disk.free) / GIB:.1f} GiB, Free : {disk.free / GIB:.1f} GiB.",
         "earliestMessageTimeStamp": oldest.store_timestamp if oldest else -1,
-        "remainHowManyDataToFlush": "0 B",  # the flush of the last interval is under way
+        "remainHowManyDataToFlush": _bytes(store.unsynced_bytes),
         "dispatchBehindBytes": 0,  # dispatched in the turn of the append
         "dispatchMaxBuffer": 0,
-        "remainTransientStoreBufferNumbs": 0,
+        "remainTransientStoreBufferNumbs": INT_MAX,  # as without the pool
         "pageCacheLockTimeMills": 0,
     }
+
+
+def _bytes(count: int) -> str:
+    """As RocketMQ writes sizes."""
+    size, units = float(count), iter(("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"))
+    unit = "B"
+    while size >= 1024:
+        size, unit = size / 1024, next(units)
+    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def _timers(broker: Broker) -> dict[str, Any]:
+    """What waits in the timer is told by the part that runs it (`Stats.gauges`)."""
+    into, out = broker.stats.timer_rates()
+    idle = {"timerReadBehind": 0, "timerOffsetBehind": 0, "timerCongestNum": 0}
+    running = {key: read() for key, read in broker.stats.gauges.items()}
+    return {**idle, **running, "timerEnqueueTps": round(into, 2), "timerDequeueTps": round(out, 2)}
 
 
 def _pools(broker: Broker) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for pool in _POOLS.split():
         values[f"{pool}ThreadPoolQueueSize"] = 0
-        values[f"{pool}ThreadPoolQueueCapacity"] = QUEUE_CAPACITY
+        values[f"{pool}ThreadPoolQueueCapacity"] = _OTHER_CAPACITY.get(pool, QUEUE_CAPACITY)
     for pool in _TIMED_POOLS:
-        values[f"{pool}ThreadPoolQueueHeadWaitTimeMills"] = 0
-    values["EndTransactionQueueSize"] = len(broker.transactions)
+        values[f"{pool}ThreadPoolQueueHeadWaitTimeMills"] = broker.stats.late_ms
+    values["EndTransactionQueueSize"] = 0
     values["EndTransactionThreadPoolQueueCapacity"] = QUEUE_CAPACITY
     return values
 
@@ -171,6 +181,11 @@ def high_availability(broker: Broker) -> dict[str, Any]:
         "master": broker.config.broker_id == 0,
         "masterCommitLogMaxOffset": broker.store.log_max,
     }
+
+
+def write_pop_records(broker: Broker) -> None:
+    """Put every open lease into the revive log, where another broker that opens the store finds it."""
+    broker.pops.leases.journal_all(None, broker.clock.now())
 
 
 def clean_up(broker: Broker) -> None:

@@ -53,7 +53,9 @@ def topics_of(group: str, broker: Broker) -> set[str]:
     """Every topic the group has an offset, a subscription or a lease on."""
     found: set[str] = set(broker.offsets.topics_of(group))
     online = broker.clients.group(group)
-    if online is not None:
+    if online is not None and not names.is_system_group(
+        group
+    ):  # tools look at topics, they have no lag on them
         found |= set(online.subscriptions)
     found |= {lane.topic for lane in broker.pops.leases.in_flight.lanes_of(group) if lane.in_flight}
     return {name for name in found if broker.topics.get(name) is not None}

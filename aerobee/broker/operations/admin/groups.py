@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aerobee.broker.operations.admin import attributes
 from aerobee.errors import ConsumerNotOnline, GroupNotFound, InvalidParameter, SystemFailure
 from aerobee.protocol import names
 from aerobee.protocol.bodies import (
@@ -50,13 +51,8 @@ def _checked(config: GroupConfig, broker: Broker) -> GroupConfig:
             f"{config.retry_max_times} must not be negative"
         )
     known = broker.groups.get(config.group_name)
-    attributes = dict(known.attributes) if known else {}
-    for key, value in config.attributes.items():
-        if key.startswith("-"):
-            attributes.pop(key[1:], None)
-        else:
-            attributes[key.removeprefix("+")] = value
-    return msgspec.structs.replace(config, attributes=attributes)
+    after = attributes.changed(known.attributes if known else None, config.attributes, attributes.OF_GROUPS)
+    return msgspec.structs.replace(config, attributes=after)
 
 
 def group_config(group: str, broker: Broker) -> GroupConfig:

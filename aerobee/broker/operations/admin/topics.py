@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aerobee.broker import checks
+from aerobee.broker.operations.admin import attributes
 from aerobee.errors import InvalidParameter
 from aerobee.protocol import names
 from aerobee.protocol.bodies import MessageQueue, TopicConfigs, TopicOffset, TopicStats
-from aerobee.protocol.properties import whole_number
 from aerobee.store.saved_table import all_saved
 
 if TYPE_CHECKING:
@@ -23,33 +23,31 @@ log = logging.getLogger("aerobee.topics")
 
 MAX_PERM = 15
 
-# Attributes and the values they may take; empty = any number.
-ATTRIBUTES: dict[str, frozenset[str]] = {
-    "message.type": frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"}),
-    "cleanup.policy": frozenset({"DELETE"}),
-    "queue.type": frozenset({"SimpleCQ"}),
-    "reserve.time": frozenset(),
-}
-
 
 async def put_topic(config: TopicConfig, changes: str, broker: Broker) -> None:
     """Create or change a topic. `changes` is `+key=value,-key` for its attributes."""
-    broker.topics.put(_checked(config, changes, broker))
+    broker.topics.put(checked(config, attributes.parse(changes), broker))
     await broker.topics.saved()
 
 
 async def put_topics(configs: list[TopicConfig], broker: Broker) -> None:
-    """Several at once, all or none; attributes come as `+key` or plain keys to set."""
-    wanted = []
-    for config in configs:
-        changes = ",".join(f"+{key.lstrip('+')}={value}" for key, value in config.attributes.items())
-        wanted.append(_checked(config, changes, broker))
+    """All of them, or, when any is refused, none."""
+    wanted = [
+        # A list exported by a tool has its attributes without signs.
+        checked(config, {_signed(key): value for key, value in config.attributes.items()}, broker)
+        for config in configs
+    ]
     for config in wanted:
         broker.topics.put(config)
     await broker.topics.saved()
 
 
-def _checked(config: TopicConfig, changes: str, broker: Broker) -> TopicConfig:
+def _signed(key: str) -> str:
+    return key if key.startswith(("+", "-")) else f"+{key}"
+
+
+def checked(config: TopicConfig, changes: dict[str, str], broker: Broker) -> TopicConfig:
+    """The topic as it would be stored."""
     _check_changeable(config.topic_name, broker)
     for what, count in (("read", config.read_queue_nums), ("write", config.write_queue_nums)):
         if not 0 <= count <= names.MAX_QUEUES:
@@ -58,9 +56,13 @@ def _checked(config: TopicConfig, changes: str, broker: Broker) -> TopicConfig:
             )
     if not 0 <= config.perm <= MAX_PERM:
         raise InvalidParameter(f"topic '{config.topic_name}': perm {config.perm}; 2 write, 4 read, 6 both")
+    if changes.get(f"+{attributes.MESSAGE_TYPE}") == attributes.MIXED and not broker.config.mixed_topics:
+        raise InvalidParameter(
+            "MIXED message type is not supported. Name one type, or turn enableMixedMessageType on"
+        )
     known = broker.topics.get(config.topic_name)
-    attributes = _changed(dict(known.attributes) if known else {}, changes)
-    return msgspec.structs.replace(config, attributes=attributes)
+    after = attributes.changed(known.attributes if known else None, changes, attributes.OF_TOPICS)
+    return msgspec.structs.replace(config, attributes=after)
 
 
 def _check_changeable(topic: str, broker: Broker) -> None:
@@ -75,32 +77,13 @@ def is_system(topic: str, broker: Broker) -> bool:
     return names.is_system_topic(topic) or topic in own
 
 
-def _changed(attributes: dict[str, str], changes: str) -> dict[str, str]:
-    for change in filter(None, (part.strip() for part in changes.split(","))):
-        key, equals, value = change[1:].partition("=")
-        if change[0] not in "+-" or (change[0] == "+") is not bool(equals) or key not in ATTRIBUTES:
-            raise InvalidParameter(
-                f"attribute change {change!r}: write +key=value or -key, keys: {', '.join(sorted(ATTRIBUTES))}"
-            )
-        allowed = ATTRIBUTES[key]
-        if equals and (value not in allowed if allowed else whole_number(value) is None):
-            raise InvalidParameter(
-                f"attribute {key}={value!r} is not supported; use {', '.join(sorted(allowed)) or 'a number'}"
-            )
-        if equals:
-            attributes[key] = value
-        else:
-            attributes.pop(key, None)
-    return attributes
-
-
 async def delete_topic(topic: str, broker: Broker) -> None:
     """The topic, its messages, the offsets of its groups, and the POP retry topics made for it.
 
     All at once, and then on disk: a send that comes meanwhile creates the topic anew and loses nothing.
     """
     _check_changeable(topic, broker)
-    for group in sorted(broker.offsets.groups_of(topic) | broker.clients.subscribers(topic)):
+    for group in sorted(broker.offsets.groups_of(topic) | broker.clients.readers(topic)):
         for retry in (names.pop_retry_topic(topic, group), names.pop_retry_topic_v2(topic, group)):
             if broker.topics.get(retry) is not None:
                 _delete(retry, broker)
@@ -133,7 +116,7 @@ def all_topics(broker: Broker) -> TopicConfigs:
         data_version=broker.topics.data_version,
         topic_config_table=broker.topics.all(),
         mapping_data_version=broker.topics.data_version,
-        topic_queue_mapping_detail_map={},
+        topic_queue_mapping_detail_map=dict(broker.topics.static.all()),
         topic_queue_mapping_info_map={},
     )
 
@@ -154,5 +137,6 @@ def topic_stats(topic: str, broker: Broker) -> TopicStats:
 
 
 def groups_of(topic: str, broker: Broker) -> list[str]:
-    """Who consumes the topic: subscribed now, or with offsets on it."""
-    return sorted(broker.clients.subscribers(topic) | broker.offsets.groups_of(topic))
+    """Who consumes the topic: subscribed now, with offsets on it, or with messages of it in flight."""
+    popping = {group for name, group, _ in broker.pops.leases.in_flight.lanes if name == topic}
+    return sorted(broker.clients.subscribers(topic) | broker.offsets.groups_of(topic) | popping)

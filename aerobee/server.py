@@ -16,9 +16,9 @@ from aerobee.broker.background.jobs import Background
 from aerobee.broker.broker import Broker, assemble
 from aerobee.clock import Clock, SystemClock
 from aerobee.errors import AerobeeError
-from aerobee.fronts.remoting.server import RemotingFront, VipFront
+from aerobee.fronts.remoting.front import RemotingFront, VipFront
 from aerobee.net.connection import Limits
-from aerobee.net.server import MAX_REQUEST_HEADER, Listener, ListenLimits
+from aerobee.net.listener import MAX_REQUEST_HEADER, Listener, ListenLimits
 from aerobee.net.tls import namesrv_tls, port_tls
 from aerobee.net.unfinished import Unfinished
 from aerobee.protocol.addresses import format_address, parse_address
@@ -29,7 +29,7 @@ from aerobee.settings.declare import CENTURY_MS
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from aerobee.namesrv.main import NameServer
+    from aerobee.namesrv.name_server import NameServer
     from aerobee.net.tls import ServerTls
 
 log = logging.getLogger("aerobee.server")
@@ -186,7 +186,7 @@ class Server:
         self._data = None
 
     async def _start_name_server(self) -> None:
-        from aerobee.namesrv.main import NameServer
+        from aerobee.namesrv.name_server import NameServer
 
         self._name_server = NameServer(
             self._namesrv_config, self._real_clock, self._data, tls=self._tls, unfinished=self._unfinished
@@ -288,7 +288,7 @@ class Server:
 
     async def _start_grpc(self, broker: Broker) -> None:
         try:
-            from aerobee.fronts.grpc.server import GrpcFront
+            from aerobee.fronts.grpc.front import GrpcFront
         except ImportError as error:
             log.warning("gRPC front is off: %s; `pip install 'aerobee[grpc]'` brings what it needs", error)
             return

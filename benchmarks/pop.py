@@ -26,7 +26,7 @@ from typing import Any
 from aerobee.broker.background.revive import Revive
 from aerobee.broker.broker import Broker, assemble
 from aerobee.clock import ManualClock, SystemClock
-from aerobee.fronts.remoting.server import RemotingFront
+from aerobee.fronts.remoting.front import RemotingFront
 from aerobee.net.connection import reply_frame
 from aerobee.protocol import command as wire
 from aerobee.protocol import names

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aerobee.broker.operations.heartbeat import notice
+from aerobee.broker.pop.pops import Pops
 from aerobee.broker.state.clients import Clients
 from aerobee.broker.state.groups import Groups
 from aerobee.broker.state.half_messages import HalfMessages
 from aerobee.broker.state.offsets import Offsets
 from aerobee.broker.state.parked_reads import ParkedReads
-from aerobee.broker.state.pops import Pops
 from aerobee.broker.state.queue_locks import QueueLocks
 from aerobee.broker.state.stats import Stats
 from aerobee.broker.state.topics import INHERIT, READ_WRITE, Topics

@@ -176,7 +176,7 @@ def parse_bits(text: str) -> list[int]:
 # -- the revive log ---------------------------------------------------------------------------------
 
 
-class CheckPoint(msgspec.Struct, kw_only=True):
+class CheckpointRecord(msgspec.Struct, kw_only=True):
     """What one pop took from one queue, as written to the revive topic. Members in Java's order."""
 
     bitmap: int = msgspec.field(default=0, name="bm")
@@ -214,7 +214,7 @@ class CheckPoint(msgspec.Struct, kw_only=True):
         return self.topic, self.group, self.queue_id, self.start_offset, self.pop_time, self.broker_name
 
 
-class Ack(msgspec.Struct, kw_only=True):
+class AckRecord(msgspec.Struct, kw_only=True):
     """One or, with `offsets`, several acks of one checkpoint, as written to the revive topic."""
 
     offset: int = msgspec.field(default=-1, name="ao")
@@ -241,7 +241,7 @@ class Ack(msgspec.Struct, kw_only=True):
 
 
 class _LongAck(msgspec.Struct, rename="camel", kw_only=True):
-    """`Ack` under the long member names Java also accepts."""
+    """`AckRecord` under the long member names Java also accepts."""
 
     offset: int = msgspec.field(default=-1, name="ackOffset")
     offsets: list[int] = msgspec.field(default_factory=list, name="ackOffsetList")
@@ -253,21 +253,21 @@ class _LongAck(msgspec.Struct, rename="camel", kw_only=True):
     topic: str = ""
 
 
-def encode_revive(entry: CheckPoint | Ack) -> bytes:
+def encode_revive(entry: CheckpointRecord | AckRecord) -> bytes:
     """The body of a message of the revive topic. A single ack has no list."""
-    if isinstance(entry, Ack) and not entry.offsets:
+    if isinstance(entry, AckRecord) and not entry.offsets:
         single = msgspec.to_builtins(entry)
         del single["aol"]
         return msgspec.json.encode(single)
     return msgspec.json.encode(entry)
 
 
-def decode_checkpoint(body: bytes) -> CheckPoint:
-    return _decode_json(body, CheckPoint)
+def decode_checkpoint(body: bytes) -> CheckpointRecord:
+    return _decode_json(body, CheckpointRecord)
 
 
-def decode_ack(body: bytes) -> Ack:
-    found = _decode_json(body, Ack)
+def decode_ack(body: bytes) -> AckRecord:
+    found = _decode_json(body, AckRecord)
     if found.topic:
         return found
-    return Ack(**msgspec.structs.asdict(_decode_json(body, _LongAck)))
+    return AckRecord(**msgspec.structs.asdict(_decode_json(body, _LongAck)))

@@ -18,7 +18,7 @@ from aerobee.errors import MessageIllegal
 from aerobee.protocol.message import HEAD_V4, LENGTHS, MAX_PROPERTIES, RECORD_CHECK_SIZE, encode_head
 from aerobee.store.batch_columns import Layout, Places, encode
 from aerobee.store.consume_queue import UNIT
-from aerobee.store.dispatch import index_keys, tag_unique_keys
+from aerobee.store.record_keys import index_keys, tag_unique_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from aerobee.settings import InForce, StoreConfig
     from aerobee.store.commit_log import CommitLog
     from aerobee.store.consume_queue import ConsumeQueue
-    from aerobee.store.dispatch import TagCodes
     from aerobee.store.key_index import KeyIndex
     from aerobee.store.queues import ConsumeQueues
+    from aerobee.store.record_keys import TagCodes
 
     _Part = tuple[Record, bytes, str | None, list[str]]  # properties as stored, tag, keys
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.store.dispatch import index_keys, tag_unique_keys
 from aerobee.store.index_file import ENTRY, ENTRY_SIZE, HEADER
 from aerobee.store.key_hash import KeyHash
+from aerobee.store.record_keys import index_keys, tag_unique_keys
 from aerobee.store.record_parts import sys_flag, text_parts
 
 if TYPE_CHECKING:

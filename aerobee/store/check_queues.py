@@ -14,7 +14,7 @@ import msgspec
 from aerobee.protocol.delay import parse_levels
 from aerobee.protocol.names import SCHEDULE_TOPIC
 from aerobee.store.consume_queue import FILLER_SIZE, UNIT, UNIT_SIZE
-from aerobee.store.dispatch import TagCodes, unit_of
+from aerobee.store.record_keys import TagCodes, unit_of
 
 if TYPE_CHECKING:
     from pathlib import Path

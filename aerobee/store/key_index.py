@@ -15,9 +15,9 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from aerobee.store.directories import make_directory, sync_directory
-from aerobee.store.dispatch import index_keys, tag_unique_keys
 from aerobee.store.index_file import IndexFile
 from aerobee.store.key_hash import KeyHash
+from aerobee.store.record_keys import index_keys, tag_unique_keys
 from aerobee.store.record_parts import store_time, sys_flag, text_parts
 
 if TYPE_CHECKING:

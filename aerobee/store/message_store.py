@@ -24,7 +24,6 @@ from aerobee.store.checkpoint import Checkpoint
 from aerobee.store.commit_log import CommitLog
 from aerobee.store.consume_queue import FILLER_SIZE
 from aerobee.store.directories import make_root
-from aerobee.store.dispatch import TagCodes, index_keys, tag_unique_keys
 from aerobee.store.flush import Flush
 from aerobee.store.key_index import KeyIndex
 from aerobee.store.lock_file import StoreLock
@@ -34,6 +33,7 @@ from aerobee.store.queue_care import QueueCare
 from aerobee.store.queue_loading import Damage
 from aerobee.store.queues import ConsumeQueues
 from aerobee.store.reader import Reader, machine_memory
+from aerobee.store.record_keys import TagCodes, index_keys, tag_unique_keys
 from aerobee.store.record_parts import text_parts
 from aerobee.store.recovery import Recovery
 from aerobee.store.results import Boundary, Found, ReadLimit, ReadStatus, RecoveryReport, Unit

@@ -13,10 +13,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from aerobee.store.consume_queue import FILLER_SIZE, UNIT
-from aerobee.store.dispatch import unit_of
 from aerobee.store.log_walk import places
 from aerobee.store.metadata import disk_error
 from aerobee.store.queue_loading import Damage, holds
+from aerobee.store.record_keys import unit_of
 from aerobee.store.record_parts import is_whole
 from aerobee.store.results import Unit
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from aerobee.store.commit_log import CommitLog
     from aerobee.store.consume_queue import ConsumeQueue
-    from aerobee.store.dispatch import TagCodes
     from aerobee.store.queues import ConsumeQueues
+    from aerobee.store.record_keys import TagCodes
 
 log = logging.getLogger("aerobee.store")
 

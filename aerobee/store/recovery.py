@@ -28,18 +28,18 @@ from aerobee.protocol import message
 from aerobee.protocol.message import MAGIC_BLANK
 from aerobee.store.commit_log import BLANK_SIZE, HEAD_SIZE
 from aerobee.store.consume_queue import UNIT
-from aerobee.store.dispatch import has_unit, index_keys, tag_unique_keys
 from aerobee.store.log_walk import is_blank, next_whole, whole_at
+from aerobee.store.record_keys import has_unit, index_keys, tag_unique_keys
 from aerobee.store.record_parts import store_time, text_parts
 from aerobee.store.results import RecoveryReport
 
 if TYPE_CHECKING:
     from aerobee.store.checkpoint import Checkpoint
     from aerobee.store.commit_log import CommitLog
-    from aerobee.store.dispatch import TagCodes
     from aerobee.store.key_index import KeyIndex
     from aerobee.store.queue_care import QueueCare
     from aerobee.store.queues import ConsumeQueues
+    from aerobee.store.record_keys import TagCodes
     from aerobee.store.segment import Segment
 
 log = logging.getLogger("aerobee.store")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.fronts.remoting import admin, transactions
+from aerobee.fronts.remoting.front import RemotingFront
 from aerobee.fronts.remoting.routes import routes
-from aerobee.fronts.remoting.server import RemotingFront
 from aerobee.net.connection import Reply
 from aerobee.protocol import bodies, names
 from aerobee.protocol.codes import RequestCode

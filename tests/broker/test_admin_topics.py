@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from aerobee.broker.delivery.positions import Start
 from aerobee.broker.operations.admin import figures, groups, progress, settings, topics
 from aerobee.broker.operations.pop import Pop, pop
-from aerobee.broker.operations.pop_position import Start
 from aerobee.broker.operations.pull import Pull, pull
 from aerobee.errors import (
     BrokerError,

@@ -11,10 +11,10 @@ import pytest
 from aerobee.broker.background.revive import Revive
 from aerobee.broker.background.schedule import Schedule
 from aerobee.broker.background.timers import Timers
+from aerobee.broker.delivery.positions import Start
 from aerobee.broker.operations.ack import Ack, ack
 from aerobee.broker.operations.check_transaction import check_transactions
 from aerobee.broker.operations.pop import Pop, Popped, pop
-from aerobee.broker.operations.pop_position import Start
 from aerobee.broker.operations.recall import Recall, recall, recall_handle
 from aerobee.protocol import names
 from aerobee.protocol.receipt import Receipt

@@ -19,7 +19,7 @@ from aerobee.broker.background.registration import (
 from aerobee.broker.broker import assemble
 from aerobee.broker.operations.admin.settings import change_settings
 from aerobee.clock import ManualClock
-from aerobee.namesrv.main import NameServer
+from aerobee.namesrv.name_server import NameServer
 from aerobee.protocol.bodies import DataVersion, TopicConfig
 from aerobee.settings import BrokerConfig, InForce, NamesrvConfig, StoreConfig
 

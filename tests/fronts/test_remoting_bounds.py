@@ -11,7 +11,7 @@ import pytest
 from aerobee.broker.operations import ack, heartbeat, send
 from aerobee.errors import NetworkError
 from aerobee.fronts.remoting import admin, clients
-from aerobee.net.server import MAX_REQUEST_HEADER
+from aerobee.net.listener import MAX_REQUEST_HEADER
 from aerobee.protocol import batch
 from aerobee.protocol.batch import BatchItem
 from aerobee.protocol.codes import RequestCode, ResponseCode

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from aerobee.broker.background.jobs import Background
 from aerobee.broker.broker import Broker, assemble
 from aerobee.clock import ManualClock
-from aerobee.fronts.remoting.server import RemotingFront
+from aerobee.fronts.remoting.front import RemotingFront
 from aerobee.net.connection import Connection
 from aerobee.protocol import command
 from aerobee.protocol.command import Command, request

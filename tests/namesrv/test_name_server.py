@@ -12,7 +12,7 @@ import pytest
 
 from aerobee.clock import ManualClock
 from aerobee.errors import error_for
-from aerobee.namesrv.main import NameServer
+from aerobee.namesrv.name_server import NameServer
 from aerobee.net.pool import Pool
 from aerobee.protocol.bodies import (
     ClusterInfo,

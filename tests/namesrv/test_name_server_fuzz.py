@@ -13,7 +13,7 @@ import pytest
 
 from aerobee.clock import ManualClock
 from aerobee.namesrv.handlers import ROUTES
-from aerobee.namesrv.main import NameServer
+from aerobee.namesrv.name_server import NameServer
 from aerobee.net.connection import Connection
 from aerobee.protocol import command as wire
 from aerobee.protocol.bodies import (

@@ -10,8 +10,8 @@ import pytest
 import uvloop
 
 from aerobee.clock import ManualClock
+from aerobee.net.listener import Listener
 from aerobee.net.pool import Pool
-from aerobee.net.server import Listener
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -12,7 +12,7 @@ import pytest
 
 from aerobee.errors import NetworkError, RequestTimeout, TopicNotFound
 from aerobee.net.connection import Answer, Connection, Large, Limits, Reply, reply_frame
-from aerobee.net.server import ListenLimits
+from aerobee.net.listener import ListenLimits
 from aerobee.protocol import command as wire
 from aerobee.protocol.command import Command, Header
 

@@ -18,7 +18,7 @@ import pytest
 
 from aerobee.errors import NetworkError
 from aerobee.net.connection import Answer, Connection, Large, Reply, reply_frame
-from aerobee.net.server import Listener, ListenLimits
+from aerobee.net.listener import Listener, ListenLimits
 from aerobee.net.tls import TlsMode, client_tls, server_tls
 from aerobee.net.unfinished import Unfinished
 from aerobee.protocol import command as wire

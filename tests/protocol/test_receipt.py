@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aerobee.errors import ProtocolError
 from aerobee.protocol import receipt
-from aerobee.protocol.receipt import Ack, CheckPoint, Receipt, Taken
+from aerobee.protocol.receipt import AckRecord, CheckpointRecord, Receipt, Taken
 
 longs = st.integers(0, 2**63 - 1)
 retries = st.sampled_from(["0", "1", "2"])
@@ -135,7 +135,7 @@ def test_bad_bit_sets_are_a_protocol_error(text: str) -> None:
 
 
 def test_a_checkpoint_has_javas_members() -> None:
-    point = CheckPoint(
+    point = CheckpointRecord(
         group="g", topic="T", start_offset=5, pop_time=100, invisible_time=60, count=2, queue_id=1,
         diffs=[0, 3], broker_name="b",
     )  # fmt: skip
@@ -157,12 +157,12 @@ def test_an_old_checkpoint_has_contiguous_offsets_and_no_broker() -> None:
 
 
 def test_a_checkpoint_that_claims_millions_of_offsets_is_bounded() -> None:
-    assert len(CheckPoint(group="g", topic="T", count=2**31).offsets) == receipt.MAX_BITS
+    assert len(CheckpointRecord(group="g", topic="T", count=2**31).offsets) == receipt.MAX_BITS
 
 
 def test_acks_match_their_checkpoint() -> None:
-    point = CheckPoint(group="g", topic="T", start_offset=5, pop_time=100, queue_id=1, broker_name="b")
-    ack = Ack(offset=6, group="g", topic="T", start_offset=5, pop_time=100, queue_id=1, broker_name="b")
+    point = CheckpointRecord(group="g", topic="T", start_offset=5, pop_time=100, queue_id=1, broker_name="b")
+    ack = AckRecord(offset=6, group="g", topic="T", start_offset=5, pop_time=100, queue_id=1, broker_name="b")
     assert ack.merge_key == point.merge_key
     assert json.loads(receipt.encode_revive(ack)) == {
         "ao": 6, "bn": "b", "c": "g", "pt": 100, "q": 1, "so": 5, "t": "T",
@@ -172,11 +172,13 @@ def test_acks_match_their_checkpoint() -> None:
 
 
 def test_a_batch_ack_lists_its_offsets() -> None:
-    ack = Ack(offsets=[6, 8], group="g", topic="T", start_offset=5, pop_time=100, queue_id=1, broker_name="b")
+    ack = AckRecord(
+        offsets=[6, 8], group="g", topic="T", start_offset=5, pop_time=100, queue_id=1, broker_name="b"
+    )
     found = receipt.decode_ack(receipt.encode_revive(ack))
     assert found == ack
     assert found.acked == [6, 8]
-    assert Ack(offset=6, topic="T").acked == [6]
+    assert AckRecord(offset=6, topic="T").acked == [6]
 
 
 def test_acks_are_read_by_their_long_names() -> None:
@@ -184,7 +186,7 @@ def test_acks_are_read_by_their_long_names() -> None:
         b'{"ackOffset":6,"startOffset":5,"consumerGroup":"g","topic":"T","queueId":1,"popTime":100,"brokerName":"b",'
         b'"ackOffsetList":[6]}'
     )
-    assert receipt.decode_ack(data) == Ack(
+    assert receipt.decode_ack(data) == AckRecord(
         offset=6, offsets=[6], group="g", topic="T", start_offset=5, pop_time=100, queue_id=1, broker_name="b"
     )
 

@@ -12,15 +12,15 @@ import pytest
 
 from aerobee.broker.background.jobs import Background
 from aerobee.broker.broker import Broker, assemble
+from aerobee.broker.delivery.positions import Start
+from aerobee.broker.delivery.redelivery import Expired, redeliver
 from aerobee.broker.operations.admin.settings import change_settings, settings
 from aerobee.broker.operations.admin.topics import checked
 from aerobee.broker.operations.assignment import query_assignment
 from aerobee.broker.operations.check_transaction import check_transactions
 from aerobee.broker.operations.pop import Pop, pop
-from aerobee.broker.operations.pop_position import Start
 from aerobee.broker.operations.pull import Pull, pull, suggested_broker
 from aerobee.broker.operations.recall import Recall, recall, recall_handle
-from aerobee.broker.operations.redeliver import Expired, redeliver
 from aerobee.broker.operations.reset_offset import Reset, reset_offset
 from aerobee.broker.operations.send import PlainOrigin, Sent, send
 from aerobee.clock import ManualClock

@@ -12,13 +12,13 @@ import logging
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
-from aerobee.broker.operations.redeliver import Expired, redeliver
-from aerobee.broker.state.revive_log import unpack
+from aerobee.broker.delivery.redelivery import Expired, redeliver
+from aerobee.broker.pop.revive_log import unpack
 from aerobee.errors import StoreError
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
-    from aerobee.broker.state.in_flight import Checkpoint
+    from aerobee.broker.pop.in_flight import LeasedBatch
 
 log = logging.getLogger("aerobee.revive")
 
@@ -71,7 +71,7 @@ class Revive:
                 self._leases.in_flight.postpone(checkpoint, now + AFTER_ERROR_MS)
         return len(found) == ATTENDED_PER_TICK
 
-    def _attend_one(self, checkpoint: Checkpoint, now: int) -> None:
+    def _attend_one(self, checkpoint: LeasedBatch, now: int) -> None:
         if checkpoint.journaled or not checkpoint.open:
             return  # with its parent, a moment ago
         lane, offsets = checkpoint.lane, checkpoint.open_offsets
@@ -85,7 +85,7 @@ class Revive:
             return
         self._leases.in_flight.close(checkpoint, checkpoint.open)
 
-    def _redeliver_young(self, checkpoint: Checkpoint, now: int) -> None:
+    def _redeliver_young(self, checkpoint: LeasedBatch, now: int) -> None:
         if not self._leases.journal_children(checkpoint, now):
             self._leases.in_flight.postpone(checkpoint, now + AFTER_ERROR_MS)
             return

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.broker.operations.deliver import deliver
+from aerobee.broker.delivery.deliver import deliver
 from aerobee.protocol import names
 from aerobee.protocol.bodies import DataVersion, DelayOffsets, decode, encode
 from aerobee.store.metadata import JsonFile

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.broker.operations.deliver import deliver, stamped, without_check
-from aerobee.broker.operations.destination import target_of
+from aerobee.broker.delivery.deliver import deliver, stamped, without_check
+from aerobee.broker.delivery.destination import target_of
 from aerobee.errors import MessageIllegal
 from aerobee.protocol import message, names
 from aerobee.protocol import properties as props

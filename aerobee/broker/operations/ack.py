@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aerobee.broker import checks
-from aerobee.broker.state.leases import offsets_at
-from aerobee.broker.state.order_info import NO_PROGRESS, OTHER_POP
+from aerobee.broker.pop.leases import offsets_at
+from aerobee.broker.pop.orders import NO_PROGRESS, OTHER_POP
 from aerobee.errors import MessageIllegal, NoMessage, SystemFailure
 from aerobee.protocol import names
 from aerobee.protocol.receipt import MAX_BITS, ORDERLY_QUEUE, Receipt
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aerobee.broker.broker import Broker
-    from aerobee.broker.state.in_flight import LaneKey
+    from aerobee.broker.pop.in_flight import LaneKey
     from aerobee.protocol.bodies import BatchAckEntry
 
 _FEWEST_FIELDS = 6

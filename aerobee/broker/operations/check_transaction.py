@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.broker.operations.destination import target_of
+from aerobee.broker.delivery.destination import target_of
 from aerobee.broker.operations.end_transaction import QUEUE, catch_up, write_op
 from aerobee.broker.state.half_messages import Outcome
 from aerobee.errors import MessageIllegal, SystemFailure

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.broker.operations.destination import Target, route_delay, target_of
+from aerobee.broker.delivery.destination import Target, route_delay, target_of
 from aerobee.broker.state.half_messages import Half, Outcome
 from aerobee.errors import IllegalOperation, MessageIllegal, SystemFailure
 from aerobee.protocol import message as wire

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aerobee.broker.delivery.pop_filters import accept_for_pop
+from aerobee.broker.delivery.positions import peek_position
 from aerobee.broker.operations.pop import check_reader, hold_left, queues_of
-from aerobee.broker.operations.pop_filter import accept_for_pop
-from aerobee.broker.operations.pop_position import peek_position
-from aerobee.broker.state.parked_pops import Parked, Reads
-from aerobee.broker.state.pops import retry_topics
+from aerobee.broker.pop.held_pops import Parked, Reads
+from aerobee.broker.pop.pops import retry_topics
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

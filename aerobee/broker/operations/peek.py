@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aerobee.broker.delivery.positions import peek_position
+from aerobee.broker.delivery.transfer import ordinary_limit
 from aerobee.broker.operations.pop import MAX_MESSAGES, check_reader, queues_of
-from aerobee.broker.operations.pop_position import peek_position
-from aerobee.broker.operations.transfer import ordinary_limit
-from aerobee.broker.state.pops import retry_topics
+from aerobee.broker.pop.pops import retry_topics
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker

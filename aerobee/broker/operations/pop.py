@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from aerobee.broker import checks
-from aerobee.broker.operations import pop_position
-from aerobee.broker.operations.pop_filter import accept_for_pop
-from aerobee.broker.operations.transfer import note_distance, ordinary_limit
-from aerobee.broker.state.order_info import OrderInfo
-from aerobee.broker.state.parked_pops import Parked, Reads
-from aerobee.broker.state.pops import retry_topics
+from aerobee.broker.delivery import positions as pop_position
+from aerobee.broker.delivery.pop_filters import accept_for_pop
+from aerobee.broker.delivery.transfer import note_distance, ordinary_limit
+from aerobee.broker.pop.held_pops import Parked, Reads
+from aerobee.broker.pop.orders import OrderInfo
+from aerobee.broker.pop.pops import retry_topics
 from aerobee.errors import InvalidParameter, StoreError
 from aerobee.protocol import message, names
 from aerobee.protocol import properties as props
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from aerobee.broker.broker import Broker
-    from aerobee.broker.operations.pop_position import Start
-    from aerobee.broker.state.in_flight import Lane
+    from aerobee.broker.delivery.positions import Start
+    from aerobee.broker.pop.in_flight import Lane
     from aerobee.clock import Clock
     from aerobee.protocol.filters import Accept
 

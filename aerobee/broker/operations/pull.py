@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from aerobee.broker import checks
-from aerobee.broker.operations.filtering import accept_for
-from aerobee.broker.operations.transfer import SCAN, note_distance, ordinary_limit
+from aerobee.broker.delivery.filters import accept_for
+from aerobee.broker.delivery.transfer import SCAN, note_distance, ordinary_limit
 from aerobee.errors import NoPermission, SubscriptionNotFound, SubscriptionNotLatest
 from aerobee.protocol.codes import ResponseCode
 from aerobee.store.results import Found, ReadLimit, ReadStatus

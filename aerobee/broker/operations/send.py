@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 import msgspec
 
 from aerobee.broker import checks
-from aerobee.broker.operations.destination import delay_level, route_delay, to_half
+from aerobee.broker.delivery.destination import delay_level, route_delay, to_half
 from aerobee.errors import InvalidParameter, MessageIllegal, NoPermission, SystemFailure
 from aerobee.protocol import names
 from aerobee.protocol import properties as props

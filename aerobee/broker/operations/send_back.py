@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aerobee.broker import checks
-from aerobee.broker.operations.destination import to_schedule
+from aerobee.broker.delivery.destination import to_schedule
 from aerobee.errors import NoPermission, SystemFailure
 from aerobee.protocol import names
 from aerobee.protocol import properties as props

@@ -12,7 +12,7 @@ from aerobee.client.consume import backoff
 from aerobee.client.consume.concurrent_loop import failed_part
 from aerobee.client.consume.fetch_loop import wanted
 from aerobee.client.consume.flow_control import Full
-from aerobee.client.consume.popped import Popped, pop
+from aerobee.client.consume.popped import PopAnswer, pop
 from aerobee.client.consume.slots import Slots
 from aerobee.errors import AerobeeError, FlowControl
 from aerobee.protocol import reading
@@ -103,7 +103,7 @@ class PopLoop:
         )
         return reading.pop(request, member.clock.wall())
 
-    def _answered(self, popped: PoppedQueue, subscription: Subscription, answer: Popped) -> None:
+    def _answered(self, popped: PoppedQueue, subscription: Subscription, answer: PopAnswer) -> None:
         messages = [
             m for m in wanted(answer.messages, subscription) if m.reconsume_times <= self._max_reconsume
         ]

@@ -126,7 +126,7 @@ class Lease:
         ).text
 
 
-class Popped(msgspec.Struct, frozen=True):
+class PopAnswer(msgspec.Struct, frozen=True):
     """An answer to a pop. `full`: the broker holds too many requests already."""
 
     messages: list[ReceivedMessage]
@@ -135,7 +135,7 @@ class Popped(msgspec.Struct, frozen=True):
     until: int  # by our clock
 
 
-async def pop(session: Session, address: str, request: PopMessage) -> Popped:
+async def pop(session: Session, address: str, request: PopMessage) -> PopAnswer:
     answer = await session.call(
         address, request, timeout_ms=request.poll_time + EXTRA_WAIT_MS, accept=ANSWERS
     )
@@ -150,7 +150,7 @@ async def pop(session: Session, address: str, request: PopMessage) -> Popped:
             handle = message.property(props.POP_CK) or ""
             message.lease = Lease(session, request.consumer_group, request.topic, handle, until)
     full = answer.code == ResponseCode.POLLING_FULL
-    return Popped(messages, result.rest_num, full, until)
+    return PopAnswer(messages, result.rest_num, full, until)
 
 
 def add_receipts(messages: list[ReceivedMessage], result: PopResult, broker_name: str, topic: str) -> None:

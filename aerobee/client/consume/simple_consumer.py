@@ -9,7 +9,7 @@ import uuid
 from typing import TYPE_CHECKING, Self
 
 from aerobee.client.consume.group_member import GroupMember
-from aerobee.client.consume.popped import Popped, pop
+from aerobee.client.consume.popped import PopAnswer, pop
 from aerobee.client.consume.start_offset import Start, StartPoint
 from aerobee.client.consume.subscriptions import Expression, Subscriptions
 from aerobee.client.session.session import Session
@@ -134,7 +134,7 @@ class SimpleConsumer:
 
     async def _pop(
         self, place: tuple[str, str], max_messages: int, invisible_ms: int, poll_ms: int, attempt: str | None
-    ) -> Popped:
+    ) -> PopAnswer:
         topic, broker_name = place
         subscription = self._subscriptions.get(topic)
         assert subscription is not None
@@ -230,6 +230,6 @@ class SimpleConsumer:
         raise SystemFailure(f"group {self.group!r} receives by hand; there is no handler to call")
 
 
-def answer_is_idle(places: list[tuple[str, str]], answer: Popped) -> bool:
+def answer_is_idle(places: list[tuple[str, str]], answer: PopAnswer) -> bool:
     """The broker holds no further request: wait here instead of asking again at once."""
     return len(places) == 1 and answer.full

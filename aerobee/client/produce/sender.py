@@ -41,7 +41,7 @@ class Sender:
         self._group = group
         self._options = session.options
         self._clock = session.clock
-        self._lanes: dict[tuple[int, str, str], Lane] = {}
+        self._warm: dict[tuple[int, str, str], WarmConnection] = {}
         self._turns: dict[str, InTurn] = {}
         self._faults = Faults() if session.options.avoid_slow_brokers else None
         self._deadlines = Deadlines(session.clock)
@@ -94,10 +94,10 @@ class Sender:
         if known is None or not known.writable:
             return None
         chosen = queue or self._choose(known.writable, topic, None)
-        lane = self._lane(code, topic, chosen.broker_name)
-        if lane is None:
+        warm = self._warm_connection(code, topic, chosen.broker_name)
+        if warm is None:
             return None
-        call = self._start(lane, sending, chosen)
+        call = self._start(warm, sending, chosen)
         self._deadlines.watch(call, self._deadline(sending))
         return call, chosen
 
@@ -105,22 +105,22 @@ class Sender:
         """Its birth is told by the wall clock."""
         return sending.born - self._clock.ahead + self._options.send_timeout_ms
 
-    def _lane(self, code: RequestCode, topic: str, broker_name: str) -> Lane | None:
+    def _warm_connection(self, code: RequestCode, topic: str, broker_name: str) -> WarmConnection | None:
         """The open way to a broker; None when it must be opened first."""
         key = (code, topic, broker_name)
-        lane = self._lanes.get(key)
+        warm = self._warm.get(key)
         routes = self._session.routes
-        if lane is not None and lane.version == routes.version and lane.connection.is_open:
-            return lane
+        if warm is not None and warm.version == routes.version and warm.connection.is_open:
+            return warm
         address = routes.master(broker_name)
         connection = self._session.open_connection(address) if address else None
         if connection is None:
             return None
         template = (
-            lane.template if lane else SendTemplate(code, self._group, topic, broker_name, self._options)
+            warm.template if warm else SendTemplate(code, self._group, topic, broker_name, self._options)
         )
-        lane = self._lanes[key] = Lane(template, connection, routes.version)
-        return lane
+        warm = self._warm[key] = WarmConnection(template, connection, routes.version)
+        return warm
 
     async def finish(
         self, call: asyncio.Future[Command], sending: Sending, code: RequestCode, queue: MessageQueue | None,
@@ -191,7 +191,7 @@ class Sender:
         connection = await self._session.connection(address)
         template = SendTemplate(code, self._group, sending.topic, queue.broker_name, self._options)
         began = self._clock.now()
-        call = self._start(Lane(template, connection, 0), sending, queue)
+        call = self._start(WarmConnection(template, connection, 0), sending, queue)
         self._deadlines.watch(call, deadline)
         try:
             answer = await call
@@ -201,12 +201,12 @@ class Sender:
             self._faults.answered(queue.broker_name, self._clock.now() - began, self._clock.now())
         return result_of(answer, sending, queue)
 
-    def _start(self, lane: Lane, sending: Sending, queue: MessageQueue) -> asyncio.Future[Command]:
+    def _start(self, warm: WarmConnection, sending: Sending, queue: MessageQueue) -> asyncio.Future[Command]:
         if self._rendered_here:
-            return lane.connection.start_frame(
-                partial(lane.template.frame, queue_id=queue.queue_id, sending=sending)
+            return warm.connection.start_frame(
+                partial(warm.template.frame, queue_id=queue.queue_id, sending=sending)
             )
-        return lane.connection.start_call(self._signed(lane.template, queue, sending))
+        return warm.connection.start_call(self._signed(warm.template, queue, sending))
 
     def _signed(self, template: SendTemplate, queue: MessageQueue, sending: Sending) -> Command:
         frame = template.frame(0, queue.queue_id, sending)
@@ -225,7 +225,7 @@ class Sender:
         connection.send(self._signed(template, chosen, sending))
 
 
-class Lane(msgspec.Struct):
+class WarmConnection(msgspec.Struct):
     """An open connection and the frames made for it, valid while the routes stay."""
 
     template: SendTemplate

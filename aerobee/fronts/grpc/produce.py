@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aerobee.broker.delivery.keeping import must_wait, until_kept
 from aerobee.broker.operations.end_transaction import EndTransaction, end_transaction
-from aerobee.broker.operations.keeping import must_wait, until_kept
 from aerobee.broker.operations.recall import Recall, kept_elsewhere, recall, recall_handle
 from aerobee.broker.operations.send import PlainOrigin, Sent, send
 from aerobee.broker.state.half_messages import Outcome

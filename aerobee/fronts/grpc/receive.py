@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aerobee.broker.delivery.keeping import until_kept
+from aerobee.broker.delivery.positions import Start
 from aerobee.broker.operations.ack import Ack, ack
-from aerobee.broker.operations.keeping import until_kept
 from aerobee.broker.operations.pop import Pop
-from aerobee.broker.operations.pop_position import Start
 from aerobee.broker.operations.receive import dead_letter, receive
 from aerobee.broker.operations.renew import extend, give_back, take_over
 from aerobee.errors import AerobeeError, ProtocolError

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from aerobee.broker.delivery.positions import Start
 from aerobee.broker.operations.ack import Ack, ack, batch_ack, read_receipt
 from aerobee.broker.operations.admin.figures import group_figures
 from aerobee.broker.operations.assignment import query_assignment, route_of, set_mode
@@ -15,7 +16,6 @@ from aerobee.broker.operations.change_invisible import Change, change_invisible
 from aerobee.broker.operations.notify import Notified, Notify, notify, polling_info
 from aerobee.broker.operations.peek import Peek, peek
 from aerobee.broker.operations.pop import Pop, Popped, pop
-from aerobee.broker.operations.pop_position import Start
 from aerobee.errors import BrokerError, InvalidParameter, ProtocolError
 from aerobee.net.connection import Reply
 from aerobee.protocol import java_json

@@ -7,8 +7,8 @@ import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from aerobee.broker.delivery.keeping import must_wait, until_kept
 from aerobee.broker.operations import send as sending
-from aerobee.broker.operations.keeping import must_wait, until_kept
 from aerobee.broker.operations.recall import recall_handle
 from aerobee.broker.operations.send_back import SendBackRequest, send_back
 from aerobee.fronts.remoting.peer import born_host

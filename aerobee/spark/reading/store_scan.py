@@ -254,23 +254,25 @@ def report_lost(count: int, parts: list[Range], how: str, options: Read) -> None
     logger.warning("%d messages of %s %s", count, named, how)
 
 
-class Places(NamedTuple):
+class RecordPlaces(NamedTuple):
     """Records in the log, by ascending position."""
 
     position: Ints
     size: Ints
 
-    def upto(self, cut: int) -> Places:
-        return Places(self.position[:cut], self.size[:cut])
+    def upto(self, cut: int) -> RecordPlaces:
+        return RecordPlaces(self.position[:cut], self.size[:cut])
 
-    def after(self, cut: int) -> Places:
-        return Places(self.position[cut:], self.size[cut:])
+    def after(self, cut: int) -> RecordPlaces:
+        return RecordPlaces(self.position[cut:], self.size[cut:])
 
-    def joined(self, more: Places) -> Places:
-        return Places(np.concatenate((self.position, more.position)), np.concatenate((self.size, more.size)))
+    def joined(self, more: RecordPlaces) -> RecordPlaces:
+        return RecordPlaces(
+            np.concatenate((self.position, more.position)), np.concatenate((self.size, more.size))
+        )
 
 
-_NOWHERE = Places(np.empty(0, np.int64), np.empty(0, np.int64))
+_NOWHERE = RecordPlaces(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class Units(Protocol):
@@ -281,7 +283,7 @@ class Units(Protocol):
 
 def in_log_order(
     queues: Sequence[Units], parts: list[Range], codes: frozenset[int] | None, options: Read
-) -> Iterator[Places]:
+) -> Iterator[RecordPlaces]:
     """The records of all ranges merged by position, some at a time: memory does not grow with the ranges."""
     reached = [part.start for part in parts]
     held = [_NOWHERE for _ in parts]
@@ -306,18 +308,18 @@ def in_log_order(
         yield ready
 
 
-def _places(units: npt.NDArray[Any], codes: frozenset[int] | None) -> Places:
+def _places(units: npt.NDArray[Any], codes: frozenset[int] | None) -> RecordPlaces:
     units = real_units(units)
     if codes is not None:
         units = units[np.isin(units["tag"].astype(np.int64), np.array(sorted(codes), np.int64))]
-    return Places(units["position"].astype(np.int64), units["size"].astype(np.int64))
+    return RecordPlaces(units["position"].astype(np.int64), units["size"].astype(np.int64))
 
 
-def _merged(parts: list[Places]) -> Places:
+def _merged(parts: list[RecordPlaces]) -> RecordPlaces:
     position = np.concatenate([part.position for part in parts])
     size = np.concatenate([part.size for part in parts])
     order = np.argsort(position, kind="stable")  # which merges runs that are in order already
-    return Places(position[order], size[order])
+    return RecordPlaces(position[order], size[order])
 
 
 def _cuts(sizes: npt.NDArray[np.int64], rows: int, size: int) -> Iterator[tuple[int, int]]:

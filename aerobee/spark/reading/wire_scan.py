@@ -17,7 +17,7 @@ import numpy as np
 from aerobee.errors import BrokerError, NetworkError, TopicNotFound, UnknownResponse
 from aerobee.protocol.headers.consume import LogBounds, ReadLog, ReadUnits, UnitsRead
 from aerobee.spark.decoding import columns
-from aerobee.spark.reading.store_scan import UNIT, Places, in_log_order, real_units, report_lost
+from aerobee.spark.reading.store_scan import UNIT, RecordPlaces, in_log_order, real_units, report_lost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +93,7 @@ def _is_dense(sampled: list[_Sampled]) -> bool:
 
 
 def _edges(sampled: list[_Sampled], tasks: int) -> Ints:
-    """Places in the log with about as many of the messages before the first, between each two and after the last."""
+    """RecordPlaces in the log with about as many of the messages before the first, between each two and after the last."""
     position = np.concatenate([one.position for one in sampled])
     weight = np.concatenate([np.full(len(one.position), one.step, np.int64) for one in sampled])
     order = np.argsort(position, kind="stable")
@@ -123,25 +123,25 @@ def scan(
                 yield columns.decode(body, held.position - held.position[0], names, broker)
 
 
-def _stretches(places: Places, rows: int, size: int) -> Iterator[Places]:
+def _stretches(places: RecordPlaces, rows: int, size: int) -> Iterator[RecordPlaces]:
     """Runs of records that lie within `size` bytes; a larger record is one by itself."""
     ends = places.position + places.size
     start, count = 0, len(ends)
     while start < count:
         within = int(np.searchsorted(ends, places.position[start] + size, side="right"))
         stop = min(start + rows, max(within, start + 1))
-        yield Places(places.position[start:stop], places.size[start:stop])
+        yield RecordPlaces(places.position[start:stop], places.size[start:stop])
         start = stop
 
 
-def _wanted(stretch: Places) -> ReadLog:
+def _wanted(stretch: RecordPlaces) -> ReadLog:
     first, last = int(stretch.position[0]), int(stretch.position[-1] + stretch.size[-1])
     return ReadLog(position=first, size=last - first)
 
 
 def _held(
-    stretch: Places, got: _Bytes, asking: _Asking, parts: list[Range], options: Read
-) -> tuple[Places, memoryview]:
+    stretch: RecordPlaces, got: _Bytes, asking: _Asking, parts: list[Range], options: Read
+) -> tuple[RecordPlaces, memoryview]:
     """What of a stretch the broker still has, and its bytes; the rest is reported."""
     gone = int(np.searchsorted(stretch.position, got.log_begin))
     if gone:
@@ -168,7 +168,7 @@ class _Asking:
         self._link = link
         self._options = options
 
-    def log(self, stretch: Places, opaque: int | None) -> _Bytes:
+    def log(self, stretch: RecordPlaces, opaque: int | None) -> _Bytes:
         bounds, body = self._answer(_wanted(stretch), opaque)
         return _Bytes(body, bounds.fields(LogBounds).min_position)
 

@@ -9,8 +9,8 @@ import pytest
 
 from aerobee.broker.background.schedule import Schedule
 from aerobee.broker.background.timers import Timers
+from aerobee.broker.delivery.destination import to_half
 from aerobee.broker.operations.admin.topics import clean_unused_topics
-from aerobee.broker.operations.destination import to_half
 from aerobee.broker.operations.end_transaction import EndTransaction, end_transaction
 from aerobee.broker.operations.recall import Recall, recall, recall_handle
 from aerobee.broker.operations.reply import reply

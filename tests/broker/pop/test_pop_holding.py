@@ -9,7 +9,7 @@ import pytest
 
 from aerobee.broker.operations.notify import Notify, notify
 from aerobee.broker.operations.pop import pop
-from aerobee.broker.state.parked_pops import Parked, ParkedPops, Reads
+from aerobee.broker.pop.held_pops import Parked, ParkedPops, Reads
 from aerobee.errors import TopicNotFound
 from aerobee.protocol import names
 from aerobee.protocol.codes import ResponseCode

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aerobee.broker.state.due_buckets import BUCKET_MS, DueBuckets
-from aerobee.broker.state.in_flight import FULL, Checkpoint, InFlight, Matched, oldest_offset
-from aerobee.broker.state.places import bit_of, diffs_of, offsets_of
+from aerobee.broker.pop.bits import bit_of, diffs_of, offsets_of
+from aerobee.broker.pop.due_buckets import BUCKET_MS, DueBuckets
+from aerobee.broker.pop.in_flight import FULL, InFlight, LeasedBatch, Matched, oldest_offset
 from aerobee.settings import BrokerConfig, InForce
 
 
@@ -23,9 +23,9 @@ class Flight(InFlight):
         settings = BrokerConfig(pop_checkpoint_memory_ms=memory_ms, pop_checkpoint_cap=cap)
         super().__init__(InForce(settings), lambda lane, offset: self.committed.append(offset))
 
-    def pop(self, start: int, count: int, *, now: int = 0, invisible: int = 60_000) -> Checkpoint:
+    def pop(self, start: int, count: int, *, now: int = 0, invisible: int = 60_000) -> LeasedBatch:
         lane = self.lane("t", "g", 0)
-        checkpoint = Checkpoint(
+        checkpoint = LeasedBatch(
             lane, start, now, now + invisible, 0, count, FULL[count], None, next_offset=start + count
         )
         assert self.lease(lane, checkpoint)
@@ -83,7 +83,7 @@ def test_a_journaled_head_lets_the_line_pass_and_its_acks_are_to_be_written():
 def test_a_child_keeps_its_parent_in_line():
     flight = Flight()
     parent = flight.pop(0, 2)
-    child = Checkpoint(parent.lane, 0, 5, 60_005, 0, 1, 1)
+    child = LeasedBatch(parent.lane, 0, 5, 60_005, 0, 1, 1)
     flight.split(parent, child)
     flight.close(parent, 0b11)
     assert flight.committed == []
@@ -96,19 +96,19 @@ def test_at_the_cap_no_lease_is_given_until_the_oldest_has_gone():
     flight = Flight(cap=2)
     first, _ = flight.pop(0, 1), flight.pop(1, 1)
     lane = first.lane
-    assert not flight.lease(lane, Checkpoint(lane, 2, 0, 9, 0, 1, 1, None, 3))
+    assert not flight.lease(lane, LeasedBatch(lane, 2, 0, 9, 0, 1, 1, None, 3))
     assert flight.oldest(1) == [first]
     flight.journaled(first, position=1)
-    assert flight.lease(lane, Checkpoint(lane, 2, 0, 9, 0, 1, 1, None, 3))
+    assert flight.lease(lane, LeasedBatch(lane, 2, 0, 9, 0, 1, 1, None, 3))
 
 
 def test_the_same_key_is_leased_once():
     flight = Flight()
     first = flight.pop(0, 1)
     lane = first.lane
-    assert not flight.lease(lane, Checkpoint(lane, 0, 0, 9, 0, 1, 1, None, 1))
+    assert not flight.lease(lane, LeasedBatch(lane, 0, 0, 9, 0, 1, 1, None, 1))
     flight.journaled(first, position=1)
-    assert not flight.lease(lane, Checkpoint(lane, 0, 0, 9, 0, 1, 1, None, 1))
+    assert not flight.lease(lane, LeasedBatch(lane, 0, 0, 9, 0, 1, 1, None, 1))
 
 
 def test_a_lane_is_swept_only_when_nothing_is_in_it():
@@ -150,7 +150,7 @@ def test_bits_follow_offsets_whatever_the_gaps(start, diffs, acked, journaled):
     offsets = [start + diff for diff in diffs]
     packed = diffs_of(start, offsets)
     assert offsets_of(start, len(offsets), packed, FULL[len(offsets)]) == offsets
-    checkpoint = Checkpoint(
+    checkpoint = LeasedBatch(
         lane, start, 9, 60_000, 0, len(offsets), FULL[len(offsets)], packed, offsets[-1] + 1
     )
     flight.lease(lane, checkpoint)

@@ -11,11 +11,11 @@ import asyncio
 
 import pytest
 
+from aerobee.broker.delivery.positions import Start
 from aerobee.broker.operations.admin.figures import group_figures, lag
 from aerobee.broker.operations.admin.topics import delete_topic
 from aerobee.broker.operations.pop import pop
-from aerobee.broker.operations.pop_position import Start
-from aerobee.broker.state.in_flight import Checkpoint, InFlight, Matched
+from aerobee.broker.pop.in_flight import Checkpoint, InFlight, Matched
 from aerobee.errors import StoreError
 from aerobee.protocol import names
 from aerobee.protocol import properties as props

@@ -25,16 +25,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from aerobee.broker.background.revive import Revive
 from aerobee.broker.broker import Broker
+from aerobee.broker.delivery.positions import Start
 from aerobee.broker.operations.ack import Ack, ack, batch_ack
 from aerobee.broker.operations.admin.figures import group_figures
 from aerobee.broker.operations.change_invisible import Change, change_invisible
 from aerobee.broker.operations.pop import Pop, pop
-from aerobee.broker.operations.pop_position import Start
+from aerobee.broker.pop.pops import Pops
+from aerobee.broker.pop.revive_log import GROUP
 from aerobee.broker.state.clients import Clients
 from aerobee.broker.state.groups import Groups
 from aerobee.broker.state.offsets import Offsets
-from aerobee.broker.state.pops import Pops
-from aerobee.broker.state.revive_log import GROUP
 from aerobee.broker.state.stats import Stats
 from aerobee.broker.state.topics import Topics
 from aerobee.clock import ManualClock

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aerobee.broker.operations.ack import Ack, ack
-from aerobee.broker.state.order_info import NO_PROGRESS, OTHER_POP, OrderInfo, Orders
+from aerobee.broker.pop.orders import NO_PROGRESS, OTHER_POP, OrderInfo, Orders
 from aerobee.errors import MessageIllegal
 from aerobee.protocol.bodies import BatchAck, BatchAckEntry, encode
 from aerobee.protocol.headers.consume import BatchAckMessage, PopMessage

@@ -11,7 +11,7 @@ from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol.bodies import GroupConfig
 from aerobee.protocol.message import Record
-from aerobee.protocol.receipt import CheckPoint, decode_checkpoint, encode_revive
+from aerobee.protocol.receipt import CheckpointRecord, decode_checkpoint, encode_revive
 
 RETRY = names.pop_retry_topic("orders", "billing")
 
@@ -315,7 +315,7 @@ def _java(shop, tag: str, body: bytes, deliver_at: int) -> None:
 
 def _java_checkpoint(shop, pop_time: int, *, count: int = 2) -> bytes:
     return encode_revive(
-        CheckPoint(
+        CheckpointRecord(
             topic="orders",
             group="billing",
             queue_id=0,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from aerobee.broker.delivery.positions import Start
 from aerobee.broker.operations.ack import Ack, ack
 from aerobee.broker.operations.admin.settings import change_settings
 from aerobee.broker.operations.pop import Pop
-from aerobee.broker.operations.pop_position import Start
 from aerobee.broker.operations.receive import dead_letter, receive
 from aerobee.broker.operations.renew import give_back, give_back_all, renew_due, take_over
 from aerobee.errors import FlowControl, NoMessage

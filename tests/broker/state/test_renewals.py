@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from aerobee.broker.state.renewals import AHEAD_MS, LONGEST_MS, STEPS_MS, Renewals
+from aerobee.broker.pop.renewals import AHEAD_MS, LONGEST_MS, STEPS_MS, Renewals
 from aerobee.protocol.receipt import Receipt
 
 START = 1_000_000

@@ -15,7 +15,7 @@ import pytest
 
 from aerobee import BrokerConfig, Server
 from aerobee.broker.operations.admin import groups
-from aerobee.fronts.grpc import server as front
+from aerobee.fronts.grpc import front
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.mux import PREFACE
 from aerobee.fronts.grpc.requests import MAX_BESIDE_BODIES

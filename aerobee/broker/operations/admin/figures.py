@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aerobee.broker.state.in_flight import oldest_offset
-from aerobee.broker.state.pops import retry_topics
+from aerobee.broker.pop.in_flight import oldest_offset
+from aerobee.broker.pop.pops import retry_topics
 from aerobee.errors import GroupNotFound
 from aerobee.protocol import names
 from aerobee.protocol import properties as props

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aerobee.broker.operations.admin.figures import queue_figures
-from aerobee.broker.state.pops import retry_topics
+from aerobee.broker.pop.pops import retry_topics
 from aerobee.protocol import names
 from aerobee.protocol.bodies import (
     ConsumeStats,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.broker.operations.destination import target_of
+from aerobee.broker.delivery.destination import target_of
 from aerobee.errors import MessageIllegal
 from aerobee.protocol import names
 from aerobee.protocol import properties as props

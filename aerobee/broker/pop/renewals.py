@@ -35,7 +35,7 @@ class Key(NamedTuple):
     first_pop: int
 
 
-class Lease:
+class RenewedLease:
     __slots__ = ("client_id", "due", "key", "receipt", "renewed", "until")
 
     def __init__(self, key: Key, client_id: str, receipt: Receipt) -> None:
@@ -49,8 +49,8 @@ class Lease:
 
 class Renewals:
     def __init__(self) -> None:
-        self._leases: dict[Key, Lease] = {}
-        self._by_due: list[tuple[int, int, Lease]] = []
+        self._leases: dict[Key, RenewedLease] = {}
+        self._by_due: list[tuple[int, int, RenewedLease]] = []
         self._count = 0
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class Renewals:
         """Renew this one from now on; beyond the bound messages are left to their first lease."""
         if len(self._leases) < MAX_LEASES:
             key = Key(group, topic, receipt.retry, receipt.queue_id, receipt.offset, receipt.pop_time)
-            lease = self._leases[key] = Lease(key, client_id, receipt)
+            lease = self._leases[key] = RenewedLease(key, client_id, receipt)
             self._push(lease)
 
     def release(self, group: str, topic: str, receipt: Receipt) -> Receipt:
@@ -69,7 +69,7 @@ class Renewals:
         lease = self._leases.pop(key, None)
         return lease.receipt if lease is not None else receipt
 
-    def due(self, now: int) -> list[Lease]:
+    def due(self, now: int) -> list[RenewedLease]:
         """Leases that end within AHEAD_MS; each comes once and is renewed or dropped by the caller."""
         found = []
         while self._by_due and self._by_due[0][0] - AHEAD_MS <= now:
@@ -78,13 +78,13 @@ class Renewals:
                 found.append(lease)
         return found
 
-    def extension(self, lease: Lease, now: int) -> int | None:
+    def extension(self, lease: RenewedLease, now: int) -> int | None:
         """How long to extend; None when it has been kept long enough."""
         left = lease.until - now
         step = STEPS_MS[min(lease.renewed, len(STEPS_MS) - 1)]
         return min(step, left) if left > AHEAD_MS else None
 
-    def renewed(self, lease: Lease, receipt: Receipt) -> None:
+    def renewed(self, lease: RenewedLease, receipt: Receipt) -> None:
         lease.receipt, lease.due = receipt, receipt.visible_at
         lease.renewed += 1
         self._push(lease)
@@ -96,12 +96,12 @@ class Renewals:
             lease.until += jump
         self._by_due = [(due + jump, count, lease) for due, count, lease in self._by_due]
 
-    def drop(self, lease: Lease) -> None:
+    def drop(self, lease: RenewedLease) -> None:
         self._leases.pop(lease.key, None)
 
-    def of_client(self, client_id: str) -> list[Lease]:
+    def of_client(self, client_id: str) -> list[RenewedLease]:
         return [lease for lease in self._leases.values() if lease.client_id == client_id]
 
-    def _push(self, lease: Lease) -> None:
+    def _push(self, lease: RenewedLease) -> None:
         self._count += 1
         heapq.heappush(self._by_due, (lease.due, self._count, lease))

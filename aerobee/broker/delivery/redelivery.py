@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from aerobee.broker.operations.deliver import stamped, without_check
+from aerobee.broker.delivery.deliver import stamped, without_check
 from aerobee.errors import BrokerError, CorruptRecord, ProtocolError
 from aerobee.protocol import message, names
 from aerobee.protocol import properties as props

@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.broker.state.due_buckets import DueBuckets
-from aerobee.broker.state.places import bits_of, offsets_of, places_of
+from aerobee.broker.pop.bits import bits_of, offsets_of, places_of
+from aerobee.broker.pop.due_buckets import DueBuckets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -55,7 +55,7 @@ class Matched(Enum):
     UNKNOWN = "acked before, redelivered already, or never popped"
 
 
-class Checkpoint(msgspec.Struct, gc=False, eq=False):
+class LeasedBatch(msgspec.Struct, gc=False, eq=False):
     lane: Lane
     start: int
     pop_time: int
@@ -65,7 +65,7 @@ class Checkpoint(msgspec.Struct, gc=False, eq=False):
     open: int  # bits of messages not acked
     diffs: tuple[int, ...] | None = None  # offset - start of each message; None = contiguous
     next_offset: int = -1  # where the pop's read ended; -1 = a child, which is not in line
-    parent: Checkpoint | None = None
+    parent: LeasedBatch | None = None
     children: int = 0
     journaled: bool = False
     ahead: int = 0  # of the wall clock, in which the pop time is, when it was leased
@@ -106,8 +106,8 @@ class Lane:
         self.topic = topic  # the real one: maybe a retry topic
         self.group = group
         self.queue_id = queue_id
-        self.young: dict[int, Checkpoint] = {}
-        self.line: deque[Checkpoint] = deque()
+        self.young: dict[int, LeasedBatch] = {}
+        self.line: deque[LeasedBatch] = deque()
         self.cold: dict[int, dict[int, int | Sparse]] = {}
         self.in_flight = 0  # messages
         self.skip: set[int] = set()  # restored from the log though the committed offset has not passed them
@@ -130,8 +130,8 @@ class InFlight:
         self.lanes: dict[LaneKey, Lane] = {}
         self.young = 0  # open checkpoints in memory only
         self.due = DueBuckets()
-        self._by_age: deque[Checkpoint] = deque()  # those that live past `memory_ms`: in order of pop time
-        self._by_time: list[tuple[int, int, Checkpoint]] = []  # the others: a heap by when to attend to them
+        self._by_age: deque[LeasedBatch] = deque()  # those that live past `memory_ms`: in order of pop time
+        self._by_time: list[tuple[int, int, LeasedBatch]] = []  # the others: a heap by when to attend to them
         self._sequence = 0
 
     def lane(self, topic: str, group: str, queue_id: int) -> Lane:
@@ -147,7 +147,7 @@ class InFlight:
     def full(self) -> bool:
         return self.young >= self._settings.value.pop_checkpoint_cap
 
-    def lease(self, lane: Lane, checkpoint: Checkpoint) -> bool:
+    def lease(self, lane: Lane, checkpoint: LeasedBatch) -> bool:
         """Record a popped batch. False when it cannot be: then the messages must not be returned."""
         if self.full or self.known(lane, checkpoint.start, checkpoint.pop_time):
             return False
@@ -155,7 +155,7 @@ class InFlight:
         self._add(lane, checkpoint, checkpoint.leased_at)
         return True
 
-    def split(self, parent: Checkpoint, child: Checkpoint) -> None:
+    def split(self, parent: LeasedBatch, child: LeasedBatch) -> None:
         """Lease one message of a young checkpoint anew; the caller then acks it in the old one."""
         root = parent.parent or parent
         child.parent = root
@@ -174,7 +174,7 @@ class InFlight:
         key = start << TIME_BITS | pop_time
         return key in lane.young or key in lane.cold.get(start >> BLOCK_SHIFT, ())
 
-    def _add(self, lane: Lane, checkpoint: Checkpoint, born: int) -> None:
+    def _add(self, lane: Lane, checkpoint: LeasedBatch, born: int) -> None:
         lane.young[checkpoint.key] = checkpoint
         lane.in_flight += checkpoint.count
         self.young += 1
@@ -184,7 +184,7 @@ class InFlight:
         else:
             self.postpone(checkpoint, min(checkpoint.due, attend_at))
 
-    def postpone(self, checkpoint: Checkpoint, attend_at: int) -> None:
+    def postpone(self, checkpoint: LeasedBatch, attend_at: int) -> None:
         self._sequence += 1
         heapq.heappush(self._by_time, (attend_at, self._sequence, checkpoint))
 
@@ -213,10 +213,10 @@ class InFlight:
             return Matched.JOURNALED, places_of(closed, entry.diffs)
         return Matched.JOURNALED, self.close_cold(lane, start, pop_time, places)
 
-    def young_of(self, lane: Lane, start: int, pop_time: int) -> Checkpoint | None:
+    def young_of(self, lane: Lane, start: int, pop_time: int) -> LeasedBatch | None:
         return lane.young.get(start << TIME_BITS | pop_time)
 
-    def close(self, checkpoint: Checkpoint, bits: int) -> int:
+    def close(self, checkpoint: LeasedBatch, bits: int) -> int:
         """Take messages out of a young checkpoint: acked, or redelivered. Returns the bits that were open."""
         closed = checkpoint.open & bits
         if closed:
@@ -226,7 +226,7 @@ class InFlight:
                 self._left_memory(checkpoint)
         return closed
 
-    def _left_memory(self, checkpoint: Checkpoint) -> None:
+    def _left_memory(self, checkpoint: LeasedBatch) -> None:
         lane = checkpoint.lane
         if lane.young.get(checkpoint.key) is checkpoint:
             del lane.young[checkpoint.key]
@@ -245,9 +245,9 @@ class InFlight:
 
     # -- time --------------------------------------------------------------------------------------------
 
-    def attend(self, now: int, limit: int) -> list[Checkpoint]:
+    def attend(self, now: int, limit: int) -> list[LeasedBatch]:
         """Open checkpoints whose time in memory is over: due ones are to be redelivered, others journaled."""
-        found: list[Checkpoint] = []
+        found: list[LeasedBatch] = []
         by_time, by_age = self._by_time, self._by_age
         while by_time and by_time[0][0] <= now and len(found) < limit:
             checkpoint = heapq.heappop(by_time)[2]
@@ -265,9 +265,9 @@ class InFlight:
             self._by_age = deque(c for c in by_age if c.open and not c.journaled)
         return found
 
-    def oldest(self, count: int) -> list[Checkpoint]:
+    def oldest(self, count: int) -> list[LeasedBatch]:
         """The longest open ones, to make room."""
-        found: list[Checkpoint] = []
+        found: list[LeasedBatch] = []
         while len(found) < count and (self._by_age or self._by_time):
             checkpoint = self._by_age.popleft() if self._by_age else heapq.heappop(self._by_time)[2]
             if checkpoint.open and not checkpoint.journaled:
@@ -283,7 +283,7 @@ class InFlight:
 
     # -- journaled ---------------------------------------------------------------------------------------
 
-    def journaled(self, checkpoint: Checkpoint, position: int) -> None:
+    def journaled(self, checkpoint: LeasedBatch, position: int) -> None:
         """It is in the revive log at `position`: forget all but its open bits."""
         checkpoint.journaled = True
         lane, diffs = checkpoint.lane, checkpoint.diffs
@@ -292,7 +292,7 @@ class InFlight:
         self.due.add(checkpoint.due, position)
         self._left_memory(checkpoint)
 
-    def restore(self, lane: Lane, checkpoint: Checkpoint, position: int) -> None:
+    def restore(self, lane: Lane, checkpoint: LeasedBatch, position: int) -> None:
         """A checkpoint read from the revive log: after a restart, or written by another broker."""
         self.due.add(checkpoint.due, position)
         if checkpoint.open and not self.known(lane, checkpoint.start, checkpoint.pop_time):

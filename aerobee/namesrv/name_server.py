@@ -10,7 +10,7 @@ from aerobee.errors import RequestCodeNotSupported
 from aerobee.namesrv.handlers import ROUTES, Parts
 from aerobee.namesrv.key_values import KeyValues, decode_key_values
 from aerobee.namesrv.route_table import RouteTable
-from aerobee.net.server import Listener, ListenLimits
+from aerobee.net.listener import Listener, ListenLimits
 from aerobee.settings.in_force import InForce
 from aerobee.store.metadata import JsonFile
 

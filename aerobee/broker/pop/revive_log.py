@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from aerobee.broker.state.in_flight import MAX_BATCH, MAX_TIME
+from aerobee.broker.pop.in_flight import MAX_BATCH, MAX_TIME
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol.message import Record
@@ -30,8 +30,8 @@ from aerobee.protocol.receipt import (
     BATCH_ACK_TAG,
     CHECKPOINT_TAG,
     MAX_BITS,
-    Ack,
-    CheckPoint,
+    AckRecord,
+    CheckpointRecord,
     decode_ack,
     decode_checkpoint,
     encode_revive,
@@ -62,7 +62,7 @@ class Drop(msgspec.Struct, kw_only=True):
 class Entry(NamedTuple):
     position: int
     physical_offset: int
-    value: CheckPoint | Ack | Drop
+    value: CheckpointRecord | AckRecord | Drop
     foreign: bool  # came through RocketMQ's timer, so its acks may still be on their way
 
 
@@ -105,13 +105,13 @@ class ReviveLog:
 
     # -- writing -----------------------------------------------------------------------------------------
 
-    def write_checkpoint(self, queue_id: int, checkpoint: CheckPoint, now: int) -> int:
+    def write_checkpoint(self, queue_id: int, checkpoint: CheckpointRecord, now: int) -> int:
         """Returns its position."""
         checkpoint.broker_name = self._broker_name
         record = self._record(CHECKPOINT_TAG, encode_revive(checkpoint), checkpoint.unique_key, now)
         return self._append(queue_id, record, checkpoint.revive_time - 1000)
 
-    def write_ack(self, queue_id: int, ack: Ack, now: int, due: int) -> None:
+    def write_ack(self, queue_id: int, ack: AckRecord, now: int, due: int) -> None:
         ack.broker_name = self._broker_name
         tag = BATCH_ACK_TAG if ack.offsets else ACK_TAG
         self._append(queue_id, self._record(tag, encode_revive(ack), ack.unique_key, now), due)
@@ -139,11 +139,11 @@ class ReviveLog:
 
     # -- reading -----------------------------------------------------------------------------------------
 
-    def checkpoint_at(self, position: int) -> tuple[CheckPoint, int] | None:
+    def checkpoint_at(self, position: int) -> tuple[CheckpointRecord, int] | None:
         """The checkpoint and its place in the commit log; None when it is gone or no checkpoint."""
         queue_id, offset = unpack(position)
         entry = self._entry(queue_id, offset)
-        if entry is None or not isinstance(entry.value, CheckPoint):
+        if entry is None or not isinstance(entry.value, CheckpointRecord):
             return None
         return entry.value, entry.physical_offset
 
@@ -216,7 +216,7 @@ class ReviveLog:
         )
 
 
-def _value(record: Record) -> CheckPoint | Ack | Drop | None:
+def _value(record: Record) -> CheckpointRecord | AckRecord | Drop | None:
     """What a message of the log says, None when nothing that concerns us. Raises when it cannot be meant so."""
     tag = record.tags
     if tag == CHECKPOINT_TAG:
@@ -228,7 +228,7 @@ def _value(record: Record) -> CheckPoint | Ack | Drop | None:
     return msgspec.json.decode(record.body, type=Drop) if tag == DROP_TAG else None
 
 
-def _check_checkpoint(checkpoint: CheckPoint) -> None:
+def _check_checkpoint(checkpoint: CheckpointRecord) -> None:
     """As a pop request's topic, group and times would be checked: the messages it names are given to its group."""
     names.check_group(checkpoint.group)
     if not names.may_deliver(checkpoint.topic):

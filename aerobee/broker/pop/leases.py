@@ -10,16 +10,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from aerobee.broker.state.in_flight import FULL, MAX_BATCH, Checkpoint, InFlight, Lane, Matched
-from aerobee.broker.state.places import bit_of, bits_of, diffs_of
-from aerobee.broker.state.revive_log import Drop, Entry, ReviveLog
+from aerobee.broker.pop.bits import bit_of, bits_of, diffs_of
+from aerobee.broker.pop.in_flight import FULL, MAX_BATCH, InFlight, Lane, LeasedBatch, Matched
+from aerobee.broker.pop.revive_log import Drop, Entry, ReviveLog
 from aerobee.errors import StoreError
-from aerobee.protocol.receipt import MAX_BITS, Ack, CheckPoint, Receipt
+from aerobee.protocol.receipt import MAX_BITS, AckRecord, CheckpointRecord, Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aerobee.broker.state.in_flight import LaneKey
+    from aerobee.broker.pop.in_flight import LaneKey
     from aerobee.broker.state.offsets import Offsets
     from aerobee.broker.state.skipped import Skipped
     from aerobee.clock import Clock
@@ -79,7 +79,7 @@ class Leases:
     def lease(self, lane: Lane, offsets: Sequence[int], next_offset: int, receipt: Receipt) -> bool:
         """Record a popped batch. False: it could not be, and the messages must not be returned."""
         start, ahead = receipt.start_offset, self._clock.ahead
-        checkpoint = Checkpoint(
+        checkpoint = LeasedBatch(
             lane,
             start,
             receipt.pop_time,
@@ -101,7 +101,7 @@ class Leases:
             for checkpoint in self.in_flight.oldest(256):
                 self.journal(checkpoint, now)
 
-    def journal(self, checkpoint: Checkpoint, now: int) -> bool:
+    def journal(self, checkpoint: LeasedBatch, now: int) -> bool:
         """Write a young checkpoint to the revive log. False, and tried again later, when the disk refuses."""
         if checkpoint.journaled:  # with its parent, a moment ago
             return True
@@ -120,10 +120,10 @@ class Leases:
         self.in_flight.journaled(checkpoint, position)
         return True
 
-    def _write(self, revive_queue: int, logged: CheckPoint, now: int) -> int:
+    def _write(self, revive_queue: int, logged: CheckpointRecord, now: int) -> int:
         return self.log.write_checkpoint(revive_queue, logged, now + self._clock.ahead)
 
-    def journal_children(self, checkpoint: Checkpoint, now: int) -> bool:
+    def journal_children(self, checkpoint: LeasedBatch, now: int) -> bool:
         """Before a checkpoint is written, those split off it: it says of their messages that it has no more to do
         with them, so after a crash only their own entries keep them from being lost."""
         if not checkpoint.children:
@@ -141,7 +141,7 @@ class Leases:
     # -- acking ------------------------------------------------------------------------------------------
 
     def ack(self, place: LaneKey, receipt: Receipt, places: int, now: int) -> int:
-        """Ack messages of one checkpoint: bit i of `places` is the one i offsets after the receipt's start.
+        """AckRecord messages of one checkpoint: bit i of `places` is the one i offsets after the receipt's start.
 
         Unknown ones are ignored. Returns how many were known.
         """
@@ -158,7 +158,7 @@ class Leases:
 
     def _write_ack(self, place: LaneKey, receipt: Receipt, offsets: list[int], now: int) -> None:
         topic, group, queue_id = place
-        ack = Ack(topic=topic, group=group, queue_id=queue_id)
+        ack = AckRecord(topic=topic, group=group, queue_id=queue_id)
         ack.start_offset, ack.pop_time = receipt.start_offset, receipt.pop_time
         if len(offsets) == 1:
             ack.offset = offsets[0]
@@ -193,7 +193,7 @@ class Leases:
         while self.in_flight.known(lane, offset, pop_time):
             pop_time += 1
         due = pop_time - ahead + invisible_ms
-        child = Checkpoint(lane, offset, pop_time, due, receipt.revive_qid, 1, 1, ahead=ahead)
+        child = LeasedBatch(lane, offset, pop_time, due, receipt.revive_qid, 1, 1, ahead=ahead)
         start = receipt.start_offset
         young = self.in_flight.young_of(lane, start, receipt.pop_time)
         if young is not None:
@@ -209,7 +209,7 @@ class Leases:
     def _is_open(self, lane: Lane, receipt: Receipt, offset: int) -> bool:
         return offset in self.in_flight.open_offsets(lane, receipt.start_offset, receipt.pop_time)
 
-    def _lease_journaled(self, lane: Lane, checkpoint: Checkpoint, now: int) -> None:
+    def _lease_journaled(self, lane: Lane, checkpoint: LeasedBatch, now: int) -> None:
         """The committed offset has passed the message: its new lease must be on disk before the old one ends."""
         position = self._write(checkpoint.revive_queue, as_logged(checkpoint), now)
         self.log.pending(position)
@@ -217,7 +217,7 @@ class Leases:
 
     # -- redelivered -------------------------------------------------------------------------------------
 
-    def redelivered_young(self, checkpoint: Checkpoint, now: int) -> None:
+    def redelivered_young(self, checkpoint: LeasedBatch, now: int) -> None:
         """Its messages are in the retry topic. Logged, so that a restart does not read the originals again."""
         checkpoint_as_done = as_logged(checkpoint)
         checkpoint_as_done.bitmap = _signed(FULL[checkpoint.count])
@@ -229,14 +229,16 @@ class Leases:
             log.warning("redelivery not logged: %s", error)
         self.in_flight.close(checkpoint, checkpoint.open)
 
-    def redelivered(self, lane: Lane, logged: CheckPoint, bits: int, revive_queue: int, now: int) -> None:
+    def redelivered(
+        self, lane: Lane, logged: CheckpointRecord, bits: int, revive_queue: int, now: int
+    ) -> None:
         closed = self.in_flight.close_cold(lane, logged.start_offset, logged.pop_time, bits)
         offsets = [offset for i, offset in enumerate(logged.offsets[:MAX_BATCH]) if closed >> i & 1]
         receipt = receipt_of(logged, revive_queue)
         if offsets:
             self._write_ack((lane.topic, lane.group, lane.queue_id), receipt, offsets, now)
 
-    def keeps(self, lane: Lane | None, logged: CheckPoint) -> bool:
+    def keeps(self, lane: Lane | None, logged: CheckpointRecord) -> bool:
         """Whether a finished checkpoint must stay readable in the log: the group's offset has not passed it.
 
         Otherwise a crash right now would deliver again what was acked or redelivered.
@@ -256,9 +258,9 @@ class Leases:
             if entry is None:
                 continue
             with self._skipped.over("revive", physical_offset=entry.physical_offset):
-                if isinstance(entry.value, CheckPoint):
+                if isinstance(entry.value, CheckpointRecord):
                     self._absorb_checkpoint(entry, entry.value)
-                elif isinstance(entry.value, Ack):
+                elif isinstance(entry.value, AckRecord):
                     self._absorb_ack(entry.value)
                 else:
                     self._absorb_drop(entry.value, entry.physical_offset)
@@ -272,7 +274,7 @@ class Leases:
                 offset += 1
             self._commit(lane, offset)
 
-    def _absorb_checkpoint(self, entry: Entry, logged: CheckPoint) -> None:
+    def _absorb_checkpoint(self, entry: Entry, logged: CheckpointRecord) -> None:
         offsets = logged.offsets[:MAX_BATCH]
         # The last message decides: the first ones of a batch may have been cleaned away.
         if not self.log.speaks_for(entry, logged.topic, logged.queue_id, offsets[-1]):
@@ -287,7 +289,7 @@ class Leases:
             open_bits &= ~bits_of(acked, [offset - logged.start_offset for offset in offsets])
         due = logged.revive_time - self._clock.ahead + (FOREIGN_ACK_MS if entry.foreign else 0)
         diffs = diffs_of(logged.start_offset, offsets)
-        checkpoint = Checkpoint(
+        checkpoint = LeasedBatch(
             lane, logged.start_offset, logged.pop_time, due, 0, len(offsets), open_bits, diffs
         )
         self.log.pending(entry.position)
@@ -295,7 +297,7 @@ class Leases:
         position = self.position(lane)
         lane.skip.update(offset for offset in offsets if offset >= position)
 
-    def _absorb_ack(self, ack: Ack) -> None:
+    def _absorb_ack(self, ack: AckRecord) -> None:
         start = ack.start_offset
         places = 0
         for offset in ack.acked:
@@ -314,7 +316,7 @@ class Leases:
             self.in_flight.drop_cold(lane, drop.from_offset)
             self._void(lane, dropped_at, drop.from_offset)
 
-    def open_bits(self, lane: Lane, logged: CheckPoint, logged_at: int) -> int:
+    def open_bits(self, lane: Lane, logged: CheckpointRecord, logged_at: int) -> int:
         """The messages of a logged checkpoint that are still leased by it."""
         bits = self.in_flight.open_cold(lane, logged.start_offset, logged.pop_time)
         for dropped_at, from_offset in self._voids.get((lane.topic, lane.group, lane.queue_id), ()):
@@ -367,9 +369,9 @@ class Leases:
         ]
 
 
-def as_logged(checkpoint: Checkpoint) -> CheckPoint:
+def as_logged(checkpoint: LeasedBatch) -> CheckpointRecord:
     lane = checkpoint.lane
-    return CheckPoint(
+    return CheckpointRecord(
         bitmap=_signed(FULL[checkpoint.count] ^ checkpoint.open),
         group=lane.group,
         diffs=list(range(checkpoint.count)) if checkpoint.diffs is None else list(checkpoint.diffs),
@@ -391,7 +393,7 @@ def offsets_at(start: int, places: int) -> list[int]:
     return found
 
 
-def receipt_of(logged: CheckPoint, revive_queue: int) -> Receipt:
+def receipt_of(logged: CheckpointRecord, revive_queue: int) -> Receipt:
     """A receipt that stands for the whole checkpoint."""
     start, queue_id = logged.start_offset, logged.queue_id
     return Receipt(start, logged.pop_time, logged.invisible_time, revive_queue, "0", "", queue_id, start)

@@ -13,7 +13,7 @@ from aerobee.store.results import Found, ReadStatus
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
-    from aerobee.broker.state.in_flight import Lane
+    from aerobee.broker.pop.in_flight import Lane
 
 log = logging.getLogger("aerobee.pop")
 

@@ -7,13 +7,13 @@ import logging
 from random import randrange
 from typing import TYPE_CHECKING
 
-from aerobee.broker.state import order_info
-from aerobee.broker.state.leases import Leases
-from aerobee.broker.state.order_info import Orders
-from aerobee.broker.state.parked_pops import ParkedPops
-from aerobee.broker.state.renewals import Renewals
-from aerobee.broker.state.request_modes import Modes
-from aerobee.broker.state.revive_log import ReviveLog
+from aerobee.broker.pop import orders as order_info
+from aerobee.broker.pop.held_pops import ParkedPops
+from aerobee.broker.pop.leases import Leases
+from aerobee.broker.pop.modes import Modes
+from aerobee.broker.pop.orders import Orders
+from aerobee.broker.pop.renewals import Renewals
+from aerobee.broker.pop.revive_log import ReviveLog
 from aerobee.broker.state.skipped import Skipped
 from aerobee.protocol import names
 from aerobee.store.metadata import JsonFile

@@ -297,3 +297,21 @@ async def test_many_plain_calls_share_a_hand_over_and_failures_stay_their_own(
     assert sorted(header.offset // 100 for header in session.headers(SendBack)) == list(range(7, 500, 50))
     assert one.offset == 500
     one.handler.close()
+
+
+async def test_a_message_on_its_way_back_is_not_overdue(loop: Any, session: Any, settle: Any) -> None:
+    """Its handler has ended; the broker may take as long as it likes to answer for the way back."""
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    session.answers[SendBack] = lambda *_: answer
+
+    async def fail(message: Any) -> None:
+        raise RuntimeError("no")
+
+    one = loop(fail)
+    await one.consume(5)
+    session.clock.advance(hours=2)
+    await one.loop.clean_overdue(one.owned)
+    assert len(session.headers(SendBack)) == 1
+    answer.set_result((0, None, b""))
+    await settle()
+    assert one.offset == 6

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from aerobee import Server
 from aerobee.testing.server import TestServer
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def server() -> Iterator[TestServer]:
         yield running
 
 
-async def _populate(server: TestServer) -> None:
+async def _populate(server: TestServer | Server) -> None:
     from aerobee import Admin, Message, Producer, PullConsumer
 
     async with Admin(server.namesrv) as admin:
@@ -114,8 +115,25 @@ def test_a_python_snippet_runs(snippet: Snippet, tmp_path: Path) -> None:
     run([sys.executable, *tool, name], tmp_path, None)
 
 
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data directory of a server that was stopped: what commands about files are shown with."""
+    data = tmp_path_factory.mktemp("stopped") / "data"
+
+    async def fill() -> None:
+        async with Server(data=data) as server:
+            await _populate(server)
+
+    asyncio.run(fill())
+    return data
+
+
 @pytest.mark.parametrize(("page", "line"), [c for c in commands() if "pipeline" not in c[1]])
-def test_a_command_of_the_docs_works(page: str, line: str, server: TestServer, tmp_path: Path) -> None:
+def test_a_command_of_the_docs_works(
+    page: str, line: str, server: TestServer, stopped: Path, tmp_path: Path
+) -> None:
+    if "aerobee-data" in line:
+        (tmp_path / "aerobee-data").symlink_to(stopped)
     run(line, tmp_path, server)
 
 

@@ -222,7 +222,9 @@ class Round:
     async def _ask(self, asked: Command) -> Command:
         link, wire = self._connect()
         link.data_received(command.encode(asked))
-        await asyncio.sleep(0)
+        while not wire.sent and link.held:  # a topic's first message waits for its settings
+            await asyncio.wait(link.held)
+            await asyncio.sleep(0)
         (answer,) = FrameDecoder().feed(bytes(wire.sent))
         link.connection_lost(None)
         return command.decode(answer)

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +77,17 @@ def bounds_without_delayed(found: dict[str, Any]) -> dict[str, list[int]]:
     }
 
 
+def check(server: Server) -> None:
+    """`aerobee store check` compares every message with its queue and keys, whoever wrote them."""
+    settings = server.data.parent / f"{server.data.name}.conf"
+    command = [sys.executable, "-m", "aerobee", "store", "check", "--json", str(server.data)]
+    done = subprocess.run(
+        [*command, *(["--config", str(settings)] if settings.exists() else [])],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def look(session: peers.Session, wrote: dict[str, Any]) -> None:
     """Everything the writer served, the reader serves."""
     wait_until(lambda: TOPIC in admin(session, "topicList"), 30, "the topic's route")
@@ -116,6 +129,7 @@ def test_store_exchange(writer: str, reader: str, running: Running, make_server:
     finally:
         session.close_all()
     one.stop()
+    check(one)
     other = make_server(reader)
     session = peers.Session(running.fresh("java"), other.namesrv)
     try:
@@ -143,3 +157,4 @@ def test_there_and_back(running: Running, make_server: MakeServer) -> None:
         finally:
             session.close_all()
         server.stop()
+        check(server)

@@ -130,10 +130,14 @@ class ConsumeLoop:
         if inbox.dropped:
             return  # someone else owns the queue now and will deliver these again
         failed, total = failed_part(batch, outcome), len(batch)
+        took_ms = self._member.clock.now() - batch[0].consume_started
         if failed:
+            for message in failed:
+                message.consume_started = (
+                    0  # its handler has ended: however long the way back takes, it is not overdue
+                )
             batch = await self._give_back(owned, batch, failed, outcome.delay_level)
         inbox.last_consume = now = self._member.clock.now()
-        took_ms = now - batch[0].consume_started if batch else 0
         self._member.figures.consumed(owned.queue.topic, total - len(failed), len(failed), took_ms, now)
         offset = inbox.remove(batch)
         if offset >= 0 and not inbox.dropped:

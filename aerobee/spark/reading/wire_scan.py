@@ -93,7 +93,7 @@ def _is_dense(sampled: list[_Sampled]) -> bool:
 
 
 def _edges(sampled: list[_Sampled], tasks: int) -> Ints:
-    """RecordPlaces in the log with about as many of the messages before the first, between each two and after the last."""
+    """Places in the log with about as many of the messages before the first, between each two and after the last."""
     position = np.concatenate([one.position for one in sampled])
     weight = np.concatenate([np.full(len(one.position), one.step, np.int64) for one in sampled])
     order = np.argsort(position, kind="stable")

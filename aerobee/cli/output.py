@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from aerobee.clock import SystemClock
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from rich.console import Console
 
     from aerobee.client.message import ReceivedMessage
+    from aerobee.clock import Clock
 
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table")]
 
@@ -29,6 +32,7 @@ Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table")]
 _json_given: ContextVar[bool] = ContextVar("json_given", default=False)
 
 Row = dict[str, Any]
+LINE_EVERY_MS = 10_000  # about long work, where nobody sees a bar
 UNBROKEN = {"message", "client", "address", "stored", "body"}  # what one copies, and what is only a glimpse
 
 
@@ -248,11 +252,30 @@ def shown_body(body: bytes, limit: int = 60) -> str:
 # -- long work -------------------------------------------------------------------------------------------
 
 
+class NowAndThen:
+    """How far long work is, for a log: a line every ten seconds."""
+
+    def __init__(self, label: str, total: int | None, clock: Clock) -> None:
+        self._label = label
+        self._of = "" if total is None else f" of {total}"
+        self._clock = clock
+        self._next = clock.now() + LINE_EVERY_MS
+
+    def tell(self, done: int) -> None:
+        now = self._clock.now()
+        if now >= self._next:
+            self._next = now + LINE_EVERY_MS
+            note(f"{done}{self._of} {self._label}")
+
+
 @contextmanager
 def progress(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Gives a function to call with how many are done: a bar on a terminal's stderr, nothing elsewhere."""
-    if not sys.stderr.isatty() or (total is not None and total < 100):
+    """Gives a function to call with how many are done: a bar on a terminal's stderr, a line now and then elsewhere."""
+    if total is not None and total < 100:
         yield lambda done: None
+        return
+    if not sys.stderr.isatty():
+        yield NowAndThen(label, total, SystemClock()).tell
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -36,6 +38,21 @@ class Position(msgspec.Struct, frozen=True):
 
 
 def text(raw: str) -> str:
+    return raw.strip()
+
+
+def secret(raw: str) -> str:
+    """The secret itself, `@file` with it, or `env:NAME`: so that it need not stand on a command line."""
+    kind, name = (raw[:1], raw[1:]) if raw.startswith("@") else (raw[:4], raw[4:])
+    if kind == "@":
+        try:
+            return Path(name).expanduser().read_text().strip()
+        except OSError as error:
+            raise ValueError(f"the file {name!r} cannot be read: {error.strerror}") from None
+    if kind == "env:":
+        if name not in os.environ:
+            raise ValueError(f"the environment has no variable {name!r}")
+        return os.environ[name]
     return raw.strip()
 
 

@@ -132,11 +132,20 @@ OPTIONS = {
     "retryIntervalMs": Option("retry_ms", values.whole(0), _ALL, asks_brokers=True),
     "requestTimeoutMs": Option("timeout_ms", values.whole(1), _ALL, asks_brokers=True),
     "accessKey": Option("access_key", values.text, _ALL, asks_brokers=True),
-    "secretKey": Option("secret_key", values.text, _ALL, asks_brokers=True),
-    "securityToken": Option("security_token", values.text, _ALL, asks_brokers=True),
+    "secretKey": Option("secret_key", values.secret, _ALL, asks_brokers=True),
+    "securityToken": Option("security_token", values.secret, _ALL, asks_brokers=True),
     "tls": Option("tls", values.flag, _ALL, asks_brokers=True),
 }
 _BY_LOWER = {name.lower(): name for name in OPTIONS}
+# What Spark 4.3 hands to a source or sink besides the user's options: settings of the query, and marks of its own.
+_SPARKS_OWN = frozenset(
+    name.lower()
+    for name in (
+        "checkpointLocation", "queryName", "outputMode", "asyncProgressTrackingEnabled",
+        "asyncProgressTrackingCheckpointIntervalMs", "_asyncProgressTrackingOverrideSinkSupportCheck",
+        "__partition_columns", "__clustering_columns", "__v1_save_as_table_overwrite",
+    )
+)  # fmt: skip
 _CONNECTION = (
     "numRetries", "retryIntervalMs", "requestTimeoutMs", "accessKey", "secretKey", "securityToken", "tls",
 )  # fmt: skip
@@ -194,6 +203,8 @@ def _given(options: Mapping[str, str], use: str | None) -> Given:
     found: Given = {}
     for key, raw in options.items():
         name = _BY_LOWER.get(key.lower())
+        if key.lower() in _SPARKS_OWN:
+            continue
         if name is None:
             near = difflib.get_close_matches(key.lower(), _BY_LOWER, n=1, cutoff=0.5)
             hint = f"; did you mean {_BY_LOWER[near[0]]!r}?" if near else ""
@@ -207,7 +218,8 @@ def _given(options: Mapping[str, str], use: str | None) -> Given:
         try:
             found[name] = option.read(str(raw))
         except ValueError as error:
-            raise OptionError(f"option {name!r} is {str(raw)!r}: {error}") from None
+            shown = "" if option.read is values.secret else f" is {str(raw)!r}"
+            raise OptionError(f"option {name!r}{shown}: {error}") from None
     return found
 
 

@@ -191,3 +191,28 @@ def test_rows_that_are_no_messages_are_refused(types: dict[str, str], said: str)
 def test_a_sink_without_any_topic_is_refused() -> None:
     with pytest.raises(OptionError, match="no topic"):
         check_columns({"body": "string"}, options.for_write({"namesrv": "127.0.0.1:1"}))
+
+
+@pytest.mark.parametrize(
+    "name", ["checkpointLocation", "queryName", "outputMode", "asyncProgressTrackingEnabled"]
+)
+def test_what_spark_itself_adds_is_no_mistake(name: str) -> None:
+    assert options.for_write({"namesrv": "h:1", "topic": "t", name.lower(): "x"}).topic == "t"
+    assert options.for_stream({"namesrv": "h:1", "subscribe": "t", name: "x"}).topics == ("t",)
+
+
+def test_a_secret_comes_from_a_file_or_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "key").write_text("hidden\n")
+    monkeypatch.setenv("MY_SECRET", "hidden too")
+    known = {"namesrv": "h:1", "topic": "t", "accessKey": "me"}
+    assert options.for_write({**known, "secretKey": f"@{tmp_path / 'key'}"}).secret_key == "hidden"
+    assert options.for_write({**known, "secretKey": "env:MY_SECRET"}).secret_key == "hidden too"
+    assert options.for_write({**known, "secretKey": "plain"}).secret_key == "plain"
+    with pytest.raises(
+        options.OptionError, match="option 'secretKey': the environment has no variable 'NONE'"
+    ):
+        options.for_write({**known, "secretKey": "env:NONE"})
+    with pytest.raises(options.OptionError, match="option 'secretKey': the file '/nowhere' cannot be read"):
+        options.for_write({**known, "secretKey": "@/nowhere"})

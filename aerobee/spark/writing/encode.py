@@ -31,6 +31,7 @@ SINK_COLUMNS = {
     "keys": ("string", "array<string>"),
     "properties": ("map<string,string>",),
     "shardingKey": ("string",),
+    "key": ("string", "binary"),  # the same, as Kafka's sink calls it
     "delayLevel": ("int", "bigint", "smallint", "tinyint"),
     "deliverAt": ("timestamp", "bigint"),
 }
@@ -46,10 +47,21 @@ def check_columns(types: dict[str, str], options: Write) -> None:
             )
         if kind not in allowed:
             raise OptionError(f"column {name!r} is {kind}, expected {' or '.join(allowed)}")
+    if "key" in types and "shardingKey" in types:
+        raise OptionError("columns 'key' and 'shardingKey' mean the same: give one (message keys are 'keys')")
     if "body" not in types and "value" not in types:
         raise OptionError("no column 'body': a message needs one (string or binary)")
     if "topic" not in types and not options.topic:
         raise OptionError("no topic: give the option 'topic' or a column 'topic'")
+
+
+def with_sharding_key(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with its column `key`, if it has one, under our name for it."""
+    names = batch.schema.names
+    if "key" not in names:
+        return batch
+    at = names.index("key")
+    return batch.set_column(at, "shardingKey", batch.column(at).cast(pa.string()))
 
 
 class Chunk(NamedTuple):

@@ -74,6 +74,7 @@ class Sender:
         self.rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
+        batch = encode.with_sharding_key(batch)
         for topic, rows in self._by_topic(batch):
             self._write_topic(topic, rows)
         self.rows += batch.num_rows

@@ -15,7 +15,7 @@ from aerobee.broker.delivery.positions import Start
 from aerobee.broker.operations.admin.figures import group_figures, lag
 from aerobee.broker.operations.admin.topics import delete_topic
 from aerobee.broker.operations.pop import pop
-from aerobee.broker.pop.in_flight import Checkpoint, InFlight, Matched
+from aerobee.broker.pop.in_flight import InFlight, LeasedBatch, Matched
 from aerobee.errors import StoreError
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
@@ -225,7 +225,7 @@ def test_issue_11180_offsets_beyond_32_bits():
     flight = InFlight(InForce(BrokerConfig()), lambda lane, offset: None)
     lane = flight.lane("t", "g", 0)
     start = 1 << 40
-    flight.lease(lane, Checkpoint(lane, start, 5, 10_000, 0, 1, 1, (1 << 12,), start + (1 << 12) + 1))
+    flight.lease(lane, LeasedBatch(lane, start, 5, 10_000, 0, 1, 1, (1 << 12,), start + (1 << 12) + 1))
     assert flight.ack(lane, start & 0xFFFFFFFF, 5, 1 << (1 << 12)) == (Matched.UNKNOWN, 0)
     assert flight.ack(lane, start, 5, 1 << (1 << 12)) == (Matched.YOUNG, 1 << (1 << 12))
 

@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	@$(BIN)/python -m aerobee demo
 
-# No test below needs Maven, Go, Node or npm. Spark tests run apart: one session at a time keeps 2 cores free.
+# No test below needs Maven, Go, Node, npm or cargo. Spark tests run apart: one session at a time keeps 2 cores free.
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not spark"
 	$(BIN)/python -m pytest -q -m spark
@@ -44,7 +44,7 @@ format: $(STAMP)
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
 
-# The real peers: needs Java 17, Maven, Go, Node and npm; says which is missing and fails.
+# The real peers: needs Java 17, Maven, Go, Node, npm, Rust with cargo and a C compiler; says which is missing and fails.
 interop: $(STAMP)
 	$(BIN)/python -m pytest -q tests/interop
 

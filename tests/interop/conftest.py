@@ -98,11 +98,16 @@ COMMANDS: dict[str, Callable[[], list[str]]] = {
     "java": lambda: peers.java_program("Remoting", peers.server_class_path()),
     "go": lambda: peers.go_program("remoting"),
     "ons": lambda: peers.node_program("ons.js"),
+    "addon": lambda: peers.node_program("addon.js"),
+    "spring": lambda: peers.java_program(
+        "Spring", peers.java_class_path(peers.HERE / "java/spring", "spring")
+    ),
     "cpp": lambda: peers.python_program("cpp_peer.py", peers.CPP_PACKAGE, "cpp"),
     "java5": lambda: peers.java_program("Grpc", peers.java_class_path(peers.HERE / "java/grpc", "grpc")),
     "go5": lambda: peers.go_program("grpc"),
     "node5": lambda: peers.node_program("grpc.js"),
     "python5": lambda: peers.python_program("grpc_peer.py", peers.GRPC_PACKAGE, "grpc"),
+    "rust5": peers.rust_program,
 }
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs nobody here wrote: fetched from their registries once, driven by a line of JSON each way.
 
-Every driver (Java, Go, Node, two Pythons) knows the same few operations, so one scenario runs on all of them.
+Every driver (Java, Go, Node, Rust, two Pythons) knows the same few operations, so one scenario runs on all of them.
 Everything fetched or compiled lands in `.interop/` at the top of the repository.
 """
 
@@ -142,6 +142,17 @@ def node_program(script: str) -> list[str]:
             shutil.copy(HERE / "node/package.json", folder)
             run([npm, "install", "--no-audit", "--no-fund"], folder)
     return [node, str(HERE / "node" / script)]
+
+
+def rust_program() -> list[str]:
+    cargo = tool("cargo", "Rust with cargo")
+    tool("cc", "a C compiler")  # for one of the crates
+    folder = HERE / "rust"
+    target = CACHE / "rust"
+    with built("rust", [folder / "Cargo.toml", folder / "src/main.rs"]) as needed:
+        if needed:
+            run([cargo, "build", "--quiet", "--target-dir", str(target)], folder, 900)
+    return [str(target / "debug/interop-rust")]
 
 
 def python_program(script: str, package: str, name: str) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every remoting client does, on each of them: Java 5.3, Go v2, ali-ons (Node), the C++ library."""
+"""What every remoting client does, on each of them: Java 5.3, Spring Boot, Go v2, two of Node, the C++ library."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from peers import Session
     from servers import Server
 
-ALL = ("java", "go", "ons", "cpp")
+ALL = ("java", "spring", "go", "ons", "addon", "cpp")
 TIMER_TICK_MS = 1_000  # RocketMQ rounds a delivery time down to whole seconds
 
 
@@ -53,7 +53,7 @@ def test_sync_sends_arrive_once_with_their_tags_keys_and_ids(peer: Session, topi
         assert {row["msgId"] for row in rows} == {row["msgId"] for row in sent}
 
 
-@on("java", "go", "cpp")
+@on("java", "spring", "go", "cpp")
 @pytest.mark.parametrize("mode", ["async", "oneway"])
 def test_other_ways_to_send(peer: Session, topic: str, group: str, mode: str) -> None:
     peer.producer().send(*numbered(topic, 10, tags="B", keys="k"), mode=mode)
@@ -62,7 +62,7 @@ def test_other_ways_to_send(peer: Session, topic: str, group: str, mode: str) ->
     assert {(row["tags"], row["keys"]) for row in rows} == {("B", "k")}
 
 
-@on("java", "go")
+@on("java", "spring", "go")
 def test_batch(peer: Session, topic: str, group: str) -> None:
     peer.producer().send(*numbered(topic, 10, tags="B", keys="k"), mode="batch")
     rows = peer.consumer(group, topic).wait(10)
@@ -81,7 +81,7 @@ def test_batch_of_the_cpp_client_is_one_message(peer: Session, java: Session, to
     assert all(f"m{i}" in found["messages"][0]["body"] for i in range(3))
 
 
-@on("java", "go", "cpp")  # ali-ons never asks for the default topic's route
+@on("java", "spring", "go", "addon", "cpp")  # ali-ons never asks for the default topic's route
 def test_a_topic_is_created_by_its_first_message(
     peer: Session, group: str, fresh: Callable[[str], str]
 ) -> None:
@@ -100,7 +100,7 @@ def test_tag_filter(peer: Session, topic: str, group: str) -> None:
     assert Counter(row["tags"] for row in rows) == {"A": 5, "C": 5}
 
 
-@on("java", "go", "ons")
+@on("java", "spring", "go", "ons")
 def test_sql_filter(peer: Session, topic: str, group: str) -> None:
     consumer = peer.consumer(group, topic, "price > 10 AND colour IN ('red', 'blue')", type="SQL92")
     producer = peer.producer()
@@ -111,7 +111,7 @@ def test_sql_filter(peer: Session, topic: str, group: str) -> None:
     assert sorted(row["body"] for row in consumer.wait(2)) == ["red15", "red25"]
 
 
-@on("java", "go", "cpp")
+@on("java", "spring", "go", "cpp")
 def test_same_key_same_queue_in_order(peer: Session, topic: str, group: str) -> None:
     consumer = peer.consumer(group, topic, kind="orderly")
     users = [f"user{i % 5}" for i in range(40)]
@@ -128,7 +128,7 @@ def test_same_key_same_queue_in_order(peer: Session, topic: str, group: str) -> 
         assert [number for _, number in rows] == sorted(number for _, number in rows)
 
 
-@on(*ALL)
+@on("java", "spring", "go", "ons", "cpp")
 def test_a_delay_level_is_waited_for(peer: Session, topic: str, group: str) -> None:
     consumer = peer.consumer(group, topic)
     producer = peer.producer()
@@ -141,7 +141,7 @@ def test_a_delay_level_is_waited_for(peer: Session, topic: str, group: str) -> N
     assert rows[2]["at"] - sent_at >= 5_000
 
 
-@on("java", "go")
+@on("java", "spring", "go")
 def test_delivery_at_a_time(peer: Session, topic: str, group: str) -> None:
     consumer = peer.consumer(group, topic)
     producer = peer.producer()
@@ -154,7 +154,7 @@ def test_delivery_at_a_time(peer: Session, topic: str, group: str) -> None:
     assert rows[2]["at"] - sent_at >= 5_000 - TIMER_TICK_MS
 
 
-@on("java", "go", "ons")
+@on("java", "spring", "go", "ons", "addon")
 def test_a_failed_message_comes_back_with_its_count(peer: Session, topic: str, group: str) -> None:
     consumer = peer.consumer(group, topic, failTimes=1, delayLevel=1)
     peer.producer().send({"topic": topic, "body": "twice", "keys": "again", "tags": "T"})
@@ -164,7 +164,7 @@ def test_a_failed_message_comes_back_with_its_count(peer: Session, topic: str, g
     assert {row["keys"] for row in rows} == {"again"}
 
 
-@on("java", "go")
+@on("java", "spring", "go")
 def test_past_its_retries_a_message_is_dead(peer: Session, java: Session, topic: str, group: str) -> None:
     consumer = peer.consumer(group, topic, failTimes=99, delayLevel=1, maxReconsume=2)
     peer.producer().send({"topic": topic, "body": "poison", "keys": "k-dead"})
@@ -176,7 +176,7 @@ def test_past_its_retries_a_message_is_dead(peer: Session, java: Session, topic:
     assert len(consumer.seen()) == 3
 
 
-@on("java", "go", "ons", "cpp")
+@on("java", "spring", "go", "ons", "cpp")
 def test_broadcast_reaches_everyone(peer: Session, topic: str, group: str) -> None:
     consumers = [peer.consumer(group, topic, kind="broadcast") for _ in range(2)]
     peer.producer().send(*numbered(topic, 8))
@@ -191,7 +191,7 @@ def test_pull_consumer(peer: Session, topic: str, group: str) -> None:
     assert Counter(row["body"] for row in rows) == Counter(f"m{i}" for i in range(30))
 
 
-@on("java", "go")
+@on("java", "spring", "go")
 def test_transactions(peer: Session, topic: str, group: str, fresh: Callable[[str], str]) -> None:
     consumer = peer.consumer(group, topic)
     producer = peer.producer(fresh("tx"), check="commit")
@@ -204,7 +204,7 @@ def test_transactions(peer: Session, topic: str, group: str, fresh: Callable[[st
     assert [row["body"] for row in rows] == ["kept", "checked"]
 
 
-@on("java", "go", "ons", "cpp")
+@on(*ALL)
 def test_signed_requests_are_served(peer: Session, topic: str, group: str) -> None:
     keys = {"accessKey": "some-key", "secretKey": "some-secret-1234"}
     consumer = peer.consumer(group, topic, **keys)

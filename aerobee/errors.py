@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The error families of style guide 1.5, raised by the broker and raised again, alike, by the client."""
+"""The three error families of docs/style.md, raised by the broker and raised again, alike, by the client."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ Results = dict[str, Any]
 
 
 class Goal(NamedTuple):
-    """A row of design.md section 9. `better` turns a figure of both into "times better than RocketMQ"."""
+    """A budget of docs/performance.md. `better` turns a figure of both into "times better than RocketMQ"."""
 
     name: str
     figure: str  # rate, p99, or the name of a fact
@@ -158,7 +158,7 @@ def text(results: Results) -> str:
         f"{results['took_s']:.0f} s in all.",
         "",
         "Times better than RocketMQ: rate / rate, or its cost / ours for times and memory; above 1 Aerobee is better. "
-        "Medians of the rounds; single rounds beside. Goals: design.md section 9. A load average well above 2 before or "
+        "Medians of the rounds; single rounds beside. Goals: docs/performance.md. A load average well above 2 before or "
         "after means that other programs ran too: such a run shows the direction, not the second digit.",
         "",
         "![times better](plot.svg)",

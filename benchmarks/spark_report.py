@@ -42,7 +42,7 @@ def lines(results: dict[str, Any]) -> list[str]:
         f"Written by `{results['command'].strip()} `. {results['date']}, {results['machine']}; load average before "
         f"{results['load_before']:.1f}{after}; `local[2]`, {results['messages']:,} messages, medians of "
         f"{results['rounds']} rounds in which all took turns, of the reads so many in each of {results['jvms']} JVMs. "
-        "Goals: design.md section 9 and issue 7.",
+        "Goals: docs/performance.md.",
         "",
         "| what | ratio | single rounds | by CPU | goal | |",
         "|---|--:|--:|--:|--:|---|",

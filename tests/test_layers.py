@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The import table of the style guide (section 3), read off the source: who may use whom, who reads the clock."""
+"""The import table of docs/style.md (Rooms), read off the source: who may use whom, who reads the clock."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def own_imports(path: Path) -> Iterator[tuple[str, str, int]]:
 def test_a_file_imports_only_what_its_layer_may(path: Path) -> None:
     layer = layer_of(path)
     if layer != "__init__":
-        assert layer in MAY_IMPORT, f"a new layer {layer}: add it to the table, here and in the style guide"
+        assert layer in MAY_IMPORT, f"a new layer {layer}: add it to the table, here and in docs/style.md"
     allowed = MAY_IMPORT.get(layer, set()) | MORE.get(name_of(path), set()) | EVERYONE | {layer}
     if layer == "spark":
         allowed.add("store")

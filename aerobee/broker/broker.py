@@ -91,7 +91,7 @@ def assemble(config: BrokerConfig, store_config: StoreConfig, data_dir: Path, cl
 
 
 def _create_system_topics(topics: Topics, config: BrokerConfig, delay_levels: int) -> None:
-    """Sheet 6.1. mqadmin finds the broker through the topics named after cluster and broker."""
+    """Those of a RocketMQ broker. mqadmin finds it through the topics named after cluster and broker."""
     inherited = READ_WRITE | INHERIT
     if config.auto_create_topics:
         topics.ensure(names.DEFAULT_TOPIC, config.default_queues, inherited)

@@ -217,7 +217,7 @@ async def _until_signal(server: Server) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stopping.set)
     async with server:
-        print(_ready_line(server), flush=True)  # noqa: T201 - the contract of design.md section 2
+        print(_ready_line(server), flush=True)  # noqa: T201 - scripts wait for this line
         # What exists now stays for good; leaving it out keeps collections short while messages flow.
         gc.collect()
         gc.freeze()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of producers and consumers. Where RocketMQ's present value differs from the default here (design 10:
-the client's inner timing follows the seed documents), the description names it."""
+"""Settings of producers and consumers. Where RocketMQ's present value differs from the default here, the
+description names it; docs/compat.md says why each was chosen."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     pop_batch: Annotated[int, setting("messages asked for at once, at most 32", "popBatchNums")] = 32
     pop_invisible_ms: Annotated[
         int,
-        setting("time to finish a popped message, 5000 to 300000; the seed says 30000", "popInvisibleTime"),
+        setting("time to finish a popped message, 5000 to 300000", "popInvisibleTime"),
     ] = 60_000
     pop_hold_ms: Annotated[int, setting("how long the broker may hold an empty pop")] = 15_000
     pop_unacked: Annotated[

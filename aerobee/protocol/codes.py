@@ -119,7 +119,7 @@ class RequestCode(IntEnum):
     POLLING_INFO = 200055
     POP_ROLLBACK = 200056
     BATCH_ACK_MESSAGE = 200151
-    # Aerobee's own: exact group figures (design 6.3), and a store read in bulk. RocketMQ answers these with code 3.
+    # Aerobee's own: exact group figures, and a store read in bulk. RocketMQ answers these with code 3.
     AEROBEE_GROUP_FIGURES = 20_001
     AEROBEE_READ_UNITS = 20_002
     AEROBEE_READ_LOG = 20_003

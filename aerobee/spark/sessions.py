@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-# Each measured (reference/spark.md sections 2 and 3): a third of the overhead per task, a third of the commit time.
+# Unix sockets and plain checkpoint files were each measured: less overhead per task, and commits in less time.
 SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.streaming.checkpointFileManagerClass": (

@@ -20,8 +20,8 @@ from aerobee.protocol.message import decode, decode_all
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Sheet 2.5, 2.7 and 2.8, and what finishes a send (2.2).
-SHEET = (
+# What tools, consumers and brokers ask for besides messages, and what finishes a send.
+ASKED_BY_TOOLS = (
     {29, 30, 31, 32, 33, 12, 303, 308, 314, 321, 43, 45}
     | {17, 18, 215, 351, 21, 200, 225, 201, 352, 207, 353, 222, 223, 25, 26, 306, 316, 329, 323}
     | {28, 202, 208, 203, 204, 328, 300, 343, 345, 305, 315, 317, 307, 309, 907}
@@ -93,8 +93,8 @@ def heartbeat() -> bytes:
     )
 
 
-def test_every_code_of_the_sheet_has_an_adapter() -> None:
-    assert SHEET - routes().keys() == set()
+def test_every_code_that_tools_ask_for_has_an_adapter() -> None:
+    assert ASKED_BY_TOOLS - routes().keys() == set()
     assert not admin.ROUTES.keys() & transactions.ROUTES.keys()
 
 

@@ -29,7 +29,7 @@ def clients(count: int) -> list[str]:
 
 
 def divide(strategy: Strategy, queue_count: int, client_count: int, broker: str = "broker-a") -> str:
-    """As the sheet writes it: `0 1 / 2 3`."""
+    """The share of each client: `0 1 / 2 3`."""
     every, ids = queues(queue_count, broker), clients(client_count)
     own = [strategy.divide(client, every, ids) for client in ids]
     return " / ".join(" ".join(str(queue.queue_id) for queue in part) or "–" for part in own)

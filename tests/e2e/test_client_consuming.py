@@ -168,7 +168,7 @@ class TestFilters:
             await eventually(lambda: "A" in seen)
             await asyncio.sleep(0.3)
         assert Counter(seen) == {"B": 3, "A": 1}, (
-            "the three A before are lost to the group, as the seed warns"
+            "the three A before are lost to the group: members must subscribe alike"
         )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The texts are those of reference/wire-protocol.md section 5, checked there against fastjson."""
+"""The texts are what Java's fastjson writes and reads for the same bodies."""
 
 from __future__ import annotations
 

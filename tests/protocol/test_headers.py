@@ -83,7 +83,7 @@ def test_a_batch_uses_the_letters_too() -> None:
     assert SendBatch.__struct_encode_fields__ == SendMessageV2.__struct_encode_fields__
 
 
-# What wire-protocol.md marks mandatory and our own client therefore always sends.
+# What RocketMQ's headers mark mandatory (`@CFNotNull`) and our own client therefore always sends.
 MANDATORY = {
     10: "producerGroup topic defaultTopic defaultTopicQueueNums queueId sysFlag bornTimestamp flag",
     310: "a b c d e f g h",

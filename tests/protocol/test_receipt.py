@@ -68,7 +68,7 @@ def test_garbage_is_a_protocol_error_everywhere(text: str) -> None:
 # -- info strings -------------------------------------------------------------------------------------
 
 
-def test_the_info_strings_of_the_sheet() -> None:
+def test_info_strings_are_written_as_java_writes_them() -> None:
     taken = [Taken("0", 3, 1024, [1024, 1025, 1030]), Taken("1", 0, 57, [57])]
     assert receipt.start_offset_info(taken) == "0 3 1024;1 0 57"
     assert receipt.msg_offset_info(taken) == "0 3 1024,1025,1030;1 0 57"
@@ -77,7 +77,7 @@ def test_the_info_strings_of_the_sheet() -> None:
     assert receipt.parse_start_offsets("") == receipt.parse_start_offsets(None) == {}
 
 
-def test_order_counts_of_the_sheet() -> None:
+def test_order_counts_are_written_as_java_writes_them() -> None:
     assert ";".join(receipt.order_count_entries("0", 3, [(1024, 1)])) == "0 qo3%1024 1;0 3 1"
     assert receipt.order_count_entries("0", 3, [(1024, 0)]) == ["0 3 0"]
     assert receipt.order_count_entries("0", 3, [(5, 2), (6, 1)]) == ["0 qo3%5 2", "0 qo3%6 1", "0 3 1"]
@@ -114,7 +114,7 @@ def test_bad_info_strings_are_a_protocol_error(text: str) -> None:
 # -- bits ---------------------------------------------------------------------------------------------
 
 
-def test_the_bit_set_of_the_sheet() -> None:
+def test_a_bit_set_is_written_as_java_writes_it() -> None:
     assert receipt.bits_text([0, 9]) == "AQI="
     assert receipt.parse_bits("AQI=") == [0, 9]
     assert receipt.parse_bits("") == []

@@ -77,7 +77,7 @@ def test_recovery_starts_where_the_last_checkpoint_was(kit, tmp_path, before):
 
 @pytest.mark.slow
 def test_a_log_cut_at_every_byte_of_its_last_two_records(kit, tmp_path):
-    """The issue's first test: whole records before the cut stay, the rest goes and is counted."""
+    """Whole records before the cut stay, the rest goes and is counted."""
     kit.config = type(kit.config)(
         commit_log_segment_bytes=1 << 13, consume_queue_units=16, index_slots=16, index_entries=128
     )

@@ -2,7 +2,7 @@
 """Take messages and make them invisible to everybody else for a while; nothing there holds the request.
 
 One visit per queue: find where to read, read, lease, move on. All of a request happens in one turn of the
-loop, so no two requests can read a queue at the same time; RocketMQ's queue lock (S000-26) is not needed.
+loop, so no two requests can read a queue at the same time; RocketMQ's lock per queue is not needed.
 """
 
 from __future__ import annotations

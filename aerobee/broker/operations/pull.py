@@ -48,7 +48,7 @@ def pull(request: Pull, broker: Broker) -> Found | Coroutine[Any, Any, Found]:
     if reset is not None:
         return reset
     if request.commit_offset is not None:
-        # Before the answer is delivered, and never by the second run of a held pull (S004-77).
+        # Before the answer is delivered, and never by the second run of a held pull.
         broker.offsets.set(request.group, request.topic, request.queue_id, request.commit_offset)
     found = _read(request, accept, broker)
     if request.hold_ms > 0 and code_of(found.status, request.offset) == ResponseCode.PULL_NOT_FOUND:
@@ -68,7 +68,7 @@ async def _held(request: Pull, accept: Accept | None, end: int, broker: Broker) 
 
 
 def code_of(status: ReadStatus, offset: int) -> ResponseCode:
-    """The response code of a lookup, sheet 2.3."""
+    """The response code that says how a lookup ended."""
     code = _CODES[status]
     if code is None:  # nothing was ever stored there: only offset 0 is right
         return ResponseCode.PULL_NOT_FOUND if offset == 0 else ResponseCode.PULL_OFFSET_MOVED

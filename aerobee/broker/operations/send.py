@@ -2,7 +2,8 @@
 """Store one message of a producer, or a batch of them.
 
 Most messages are plain: known topic, nothing in the properties that changes their way. For those a few substring
-tests replace parsing the properties; everything else takes `_send_special`. Steps and their order: sheet 2.2.
+tests replace parsing the properties; everything else takes `_send_special`. Checks are in
+RocketMQ's order, so that a message that breaks two rules is refused for the same one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A consumer failed on a message and returns it: to the group's retry topic after a delay, in the end to its dead
-letters. Every return stores a new copy; the old ones stay until the log is cleaned (S004-65)."""
+letters. Every return stores a new copy; the old ones stay until the log is cleaned."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ class ParkedPops:
                 return
 
     def wake(self, topic: str, group: str, queue_id: int) -> bool:
-        """Let one request of exactly this key look again. Keys -1 and q never wake each other (S000-51)."""
+        """Let one request of exactly this key look again. Those of all queues (-1) and of one never wake each other."""
         lines = self._waiting.get(topic, {}).get((group, queue_id))
         return lines is not None and _wake_one(lines, None)
 

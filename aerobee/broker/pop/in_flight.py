@@ -371,7 +371,7 @@ class InFlight:
             self.lanes.pop((lane.topic, lane.group, lane.queue_id), None)
 
     def sweep(self) -> None:
-        """Forget lanes without any work in them; never one with some (issue 9318)."""
+        """Forget lanes without any work in them; never one with some (apache/rocketmq#9318)."""
         for key in [key for key, lane in self.lanes.items() if lane.idle]:
             del self.lanes[key]
 

@@ -2,7 +2,7 @@
 """What a group subscribes, from what its members say.
 
 One table for all members, as in RocketMQ: for a topic the highest version wins, and a topic missing from any member's
-heartbeat is dropped. Members that subscribe differently therefore overwrite each other and lose messages (S004-64);
+heartbeat is dropped. Members that subscribe differently therefore overwrite each other and lose messages;
 `compare` finds that out and reports it once per change.
 """
 

@@ -38,7 +38,7 @@ class Hide(msgspec.Struct, frozen=True):
 
 
 def pop_failure(reconsume_times: int, delay_level: int, age_ms: int, max_reconsume: int) -> Hide | GiveUp:
-    """What a POP consumer does with a message that failed (pop.md 13).
+    """What a POP consumer does with a message that failed.
 
     Past the limit RocketMQ gives up only when the message is older than twice the longest delay; younger ones wait
     for the first delay longer than their age. (Java fails on ages under 10 s there; the shortest delay is meant.)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pulling one queue again and again: RocketMQ's pull in its twelve steps (consumption.md 2.6, 2.7)."""
+"""Pulling one queue again and again: RocketMQ's pull in its twelve steps."""
 
 from __future__ import annotations
 

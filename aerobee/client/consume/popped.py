@@ -154,7 +154,7 @@ async def pop(session: Session, address: str, request: PopMessage) -> PopAnswer:
 
 
 def add_receipts(messages: list[ReceivedMessage], result: PopResult, broker_name: str, topic: str) -> None:
-    """Give every message its handle, from the info strings of the answer (pop.md 3.3)."""
+    """Give every message its handle, from the info strings of the answer."""
     starts = receipts.parse_start_offsets(result.start_offset_info)
     offsets = receipts.parse_msg_offsets(result.msg_offset_info)
     counts = receipts.parse_order_counts(result.order_count_info)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users of RocketMQ reported about POP, one regression test each (reference/pop.md, section 19).
+"""What users of RocketMQ reported about POP, one regression test each.
 
-Issue numbers are github.com/apache/rocketmq. Not here: what belongs to designs this broker does not have (a
+A number in a test's name is apache/rocketmq's issue. Not here: what belongs to designs this broker does not have (a
 RocksDB store, a timer for checkpoints, an HA proxy) or to the client.
 """
 

@@ -1,25 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the acceptance table of docs/compat.md: every seed row and the tests that carry its id.
+"""Writes the acceptance table of docs/compat.md: every behaviour asked for and the tests that carry its id.
 
-`python tools/seed_table.py` writes, `--check` says what is missing or stale and exits 1. Tests are found by reading the
-sources, not by running them: `@pytest.mark.seed("S000-40", ...)` on functions, classes and in `pytestmark`.
+`python tools/seed_table.py` writes, `--check` says what is missing or stale and exits 1. The behaviours are sentences in
+tests/docs/behaviours.toml; tests are found by reading the sources, not by running them:
+`@pytest.mark.seed("S000-40", ...)` on functions, classes and in `pytestmark`.
 """
 
 from __future__ import annotations
 
 import ast
 import sys
+import tomllib
 from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "compat.md"
+BEHAVIOURS = ROOT / "tests" / "docs" / "behaviours.toml"
 BEGIN, END = "<!-- seed rows: written by tools/seed_table.py -->", "<!-- end of seed rows -->"
 ROWS = {"S000": 81, "S001": 31, "S002": 36, "S003": 45, "S004": 90}
 
 
 def all_ids() -> list[str]:
     return [f"{seed}-{n}" for seed, count in ROWS.items() for n in range(1, count + 1)]
+
+
+def sentences() -> dict[str, str]:
+    """id -> what must happen."""
+    told = tomllib.loads(BEHAVIOURS.read_text(encoding="utf-8"))
+    return {f"{seed}-{n}": text for seed, rows in told.items() for n, text in rows.items() if text.strip()}
 
 
 def marked(node: ast.AST) -> list[str]:
@@ -59,32 +68,37 @@ def collect() -> dict[str, list[str]]:
     return table
 
 
-def render(table: dict[str, list[str]]) -> str:
-    lines = [BEGIN, "", "| row | proved by |", "|---|---|"]
+def render(told: dict[str, str], table: dict[str, list[str]]) -> str:
+    lines = [BEGIN, "", "| row | what must happen | proved by |", "|---|---|---|"]
     for one in all_ids():
         names = table.get(one, [])
         shown = "<br>".join(
             [f"`{name}`" for name in names[:4]] + [f"and {len(names) - 4} more"] * (len(names) > 4)
         )
-        lines.append(f"| {one} | {shown} |")
+        lines.append(f"| {one} | {told.get(one, '')} | {shown} |")
     return "\n".join([*lines, "", END])
 
 
 def main() -> None:
-    table = collect()
+    told, table = sentences(), collect()
     missing = [one for one in all_ids() if one not in table]
-    unknown = sorted(set(table) - set(all_ids()))
+    untold = [one for one in all_ids() if one not in told]
+    unknown = sorted((set(table) | set(told)) - set(all_ids()))
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    fresh = before + render(table) + after
+    fresh = before + render(told, table) + after
     if "--check" in sys.argv:
-        for title, ids in (("no test carries", missing), ("no such row", unknown)):
+        for title, ids in (
+            ("no test carries", missing),
+            ("no sentence for", untold),
+            ("no such row", unknown),
+        ):
             if ids:
                 print(f"{title}: {' '.join(ids)}")
         if fresh != page:
             print("docs/compat.md is stale: run python tools/seed_table.py")
-        sys.exit(1 if missing or unknown or fresh != page else 0)
+        sys.exit(1 if missing or untold or unknown or fresh != page else 0)
     PAGE.write_text(fresh, encoding="utf-8")
     print(
         f"{len(all_ids()) - len(missing)} of {len(all_ids())} rows have tests; missing: {' '.join(missing) or 'none'}"

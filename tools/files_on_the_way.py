@@ -62,6 +62,12 @@ async def journeys() -> dict[str, set[str]]:
     return found
 
 
+async def on_the_way(times: int = 3) -> dict[str, set[str]]:
+    """What was found every time: what runs beside a journey, such as a timer's tick, is no part of it."""
+    found = [await journeys() for _ in range(times)]
+    return {step: set.intersection(*(one[step] for one in found)) for step in found[0]}
+
+
 async def _until_polled(consumer: PullConsumer, count: int) -> None:
     while count > 0:
         count -= len(await consumer.poll(max_messages=count, timeout_ms=5_000))
@@ -81,7 +87,7 @@ async def _received(consumer: SimpleConsumer, into: list[object]) -> None:
 
 
 def main() -> None:
-    for step, files in asyncio.run(journeys()).items():
+    for step, files in asyncio.run(on_the_way()).items():
         print(f"{step}: {len(files)}")
         for name in sorted(files):
             print(f"    {name}")

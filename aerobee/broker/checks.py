@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aerobee.settings import BrokerConfig
 
 
-READ, WRITE = int(Perm.READ), int(Perm.WRITE)  # plain integers: an IntFlag's & takes a microsecond
+READ, WRITE = int(Perm.READ), int(Perm.WRITE)  # plain integers: an IntFlag's & is a slow call
 
 
 def at_most(limit: int, count: int, what: str) -> None:

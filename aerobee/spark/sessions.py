@@ -32,7 +32,7 @@ SETTINGS = {
 }
 
 # For the JVMs that read our batches: Arrow's Java looks at the bounds and for a null at every value; Spark stays within
-# a batch's rows and asks for nulls itself. 3 to 13 % of a query that decodes nothing, in three trials.
+# a batch's rows and asks for nulls itself.
 ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 
 # Spark's plain local[*] gives up at the first lost worker; a cluster tries a task four times, and so does this.

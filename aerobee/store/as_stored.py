@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading in bulk, for those who check records themselves (Spark): one step for all units instead of one for each.
 
-0.7 us a message of 330 bytes with the copy into the answer, of which most is waiting for memory: the records of a queue
-lie scattered in the log. A checked read takes 2.1 us.
+What is left is mostly waiting for memory, since the records of a queue lie scattered in the log.
 """
 
 from __future__ import annotations

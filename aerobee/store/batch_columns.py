@@ -2,7 +2,7 @@
 """A producer's batch on its way into the log: column by column instead of record by record.
 
 Its messages differ in body, properties and place only, so every step is one comprehension or one `map` in C over all of
-them, and no Record is made. Over the wire that took a batch of 64 from 13 to 9-11 us a message (docs/performance.md).
+them, and no Record is made.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ __all__ = ["Boundary", "Disk", "Found", "MessageStore", "ReadLimit", "ReadStatus
 
 _LOCALHOST = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
 _QUEUES_A_TICK = 256
-_BUSY_TICK_MS = 200  # 256 files each: 80,000 busy queues are written once a minute, for 2 us a message
+_BUSY_TICK_MS = 200  # 256 files each: 80,000 busy queues are written once a minute
 _MIN_TICK_MS = 50
 _CHECKPOINT_MS = 5_000
 _RETENTION_MS = 1_000

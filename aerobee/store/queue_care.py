@@ -32,7 +32,7 @@ log = logging.getLogger("aerobee.store")
 
 _TELL_EVERY = 1 << 30  # bytes of the log between two lines about a rebuild
 _WRITE_EVERY = 100_000  # units told before they are written: bounds the memory of a rebuild
-_LOOK_AT = 20_000  # records looked at for one wrong unit: some 30 ms
+_LOOK_AT = 20_000  # records looked at for one wrong unit: a stop of the loop that nobody notices
 _LOOK_BACK = 64  # units
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aerobee.topics")
 
-# Plain integers, for they end up in settings that every request looks at: an IntFlag's & takes a microsecond.
+# Plain integers, for they end up in settings that every request looks at: an IntFlag's & is a slow call.
 READ_WRITE = int(Perm.READ | Perm.WRITE)
 INHERIT = int(Perm.INHERIT)
 

@@ -76,7 +76,7 @@ def _send(connection: Connection, command: Command, header: SendHeader, broker: 
         reconsume_times=header.reconsume_times or 0,
     )
     sent = sending.send(record, header, broker)
-    # `must_wait` written out: the call would be 1 % of the request.
+    # `must_wait` written out: a call less on the way of every send.
     if header.topic in broker.topics.unsaved or (
         broker.store.needs_sync and _NOT_WAITING not in record.properties_text
     ):

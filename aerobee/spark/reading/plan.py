@@ -179,7 +179,7 @@ def pack(
 ) -> list[list[Range]]:
     """Ranges into tasks: as few as useful, at least/at most as asked, no task above `max_records`.
 
-    `target` messages make one task worth starting. A task's cost in Spark (about 20 ms) is that of thousands of
+    `target` messages make one task worth starting. A task's cost in Spark is that of thousands of
     messages, so small queues share a task and only a large one is cut.
     """
     total = sum(map(len, parts))

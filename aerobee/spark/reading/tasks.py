@@ -87,8 +87,8 @@ def read(task: Task) -> Iterator[pa.RecordBatch]:
 
 @cache
 def _settle() -> None:
-    """Once in a worker. What imports made will stay: Spark collects garbage after every task, which took 40 ms of
-    looking at 80,000 such objects. And memory that one batch gave back is kept for the next."""
+    """Once in a worker. What imports made will stay: Spark collects garbage after every task, and would look
+    at all of it each time. And memory that one batch gave back is kept for the next."""
     gc.freeze()
     keep_freed(KEPT_BYTES)
 

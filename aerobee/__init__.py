@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aerobee.settings import BrokerConfig as BrokerConfig
     from aerobee.settings import StoreConfig as StoreConfig
 
-__version__ = "0.1.0"
+__version__ = "0.1.0"  # the one place: the package takes it from here
 
 _HOME = {
     "Admin": "aerobee.client.admin",

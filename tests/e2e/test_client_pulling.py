@@ -126,7 +126,7 @@ async def test_paused_queues_are_not_fetched(cluster: Any, filled: str) -> None:
         assert {m.queue for m in await poll_until(consumer, 20)} == {queues[1]}
 
 
-@pytest.mark.seed("S004-50", "S004-51")
+@pytest.mark.seed("S003-30", "S004-50", "S004-51")
 async def test_pulling_by_hand_until_there_is_nothing_new(cluster: Any, filled: str) -> None:
     async with reader(cluster, cluster.fresh("g"), None) as consumer:
         found, statuses = [], Counter[PullStatus]()

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from aerobee import Message, Producer, PullConsumer, Server, SimpleConsumer
+from aerobee import Message, Producer, PullConsumer, ReceivedMessage, Server, SimpleConsumer
 
 PACKAGE = Path(sys.modules["aerobee"].__file__ or "").parent
 # Asked all the time by everything: the clock is no step of a journey, nor is what only holds values.
@@ -54,9 +54,10 @@ async def journeys() -> dict[str, set[str]]:
         async with SimpleConsumer(
             server.namesrv, group="popping", topics={"t": "*"}, start="first"
         ) as consumer:
-            for message in await consumer.receive(max_messages=1, invisible_ms=30_000):
-                await message.ack()
-            popped = []
+            warm: list[ReceivedMessage] = []
+            await _received(consumer, warm)
+            await warm[0].ack()
+            popped: list[ReceivedMessage] = []
             found["pop"] = await files_of(lambda: _received(consumer, popped))
             found["ack"] = await files_of(popped[0].ack)
     return found
@@ -82,8 +83,9 @@ async def _sent_and_polled(producer: Producer, consumer: PullConsumer) -> None:
     await _until_polled(consumer, 1)
 
 
-async def _received(consumer: SimpleConsumer, into: list[object]) -> None:
-    into += await consumer.receive(max_messages=1, invisible_ms=30_000)
+async def _received(consumer: SimpleConsumer, into: list[ReceivedMessage]) -> None:
+    while not into:
+        into += await consumer.receive(max_messages=1, invisible_ms=30_000)
 
 
 def main() -> None:

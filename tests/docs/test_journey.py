@@ -35,8 +35,14 @@ def test_every_file_the_journey_names_exists() -> None:
 
 @pytest.mark.slow
 async def test_the_journey_names_every_file_on_the_way() -> None:
-    found = await tool().on_the_way()
+    """On a busy machine a timer's tick is often seen beside a journey: what is on the way is there every time."""
+    watch = tool().journeys
+    found = await watch()
     assert set(found) == {"send", "pull", "pop", "ack"}
     assert "store/appender.py" in found["send"], "nothing was watched"
-    not_named = {step: sorted(files - NAMED) for step, files in found.items() if files - NAMED}
+    not_named = {(step, name) for step, files in found.items() for name in files - NAMED}
+    for _ in range(9):
+        if not_named:
+            found = await watch()
+            not_named &= {(step, name) for step, files in found.items() for name in files - NAMED}
     assert not not_named, "name them in docs/journey-of-a-message.md, where they come in"

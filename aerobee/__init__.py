@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from aerobee.client.message import Message as Message
     from aerobee.client.message import ReceivedMessage as ReceivedMessage
     from aerobee.client.options import Options as Options
+    from aerobee.client.options import ProducerOptions as ProducerOptions
+    from aerobee.client.options import PullOptions as PullOptions
+    from aerobee.client.options import PushOptions as PushOptions
+    from aerobee.client.options import SessionOptions as SessionOptions
+    from aerobee.client.options import SimpleOptions as SimpleOptions
     from aerobee.client.produce.producer import Producer as Producer
     from aerobee.client.produce.transaction_producer import TransactionProducer as TransactionProducer
     from aerobee.client.produce.transaction_producer import TransactionState as TransactionState
@@ -36,11 +41,16 @@ _HOME = {
     "Options": "aerobee.client.options",
     "Outcome": "aerobee.client.consume.handler",
     "Producer": "aerobee.client.produce.producer",
+    "ProducerOptions": "aerobee.client.options",
     "PullConsumer": "aerobee.client.consume.pull_consumer",
+    "PullOptions": "aerobee.client.options",
     "PushConsumer": "aerobee.client.consume.push_consumer",
+    "PushOptions": "aerobee.client.options",
     "ReceivedMessage": "aerobee.client.message",
     "Server": "aerobee.server",
+    "SessionOptions": "aerobee.client.options",
     "SimpleConsumer": "aerobee.client.consume.simple_consumer",
+    "SimpleOptions": "aerobee.client.options",
     "Sql": "aerobee.client.consume.subscriptions",
     "StoreConfig": "aerobee.settings",
     "TransactionProducer": "aerobee.client.produce.transaction_producer",

@@ -24,7 +24,14 @@ from aerobee.client.consume import simple_consumer as _simple_consumer
 from aerobee.client.consume.handler import ConsumeResult, Outcome
 from aerobee.client.consume.subscriptions import Sql
 from aerobee.client.message import Message, ReceivedMessage, SendResult, SendStatus
-from aerobee.client.options import Options
+from aerobee.client.options import (
+    Options,
+    ProducerOptions,
+    PullOptions,
+    PushOptions,
+    SessionOptions,
+    SimpleOptions,
+)
 from aerobee.client.produce import producer as _producer
 from aerobee.client.produce import transaction_producer as _transaction_producer
 from aerobee.client.produce.transaction_producer import TransactionState
@@ -39,13 +46,18 @@ __all__ = [
     "Options",
     "Outcome",
     "Producer",
+    "ProducerOptions",
     "PullConsumer",
+    "PullOptions",
     "PushConsumer",
+    "PushOptions",
     "ReceivedMessage",
     "ScheduledPull",
     "SendResult",
     "SendStatus",
+    "SessionOptions",
     "SimpleConsumer",
+    "SimpleOptions",
     "Sql",
     "TransactionProducer",
     "TransactionState",

@@ -21,6 +21,11 @@ from aerobee.client.message import ReceivedMessage as ReceivedMessage
 from aerobee.client.message import SendResult as SendResult
 from aerobee.client.message import SendStatus as SendStatus
 from aerobee.client.options import Options as Options
+from aerobee.client.options import ProducerOptions as ProducerOptions
+from aerobee.client.options import PullOptions as PullOptions
+from aerobee.client.options import PushOptions as PushOptions
+from aerobee.client.options import SessionOptions as SessionOptions
+from aerobee.client.options import SimpleOptions as SimpleOptions
 from aerobee.client.produce.queue_selector import Selector
 from aerobee.client.produce.transaction_producer import Check
 from aerobee.client.produce.transaction_producer import Execute
@@ -52,13 +57,18 @@ __all__ = [
     "Options",
     "Outcome",
     "Producer",
+    "ProducerOptions",
     "PullConsumer",
+    "PullOptions",
     "PushConsumer",
+    "PushOptions",
     "ReceivedMessage",
     "ScheduledPull",
     "SendResult",
     "SendStatus",
+    "SessionOptions",
     "SimpleConsumer",
+    "SimpleOptions",
     "Sql",
     "TransactionProducer",
     "TransactionState",

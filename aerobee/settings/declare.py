@@ -25,7 +25,7 @@ CENTURY_MS = 100 * 365 * 24 * 3600 * 1000
 NO_LIMIT = 1 << 60
 
 _SWITCH = {"true": True, "false": False}
-_NOUNS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+NOUNS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,10 @@ def port_number(text: str, official: str = "", *, low: int = -1) -> Setting:
 
 def size(text: str, official: str = "", *, low: int = 0, high: int = TERABYTE, live: bool = False) -> Setting:
     return Setting(text, official, unit="bytes", low=low, high=high, live=live)
+
+
+def choice(text: str, *allowed: str, official: str = "") -> Setting:
+    return Setting(text, official, words={each: each for each in allowed})
 
 
 @dataclass(frozen=True)
@@ -133,12 +137,12 @@ class Field:
                 value = self._from_text(value)
         except (ValueError, OverflowError):  # no number, nan, infinite
             raise self._refused(given, called) from None
-        if not self._allows(value):
+        if not self.allows(value):
             raise self._refused(given, called)
         return value
 
     def check(self, value: Any) -> None:
-        if not self._allows(value):
+        if not self.allows(value):
             raise self._refused(value, self.name)
 
     def _from_text(self, text: str) -> Any:
@@ -159,7 +163,7 @@ class Field:
             return self.kind is bool
         return isinstance(value, (int, float) if self.kind is float else self.kind)
 
-    def _allows(self, value: Any) -> bool:
+    def allows(self, value: Any) -> bool:
         about = self.about
         if not self._is_of_kind(value):
             return False
@@ -170,7 +174,7 @@ class Field:
         return True
 
     def _refused(self, given: Any, called: str) -> ValueError:
-        known, what = self._range_as(called), _NOUNS[self.kind]
+        known, what = self._range_as(called), NOUNS[self.kind]
         if known:
             joined = f"{what}, {known}" if known.startswith("at least") else f"{what} from {known}"
             what = known if self.about.words else joined

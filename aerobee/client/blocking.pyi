@@ -89,7 +89,7 @@ class BlockingMessage(ReceivedMessage):
 class Admin:
     session: Session
     def __init__(
-        self, namesrv: str | Session, *, options: Options | None = None, clock: Clock | None = None
+        self, namesrv: str | Session, *, options: SessionOptions | None = None, clock: Clock | None = None
     ) -> None: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -166,7 +166,7 @@ class Producer:
         namesrv: str | Session,
         *,
         group: str = "DEFAULT_PRODUCER",
-        options: Options | None = None,
+        options: ProducerOptions | None = None,
         clock: Clock | None = None,
     ) -> None: ...
     def start(self) -> None: ...
@@ -201,7 +201,7 @@ class PullConsumer:
         group: str,
         topics: Mapping[str, Expression] | None = None,
         start: Start = "last",
-        options: Options | None = None,
+        options: PullOptions | None = None,
         strategy: Strategy | None = None,
         on_queues: QueueListener | None = None,
         clock: Clock | None = None,
@@ -256,7 +256,7 @@ class PushConsumer:
         ordered: bool = False,
         model: str = "clustering",
         start: Start = "last",
-        options: Options | None = None,
+        options: PushOptions | None = None,
         strategy: Strategy | None = None,
         on_queues: QueueListener | None = None,
         clock: Clock | None = None,
@@ -289,7 +289,7 @@ class ScheduledPull:
         *,
         group: str,
         callbacks: Mapping[str, Callback],
-        options: Options | None = None,
+        options: PullOptions | None = None,
         clock: Clock | None = None,
     ) -> None: ...
     def start(self) -> None: ...
@@ -311,7 +311,7 @@ class SimpleConsumer:
         topics: Mapping[str, Expression],
         ordered: bool = False,
         start: Start = "first",
-        options: Options | None = None,
+        options: SimpleOptions | None = None,
         clock: Clock | None = None,
     ) -> None: ...
     def start(self) -> None: ...
@@ -338,7 +338,7 @@ class TransactionProducer:
         *,
         group: str,
         check: Check,
-        options: Options | None = None,
+        options: ProducerOptions | None = None,
         clock: Clock | None = None,
     ) -> None: ...
     def send_in_transaction(

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+import msgspec
+
 from aerobee.settings.declare import NOUNS, Declared, choice, fields, interval, setting, size
 from aerobee.settings.parts import Parts
 
@@ -299,6 +301,13 @@ class Options(ProducerOptions, PushOptions, PullOptions, SimpleOptions, frozen=T
 
 
 ROLES = (ProducerOptions, PushOptions, PullOptions, SimpleOptions)
+
+
+def whole(options: SessionOptions | None) -> Options:
+    """All options, of which those of a role say some; the others have their defaults."""
+    if options is None or isinstance(options, Options):
+        return options or Options()
+    return Options(**msgspec.structs.asdict(options))
 
 
 def _wanted(option: Field) -> str:

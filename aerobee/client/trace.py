@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from aerobee.client.consume.hooks import Hooks
     from aerobee.client.message import Message, ReceivedMessage, SendResult
+    from aerobee.client.options import SendOptions
     from aerobee.client.session.session import Session
 
 log = logging.getLogger("aerobee.client.trace")
@@ -81,7 +82,7 @@ def store_host(offset_id: str) -> str:
 
 
 class Tracer:
-    def __init__(self, session: Session, sender: Sender, group: str) -> None:
+    def __init__(self, session: Session[SendOptions], sender: Sender, group: str) -> None:
         self._session = session
         self._sender = sender
         self._group = group
@@ -144,7 +145,7 @@ class Tracer:
             )
 
 
-def of_consumer(session: Session, group: str, hooks: Hooks) -> Tracer | None:
+def of_consumer(session: Session[SendOptions], group: str, hooks: Hooks) -> Tracer | None:
     """A tracer of what a consumer is given and how it ends, when the options ask for one."""
     if not session.options.trace:
         return None

@@ -28,6 +28,8 @@ with aerobee.SimpleConsumer("127.0.0.1:9876", group="g", topics={"orders": "*"})
 with aerobee.Admin("127.0.0.1:9876") as admin:
     names: list[str] = admin.topics()
     producer.send("not a message")
+aerobee.PushConsumer("127.0.0.1:9876", group="g", topics={}, handler=print, options=aerobee.Options(pull_batch=8))
+aerobee.PullConsumer("127.0.0.1:9876", group="g", options=aerobee.ProducerOptions(send_retries=1))
 """
 
 
@@ -64,4 +66,5 @@ def test_a_type_checker_follows_the_blocking_client(tmp_path: Path) -> None:
         cwd=ROOT, capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert 'Argument 1 to "send" of "Producer" has incompatible type "str"' in done.stdout
-    assert "Found 1 error" in done.stdout, done.stdout
+    assert 'incompatible type "ProducerOptions"; expected "PullOptions | None"' in done.stdout
+    assert "Found 2 errors" in done.stdout, done.stdout

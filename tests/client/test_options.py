@@ -11,6 +11,7 @@ import pytest
 import aerobee
 import aerobee.blocking
 from aerobee.client.options import ROLES, Options, SessionOptions
+from aerobee.client.session.session import Session
 from aerobee.settings.declare import fields
 
 
@@ -82,3 +83,36 @@ def test_both_clients_have_them() -> None:
     for kind in (SessionOptions, Options, *ROLES):
         assert getattr(aerobee, kind.__name__) is kind
         assert getattr(aerobee.blocking, kind.__name__) is kind
+
+
+NAMESRV = "127.0.0.1:9876"
+CLIENTS: dict[type[SessionOptions], Any] = {
+    aerobee.ProducerOptions: lambda where, **more: aerobee.Producer(where, group="g", **more),
+    aerobee.PullOptions: lambda where, **more: aerobee.PullConsumer(where, group="g", **more),
+    aerobee.SimpleOptions: lambda where, **more: aerobee.SimpleConsumer(
+        where, group="g", topics={"t": "*"}, **more
+    ),
+    aerobee.PushOptions: lambda where, **more: aerobee.PushConsumer(
+        where, group="g", topics={"t": "*"}, handler=print, **more
+    ),
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_a_client_takes_its_roles_options_or_all_of_them(role: type[SessionOptions]) -> None:
+    for kind in (role, Options):
+        options = CLIENTS[role](NAMESRV, options=kind(request_timeout_ms=77)).session.options
+        assert options == Options(request_timeout_ms=77)
+    others = [other for other in ROLES if not issubclass(other, role)]
+    for other in others:
+        with pytest.raises(
+            TypeError, match=f"takes {role.__name__} or Options as options, not {other.__name__}"
+        ):
+            CLIENTS[role](NAMESRV, options=other())
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_a_shared_session_serves_every_role(role: type[SessionOptions]) -> None:
+    session = Session(NAMESRV, aerobee.ProducerOptions(request_timeout_ms=77, send_retries=5))
+    options: Any = CLIENTS[role](session).session.options
+    assert (options.request_timeout_ms, options.send_retries, options.pull_batch) == (77, 5, 32)

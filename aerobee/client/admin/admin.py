@@ -11,6 +11,7 @@ from aerobee.client.admin.groups import Groups
 from aerobee.client.admin.messages import FOREVER, Messages
 from aerobee.client.admin.progress import Progress
 from aerobee.client.admin.topics import Topics
+from aerobee.client.options import SessionOptions
 from aerobee.client.session.session import Session
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from aerobee.client.message import ReceivedMessage, SendResult
-    from aerobee.client.options import Options
     from aerobee.clock import Clock
     from aerobee.protocol import bodies
     from aerobee.protocol.bodies import MessageQueue
@@ -37,9 +37,9 @@ class Admin:
     """
 
     def __init__(
-        self, namesrv: str | Session, *, options: Options | None = None, clock: Clock | None = None
+        self, namesrv: str | Session, *, options: SessionOptions | None = None, clock: Clock | None = None
     ) -> None:
-        self.session = namesrv if isinstance(namesrv, Session) else Session(namesrv, options, clock)
+        self.session: Session = Session.of_role(SessionOptions, namesrv, options, clock)
         self._asking = asking = Asking(self.session)
         self._topics = Topics(asking)
         self._groups = Groups(asking)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Awaitable, Callable, Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -17,6 +17,7 @@ from aerobee.protocol.headers.consume import ConsumerList, QueryAssignment
 
 if TYPE_CHECKING:
     from aerobee.client.consume.membership import Membership
+    from aerobee.client.options import PushOptions, QueueOptions
 
 log = logging.getLogger("aerobee.client.rebalance")
 
@@ -26,8 +27,9 @@ class Assigned(msgspec.Struct, frozen=True):
     popped: frozenset[MessageQueue] = frozenset()
 
 
+Wanted = TypeVar("Wanted", bound="QueueOptions")
 # Of a topic and all its queues: ours. None: nothing can be said now, so nothing changes.
-Assign = Callable[["Membership", str, Collection[MessageQueue]], Awaitable[Assigned | None]]
+Assign = Callable[["Membership[Wanted]", str, Collection[MessageQueue]], Awaitable[Assigned | None]]
 
 
 async def divided_here(member: Membership, topic: str, queues: Collection[MessageQueue]) -> Assigned | None:
@@ -45,7 +47,7 @@ async def divided_here(member: Membership, topic: str, queues: Collection[Messag
 
 
 async def as_the_broker_says(
-    member: Membership, topic: str, queues: Collection[MessageQueue]
+    member: Membership[PushOptions], topic: str, queues: Collection[MessageQueue]
 ) -> Assigned | None:
     """'auto' asks the broker first whether the group pops the topic. If it does, the broker's assignment is taken; if
     it pulls, the queues are divided here."""
@@ -64,7 +66,7 @@ async def as_the_broker_says(
     return await divided_here(member, topic, queues)
 
 
-def _broker_may_decide(member: Membership, topic: str) -> bool:
+def _broker_may_decide(member: Membership[PushOptions], topic: str) -> bool:
     wanted = member.clustering and not member.ordered and member.options.rebalance != "client"
     return wanted and not names.is_retry(topic)
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from aerobee.client.consume.hooks import Hooks
     from aerobee.client.consume.membership import Membership, OwnedQueue
     from aerobee.client.message import ReceivedMessage
+    from aerobee.client.options import PushOptions
     from aerobee.client.session.tasks import Tasks
 
 log = logging.getLogger("aerobee.client.consumer")
@@ -37,7 +38,7 @@ OVERDUE_AT_ONCE = 16
 
 
 class ConsumeLoop:
-    def __init__(self, member: Membership, handler: Handler, hooks: Hooks, tasks: Tasks) -> None:
+    def __init__(self, member: Membership[PushOptions], handler: Handler, hooks: Hooks, tasks: Tasks) -> None:
         self._member = member
         self._handler = handler
         self._hooks = hooks

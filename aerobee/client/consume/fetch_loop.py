@@ -22,6 +22,7 @@ from aerobee.protocol.reading import PullRequest, member_pull, pull
 
 if TYPE_CHECKING:
     from aerobee.client.consume.membership import Membership, OwnedQueue
+    from aerobee.client.options import PushOptions
     from aerobee.protocol.command import Command
 
 log = logging.getLogger("aerobee.client.fetch")
@@ -39,7 +40,9 @@ Submit = Callable[["OwnedQueue", Sequence[ReceivedMessage]], None]
 
 
 class FetchLoop:
-    def __init__(self, member: Membership, submit: Submit, repair: Callable[[OwnedQueue], None]) -> None:
+    def __init__(
+        self, member: Membership[PushOptions], submit: Submit, repair: Callable[[OwnedQueue], None]
+    ) -> None:
         self._member = member
         self._submit = submit
         self._repair = repair

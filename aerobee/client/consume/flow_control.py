@@ -10,7 +10,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from aerobee.client.consume.inbox import Inbox
-    from aerobee.client.options import Options
+    from aerobee.client.options import QueueOptions
 
 MIB = 1024 * 1024
 WARN_EVERY = 1000
@@ -30,7 +30,7 @@ class FlowLimits(msgspec.Struct, frozen=True):
     span: int | None  # None for ordered consumers, which never have gaps
 
     @classmethod
-    def of(cls, options: Options, *, owned_queues: int = 1, span: int | None) -> FlowLimits:
+    def of(cls, options: QueueOptions, *, owned_queues: int = 1, span: int | None) -> FlowLimits:
         """The limits of one queue; a limit per topic is spread over the queues owned of it."""
         messages, mebibytes = options.queue_messages, options.queue_mebibytes
         if options.topic_messages > 0:

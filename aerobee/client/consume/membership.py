@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
 from aerobee.client.consume.figures import Figures
 from aerobee.client.consume.flow_control import FlowLimits, Warnings
@@ -14,14 +14,23 @@ from aerobee.protocol.bodies import MessageModel
 if TYPE_CHECKING:
     import asyncio
 
+    from typing_extensions import TypeVar
+
     from aerobee.client.consume.offset_keeper import OffsetStore
     from aerobee.client.consume.rebalance import Strategy
     from aerobee.client.consume.start_offset import StartPoint
     from aerobee.client.consume.subscriptions import Subscriptions
-    from aerobee.client.options import Options
+    from aerobee.client.options import QueueOptions
     from aerobee.client.session.session import Session
     from aerobee.clock import Clock
     from aerobee.protocol.bodies import MessageQueue
+
+    # A bare `Membership` is that of any consumer that owns queues. (Python's own TypeVar has no default before 3.13.)
+    Owning = TypeVar("Owning", bound=QueueOptions, default=QueueOptions, covariant=True)
+else:
+    from typing import TypeVar
+
+    Owning = TypeVar("Owning", covariant=True)
 
 
 class OwnedQueue:
@@ -53,10 +62,10 @@ class PoppedQueue:
 
 
 @dataclass
-class Membership:
+class Membership(Generic[Owning]):
     """One consumer in its group. Parts read it; only the consumer itself and the rebalance change it."""
 
-    session: Session
+    session: Session[Owning]
     group: str
     model: MessageModel
     ordered: bool
@@ -73,7 +82,7 @@ class Membership:
     _limits: dict[str, FlowLimits] = field(default_factory=dict)
 
     @property
-    def options(self) -> Options:
+    def options(self) -> Owning:
         return self.session.options
 
     @property

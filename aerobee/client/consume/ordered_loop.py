@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from aerobee.client.consume.hooks import Hooks
     from aerobee.client.consume.membership import Membership, OwnedQueue
     from aerobee.client.message import ReceivedMessage
+    from aerobee.client.options import PushOptions
     from aerobee.client.session.tasks import Tasks
 
 log = logging.getLogger("aerobee.client.consumer")
@@ -37,7 +38,7 @@ NO_LIMIT = 2**31 - 1
 class OrderedLoop:
     def __init__(
         self,
-        member: Membership,
+        member: Membership[PushOptions],
         handler: Handler,
         hooks: Hooks,
         tasks: Tasks,

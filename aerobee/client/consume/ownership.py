@@ -25,12 +25,12 @@ class Ownership:
     def __init__(
         self,
         member: Membership,
-        locks: QueueLocks,
+        locks: QueueLocks | None,
         start_pulling: Callable[[OwnedQueue], None],
         start_popping: Callable[[PoppedQueue], None],
     ) -> None:
         self._member = member
-        self._locks = locks
+        self._locks = locks if member.locks_queues else None
         self._start_pulling = start_pulling
         self._start_popping = start_popping
 
@@ -39,7 +39,7 @@ class Ownership:
     async def take(self, queue: MessageQueue) -> bool:
         """Lock it (ordered), find where to begin, start pulling. False leaves it for the next round."""
         member = self._member
-        if member.locks_queues and not await self._locks.take(queue):
+        if self._locks is not None and not await self._locks.take(queue):
             log.info("queue=%s is locked by another consumer of group=%s", queue, member.group)
             return False
         member.offsets.memory.remove(queue)  # what we remember may be older than what the last owner reported
@@ -65,8 +65,8 @@ class Ownership:
         await asyncio.sleep(0)  # what was consumed in this turn is settled before the queue is dropped
         owned.inbox.dropped = True
         await member.offsets.persist_one(queue)
-        if member.locks_queues:
-            if not await self._handler_ended(owned):
+        if self._locks is not None:
+            if not await self._locks.handler_ended(owned):
                 owned.inbox.unlock_attempts += 1
                 log.info(
                     "handler still runs on lost queue=%s attempts=%d", queue, owned.inbox.unlock_attempts
@@ -79,14 +79,6 @@ class Ownership:
         member.pulled.pop(queue, None)
         log.info("gave up queue=%s group=%s", queue, member.group)
         return True
-
-    async def _handler_ended(self, owned: OwnedQueue) -> bool:
-        if owned.handling is None:
-            return True
-        if self._member.clock.now() > owned.inbox.last_lock + self._member.options.forced_unlock_ms:
-            return True
-        await asyncio.wait([owned.handling], timeout=self._member.options.unlock_wait_ms / 1000)
-        return owned.handling is None
 
     def drop(self, queue: MessageQueue) -> None:
         """Of a topic no longer subscribed: no report, no unlock, as RocketMQ does."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from aerobee.client.consume.hooks import Hooks
     from aerobee.client.consume.membership import Membership, PoppedQueue
     from aerobee.client.message import ReceivedMessage
+    from aerobee.client.options import PushOptions
     from aerobee.client.session.tasks import Tasks
     from aerobee.protocol.command import Command
     from aerobee.protocol.filters.tags import Subscription
@@ -35,7 +36,7 @@ log = logging.getLogger("aerobee.client.pop")
 
 
 class PopLoop:
-    def __init__(self, member: Membership, handler: Handler, hooks: Hooks, tasks: Tasks) -> None:
+    def __init__(self, member: Membership[PushOptions], handler: Handler, hooks: Hooks, tasks: Tasks) -> None:
         self._member = member
         self._handler = handler
         self._hooks = hooks

@@ -18,14 +18,13 @@ from aerobee.client.consume.offset_keeper import RemoteOffsets, read_memory_firs
 from aerobee.client.consume.ownership import Ownership
 from aerobee.client.consume.poll_buffer import PollBuffer
 from aerobee.client.consume.push_consumer import QueueListener, named_strategy
-from aerobee.client.consume.queue_locks import QueueLocks
 from aerobee.client.consume.raw_pull import PullAnswer, PullStatus
 from aerobee.client.consume.rebalancer import Rebalancer
 from aerobee.client.consume.start_offset import Start, StartPoint
 from aerobee.client.consume.subscriptions import Expression, Subscriptions
+from aerobee.client.options import PullOptions
 from aerobee.client.session.session import Session
 from aerobee.client.session.tasks import Tasks
-from aerobee.clock import Clock, SystemClock
 from aerobee.errors import AerobeeError, FlowControl, SystemFailure
 from aerobee.protocol import bodies
 from aerobee.protocol.bodies import ConsumeType, MessageModel, MessageQueue
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from aerobee.client.consume.rebalance import Strategy
     from aerobee.client.message import ReceivedMessage
-    from aerobee.client.options import Options
+    from aerobee.clock import Clock
     from aerobee.protocol.message import Record
 
 log = logging.getLogger("aerobee.client.consumer")
@@ -65,13 +64,13 @@ class PullConsumer:
         group: str,
         topics: Mapping[str, Expression] | None = None,
         start: Start = "last",
-        options: Options | None = None,
+        options: PullOptions | None = None,
         strategy: Strategy | None = None,
         on_queues: QueueListener | None = None,
         clock: Clock | None = None,
     ) -> None:
-        clock = namesrv.clock if isinstance(namesrv, Session) else clock or SystemClock()
-        self.session = namesrv if isinstance(namesrv, Session) else Session(namesrv, options, clock)
+        self.session: Session[PullOptions] = Session.of_role(PullOptions, namesrv, options, clock)
+        clock = self.session.clock
         self.group = group
         self._shares = topics is not None
         self._member = member = Membership(
@@ -91,7 +90,7 @@ class PullConsumer:
         self._paused: set[MessageQueue] = set()
         self._consumed: dict[MessageQueue, int] = {}
         self._last_commit = clock.now()
-        self._ownership = Ownership(member, QueueLocks(member), self._start_fetching, lambda popped: None)
+        self._ownership = Ownership(member, None, self._start_fetching, lambda popped: None)
         # Never as the broker says, which may be POP; and a queue may be left alone as long as the application likes.
         self._rebalancer = Rebalancer(member, self._ownership, self._queues_changed, divided_here, idle_ms=0)
         self.started_at = 0

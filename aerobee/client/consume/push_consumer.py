@@ -28,16 +28,16 @@ from aerobee.client.consume.rebalance import BY_NAME, Strategy
 from aerobee.client.consume.rebalancer import Rebalancer
 from aerobee.client.consume.start_offset import Start, StartPoint
 from aerobee.client.consume.subscriptions import Expression, Subscriptions, to_data
-from aerobee.client.options import Options
+from aerobee.client.options import PushOptions
 from aerobee.client.session.session import Session
 from aerobee.client.session.tasks import Tasks
-from aerobee.clock import Clock, SystemClock
 from aerobee.errors import AerobeeError
 from aerobee.protocol import bodies, names
 from aerobee.protocol.bodies import MessageModel, MessageQueue
 from aerobee.protocol.headers.consume import CheckClientConfig
 
 if TYPE_CHECKING:
+    from aerobee.clock import Clock
     from aerobee.protocol.message import Record
 
 log = logging.getLogger("aerobee.client.consumer")
@@ -59,7 +59,7 @@ class PushConsumer:
     raises, the message comes again later and, after the group's limit, goes to the dead letters. With `ordered`,
     each queue is consumed one message at a time and a failing message holds its queue. `model` is "clustering" (each
     message to one consumer of the group) or "broadcasting" (to every one). `start` says where a new group begins:
-    "first", "last", or a time. With `Options(consume_batch=n)` the handler gets lists of up to n messages.
+    "first", "last", or a time. With `PushOptions(consume_batch=n)` the handler gets lists of up to n messages.
     """
 
     def __init__(  # noqa: PLR0913 - each is a real setting of a consumer
@@ -72,21 +72,19 @@ class PushConsumer:
         ordered: bool = False,
         model: str = "clustering",
         start: Start = "last",
-        options: Options | None = None,
+        options: PushOptions | None = None,
         strategy: Strategy | None = None,
         on_queues: QueueListener | None = None,
         clock: Clock | None = None,
     ) -> None:
         kind = _model(model)
-        clock = namesrv.clock if isinstance(namesrv, Session) else clock or SystemClock()
-        options = namesrv.options if isinstance(namesrv, Session) else options or Options()
+        if kind is MessageModel.BROADCASTING:
+            options = _with_lasting_id(options or PushOptions())
+        session: Session[PushOptions] = Session.of_role(PushOptions, namesrv, options, clock)
+        clock, options = session.clock, session.options
         subscriptions = Subscriptions(topics, clock.now())
         if kind is MessageModel.CLUSTERING:
             subscriptions.add(names.retry_topic(group), "*", clock.now())
-        elif not options.instance:
-            # The path of a broadcast consumer's offsets holds its client id, which must therefore not change.
-            options = msgspec.structs.replace(options, instance="DEFAULT")
-        session = namesrv if isinstance(namesrv, Session) else Session(namesrv, options, clock)
         self.session = session
         self.group = group
         self._place = GroupMember(self, session, group, subscriptions)
@@ -312,7 +310,9 @@ class PushConsumer:
         return {queue: offset for queue, offset in known.items() if not topic or queue.topic == topic}
 
     def running_info(self) -> bodies.ConsumerRunningInfo:
-        return consumer_report.running_info(self._member, self.started_at)
+        info = consumer_report.running_info(self._member, self.started_at)
+        info.properties["PROP_THREADPOOL_CORE_SIZE"] = str(self._member.options.concurrency)
+        return info
 
     async def consume_directly(self, record: Record, broker_name: str) -> bodies.ConsumeDirectlyResult:
         return await consumer_report.consume_directly(self._member, self._handler, record, broker_name)
@@ -325,6 +325,11 @@ def _model(model: str) -> MessageModel:
         raise ValueError(f"model is {model!r}; it is 'clustering' or 'broadcasting'") from None
 
 
+def _with_lasting_id(options: PushOptions) -> PushOptions:
+    """The path of a broadcast consumer's offsets holds its client id, which must therefore not change."""
+    return options if options.instance else msgspec.structs.replace(options, instance="DEFAULT")
+
+
 def named_strategy(name: str) -> Strategy:
     try:
         return BY_NAME[name]
@@ -332,7 +337,7 @@ def named_strategy(name: str) -> Strategy:
         raise ValueError(f"strategy is {name!r}; by name there are {', '.join(BY_NAME)}") from None
 
 
-def _offsets(session: Session, model: MessageModel, group: str) -> OffsetStore:
+def _offsets(session: Session[PushOptions], model: MessageModel, group: str) -> OffsetStore:
     if model is MessageModel.CLUSTERING:
         return RemoteOffsets(session, group)
     return LocalOffsets.at(session.options.local_offsets, session.client_id, group)

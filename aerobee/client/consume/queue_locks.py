@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import defaultdict
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from aerobee.client.consume.membership import Membership, OwnedQueue
+    from aerobee.client.options import PushOptions
     from aerobee.protocol.bodies import MessageQueue
 
 log = logging.getLogger("aerobee.client.rebalance")
@@ -23,7 +25,7 @@ UNLOCK_TRIES = 3
 
 
 class QueueLocks:
-    def __init__(self, member: Membership) -> None:
+    def __init__(self, member: Membership[PushOptions]) -> None:
         self._member = member
 
     async def lock(self, owned: OwnedQueue) -> bool:
@@ -81,6 +83,17 @@ class QueueLocks:
         return bodies.encode(
             bodies.LockBatch(client_id=member.session.client_id, consumer_group=member.group, mq_set=queues)
         )
+
+    async def handler_ended(self, owned: OwnedQueue) -> bool:
+        """Waited for a while; a handler that runs on for too long after the last renewal is not."""
+        options = self._member.options
+        if (
+            owned.handling is None
+            or self._member.clock.now() > owned.inbox.last_lock + options.forced_unlock_ms
+        ):
+            return True
+        await asyncio.wait([owned.handling], timeout=options.unlock_wait_ms / 1000)
+        return owned.handling is None
 
     async def unlock(self, queue: MessageQueue) -> None:
         """Java sends this one-way; a lost one keeps the next owner out for a minute, so the answer is waited for."""

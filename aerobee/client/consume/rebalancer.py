@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
 import msgspec
 
 from aerobee.client.consume.alarm import Alarm
+from aerobee.client.consume.assignment import Wanted
 from aerobee.client.consume.rebalance.table import compare, unsubscribed
 from aerobee.errors import AerobeeError, NoRoute
 from aerobee.protocol import names
@@ -26,11 +27,16 @@ log = logging.getLogger("aerobee.client.rebalance")
 Changed = Callable[[str, Collection[MessageQueue], Collection[MessageQueue]], None]
 
 
-class Rebalancer:
+class Rebalancer(Generic[Wanted]):
     """`assign` says which queues are ours, `idle_ms` after which time without a fetch one is taken anew (0: never)."""
 
     def __init__(
-        self, member: Membership, ownership: Ownership, changed: Changed, assign: Assign, idle_ms: int
+        self,
+        member: Membership[Wanted],
+        ownership: Ownership,
+        changed: Changed,
+        assign: Assign[Wanted],
+        idle_ms: int,
     ) -> None:
         self._member = member
         self._ownership = ownership
@@ -116,8 +122,7 @@ class Rebalancer:
 
     def _apply_popped(self, topic: str, assigned: frozenset[MessageQueue], now: int) -> bool:
         member = self._member
-        idle_ms = member.options.idle_queue_ms
-        live = {queue: _Idle(popped.expired(now, idle_ms)) for queue, popped in member.popped.items()}
+        live = {queue: _Idle(popped.expired(now, self._idle_ms)) for queue, popped in member.popped.items()}
         change = compare(topic, live, assigned, now)
         for queue in change.lost:
             self._ownership.give_up_popped(queue)

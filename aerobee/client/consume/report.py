@@ -15,6 +15,7 @@ from aerobee.protocol.codes import VERSION_DESC
 if TYPE_CHECKING:
     from aerobee.client.consume.handler import Handler, Outcome
     from aerobee.client.consume.membership import Membership, OwnedQueue
+    from aerobee.client.options import PushOptions
     from aerobee.protocol.message import Record
 
 MIB = 1024 * 1024
@@ -33,7 +34,6 @@ def running_info(member: Membership, started_at: int) -> bodies.ConsumerRunningI
             "PROP_NAMESERVER_ADDR": member.session.namesrv,
             "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
             "PROP_CONSUMEORDERLY": str(member.ordered).lower(),
-            "PROP_THREADPOOL_CORE_SIZE": str(member.options.concurrency),
             "PROP_CONSUMER_START_TIMESTAMP": str(started_at),
             "PROP_CLIENT_VERSION": VERSION_DESC,
         },
@@ -73,7 +73,7 @@ def _pulled(member: Membership, owned: OwnedQueue) -> bodies.ProcessQueueInfo:
 
 
 async def consume_directly(
-    member: Membership, handler: Handler, record: Record, broker_name: str
+    member: Membership[PushOptions], handler: Handler, record: Record, broker_name: str
 ) -> bodies.ConsumeDirectlyResult:
     """Outside of queues and offsets: the operator wants to see what the handler makes of it."""
     message = received(record, Origin(broker_name))

@@ -14,7 +14,7 @@ from aerobee.client.session.tasks import Tasks
 if TYPE_CHECKING:
     import asyncio
 
-    from aerobee.client.options import Options
+    from aerobee.client.options import PullOptions
     from aerobee.client.session.session import Session
     from aerobee.clock import Clock
     from aerobee.protocol.bodies import MessageQueue
@@ -45,7 +45,7 @@ class ScheduledPull:
         *,
         group: str,
         callbacks: Mapping[str, Callback],
-        options: Options | None = None,
+        options: PullOptions | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._callbacks = dict(callbacks)

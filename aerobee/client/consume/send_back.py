@@ -16,6 +16,7 @@ from aerobee.protocol.headers.produce import SendBack, SendMessageV2
 
 if TYPE_CHECKING:
     from aerobee.client.message import ReceivedMessage
+    from aerobee.client.options import PushOptions
     from aerobee.client.session.session import Session
     from aerobee.protocol.bodies import MessageQueue
 
@@ -23,7 +24,7 @@ log = logging.getLogger("aerobee.client.consumer")
 
 
 async def send_back(
-    session: Session, group: str, message: ReceivedMessage, delay_level: int, max_reconsume: int
+    session: Session[PushOptions], group: str, message: ReceivedMessage, delay_level: int, max_reconsume: int
 ) -> None:
     """Ask the broker to deliver `message` again; when that fails, send it to the retry topic ourselves. Raises when
     that fails too."""
@@ -47,7 +48,7 @@ async def send_back(
 
 
 async def send_to_retry_topic(
-    session: Session, group: str, message: ReceivedMessage, max_reconsume: int
+    session: Session[PushOptions], group: str, message: ReceivedMessage, max_reconsume: int
 ) -> None:
     """As an ordinary message; the broker makes a dead letter of it when the count is past the limit."""
     topic = names.retry_topic(group)

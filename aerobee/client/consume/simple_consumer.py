@@ -12,8 +12,8 @@ from aerobee.client.consume.group_member import GroupMember
 from aerobee.client.consume.popped import PopAnswer, pop
 from aerobee.client.consume.start_offset import Start, StartPoint
 from aerobee.client.consume.subscriptions import Expression, Subscriptions
+from aerobee.client.options import SimpleOptions
 from aerobee.client.session.session import Session
-from aerobee.clock import Clock, SystemClock
 from aerobee.errors import AerobeeError, NoRoute, SystemFailure
 from aerobee.protocol import bodies, reading
 from aerobee.protocol.bodies import ConsumeFromWhere, ConsumeType, MessageQueue
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aerobee.client.message import ReceivedMessage
-    from aerobee.client.options import Options
+    from aerobee.clock import Clock
     from aerobee.protocol.message import Record
 
 log = logging.getLogger("aerobee.client.pop")
@@ -51,13 +51,12 @@ class SimpleConsumer:
         topics: Mapping[str, Expression],
         ordered: bool = False,
         start: Start = "first",
-        options: Options | None = None,
+        options: SimpleOptions | None = None,
         clock: Clock | None = None,
     ) -> None:
-        clock = namesrv.clock if isinstance(namesrv, Session) else clock or SystemClock()
-        self.session = namesrv if isinstance(namesrv, Session) else Session(namesrv, options, clock)
+        self.session: Session[SimpleOptions] = Session.of_role(SimpleOptions, namesrv, options, clock)
         self.group = group
-        self._clock = clock
+        self._clock = clock = self.session.clock
         self._ordered = ordered
         self._start = StartPoint.of(start)
         self._subscriptions = Subscriptions(topics, clock.now())

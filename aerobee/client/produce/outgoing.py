@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from aerobee.client.message import Message
-    from aerobee.client.options import Options
+    from aerobee.client.options import ProducerOptions
 
 _KINDS = {kind.name.lower(): kind for kind in compression.Compression}
 _BATCH_OVERHEAD = 22  # bytes of an entry besides body and properties
@@ -41,7 +41,7 @@ def properties_text(message: Message) -> str:
     return text
 
 
-def prepare(message: Message, options: Options, now: int, extra: str = "") -> Sending:
+def prepare(message: Message, options: ProducerOptions, now: int, extra: str = "") -> Sending:
     """Raises ValueError for what a broker would refuse. `message.message_id` must be set."""
     body, sys_flag = message.body, 0
     if len(body) > options.max_message_bytes:

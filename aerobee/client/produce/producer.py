@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any, Self
 
 from aerobee.client.message import Message, SendResult
+from aerobee.client.options import ProducerOptions
 from aerobee.client.produce import queue_selector
 from aerobee.client.produce.gate import Gate
 from aerobee.client.produce.outgoing import check_batch, prepare, prepare_batch, split
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aerobee.client.message import ReceivedMessage
-    from aerobee.client.options import Options
     from aerobee.client.produce.queue_selector import Selector
     from aerobee.clock import Clock
     from aerobee.protocol.bodies import MessageQueue
@@ -50,11 +50,11 @@ class Producer:
         namesrv: str | Session,
         *,
         group: str = "DEFAULT_PRODUCER",
-        options: Options | None = None,
+        options: ProducerOptions | None = None,
         clock: Clock | None = None,
     ) -> None:
         names.check_group(group)
-        self.session = namesrv if isinstance(namesrv, Session) else Session(namesrv, options, clock)
+        self.session: Session[ProducerOptions] = Session.of_role(ProducerOptions, namesrv, options, clock)
         self.group = group
         self._options = self.session.options
         self._clock = self.session.clock

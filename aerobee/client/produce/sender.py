@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
+    from aerobee.client.options import SendOptions
     from aerobee.client.session.session import Session
     from aerobee.net.connection import Connection
     from aerobee.protocol.command import Command
@@ -36,7 +37,7 @@ RETRY_CODES = frozenset({17, 14, 1, 2, 16, 204, 205, 1500})
 
 
 class Sender:
-    def __init__(self, session: Session, group: str) -> None:
+    def __init__(self, session: Session[SendOptions], group: str) -> None:
         self._session = session
         self._group = group
         self._options = session.options

@@ -20,7 +20,7 @@ from aerobee.protocol.headers.transaction import COMMIT, ROLLBACK, UNKNOWN, EndT
 from aerobee.protocol.message import parse_offset_message_id
 
 if TYPE_CHECKING:
-    from aerobee.client.options import Options
+    from aerobee.client.options import ProducerOptions
     from aerobee.client.session.session import Session
     from aerobee.clock import Clock
     from aerobee.protocol.headers.transaction import CheckTransaction
@@ -59,7 +59,7 @@ class TransactionProducer(Producer):
         *,
         group: str,
         check: Check,
-        options: Options | None = None,
+        options: ProducerOptions | None = None,
         clock: Clock | None = None,
     ) -> None:
         if not callable(check):

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, cast
 
-from aerobee.client.options import Options
+from aerobee.client.options import Options, SessionOptions, whole
 from aerobee.client.session import broker_requests
 from aerobee.client.session.deadlines import Deadlines
 from aerobee.client.session.identity import client_id, local_ip
@@ -32,19 +32,39 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
     from typing import Any
 
+    from typing_extensions import TypeVar
+
     from aerobee.client.session.broker_requests import Consumer, Producer
     from aerobee.protocol.command import Command, Header
+
+    # A bare `Session` has what every client has. (Python's own TypeVar has no default before 3.13.)
+    Held = TypeVar("Held", bound=SessionOptions, default=SessionOptions, covariant=True)
+else:
+    from typing import TypeVar
+
+    Held = TypeVar("Held", covariant=True)
 
 log = logging.getLogger("aerobee.client.session")
 
 SUCCESS = frozenset({0})
 
 
-class Session:
-    """Started once; every call raises a NetworkError or a BrokerError, never returns a refusal."""
+class Session(Generic[Held]):
+    """Started once; every call raises a NetworkError or a BrokerError, never returns a refusal.
 
-    def __init__(self, namesrv: str, options: Options | None = None, clock: Clock | None = None) -> None:
-        self.options = options or Options()
+    Roles may share it, so it holds all options. Parts say which of them they read: those of a producer take a
+    `Session[ProducerOptions]`.
+    """
+
+    options: Held
+
+    def __init__(
+        self: Session[Options],
+        namesrv: str,
+        options: SessionOptions | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.options = whole(options)
         self.clock = clock or SystemClock()
         self.namesrv = namesrv
         servers = parse_addresses(namesrv)
@@ -67,6 +87,21 @@ class Session:
         limits = Limits(max_write_buffer=1 << 30)  # what we send is bounded by the producer's gate
         self._pool = Pool(self._asked, limits, tls)
         self.users = 0
+
+    @staticmethod
+    def of_role(
+        role: type[SessionOptions],
+        namesrv: str | Session,
+        options: SessionOptions | None,
+        clock: Clock | None,
+    ) -> Session[Options]:
+        """The session a client was given to share, or its own."""
+        if isinstance(namesrv, Session):
+            return cast("Session[Options]", namesrv)
+        if options is not None and not isinstance(options, role):
+            given = type(options).__name__
+            raise TypeError(f"{role.taken_by} takes {role.__name__} or Options as options, not {given}")
+        return Session(namesrv, options, clock)
 
     # -- life ----------------------------------------------------------------------------------------------
 

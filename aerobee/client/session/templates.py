@@ -16,7 +16,7 @@ import msgspec
 from aerobee.protocol.codes import VERSION, RequestCode
 
 if TYPE_CHECKING:
-    from aerobee.client.options import Options
+    from aerobee.client.options import SendOptions
 
 _LENGTHS = struct.Struct(">II").pack
 _json = msgspec.json.encode
@@ -31,7 +31,9 @@ class SendTemplate:
 
     __slots__ = ("_head",)
 
-    def __init__(self, code: RequestCode, group: str, topic: str, broker_name: str, options: Options) -> None:
+    def __init__(
+        self, code: RequestCode, group: str, topic: str, broker_name: str, options: SendOptions
+    ) -> None:
         batch = b"true" if code == RequestCode.SEND_BATCH_MESSAGE else b"false"
         self._head = b"".join(
             (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 
-from aerobee.settings.declare import NOUNS, Declared, choice, fields, interval, setting, size
+from aerobee.settings.declare import NOUNS, Declared, choice, fields, interval, setting
 from aerobee.settings.parts import Parts
 
 if TYPE_CHECKING:
@@ -145,14 +145,14 @@ class ProducerOptions(SendOptions, frozen=True, kw_only=True):
     max_in_flight: Annotated[
         int, setting("sends under way before a further one waits", low=1, high=1_000_000)
     ] = 10_000
-    max_in_flight_bytes: Annotated[int, size("body bytes under way before a further send waits")] = (
-        64 * 1024 * 1024
-    )
-    max_message_bytes: Annotated[int, size("largest body, and largest batch", "maxMessageSize")] = (
-        4 * 1024 * 1024
-    )
+    max_in_flight_bytes: Annotated[
+        int, setting("body bytes under way before a further send waits", unit="bytes")
+    ] = 64 * 1024 * 1024
+    max_message_bytes: Annotated[
+        int, setting("largest body, and largest batch", "maxMessageSize", unit="bytes")
+    ] = 4 * 1024 * 1024
     compress_over_bytes: Annotated[
-        int, size("bodies from this size on are compressed", "compressMsgBodyOverHowmuch")
+        int, setting("bodies from this size on are compressed", "compressMsgBodyOverHowmuch", unit="bytes")
     ] = 4_096
     compression: Annotated[
         str, choice("what bodies are compressed with", "zlib", "lz4", "zstd", "none", official="compressType")
@@ -169,7 +169,9 @@ class PushOptions(SendOptions, QueueOptions, frozen=True, kw_only=True):
     pull_batch: Annotated[int, setting("messages asked for at once", "pullBatchSize", low=1, high=16_384)] = (
         32
     )
-    pull_batch_bytes: Annotated[int, size("bytes asked for at once", "pullBatchSizeInBytes")] = 262_144
+    pull_batch_bytes: Annotated[
+        int, setting("bytes asked for at once", "pullBatchSizeInBytes", unit="bytes")
+    ] = 262_144
     pull_interval_ms: Annotated[
         int, setting("pause after an answer with messages", "pullInterval", unit="ms", low=0, high=65_535)
     ] = 0
@@ -249,9 +251,7 @@ class PushOptions(SendOptions, QueueOptions, frozen=True, kw_only=True):
     ] = ""
 
     # POP
-    pop_batch: Annotated[
-        int, setting("messages asked for at once, at most 32", "popBatchNums", low=1, high=32)
-    ] = 32
+    pop_batch: Annotated[int, setting("messages asked for at once", "popBatchNums", low=1, high=32)] = 32
     pop_invisible_ms: Annotated[
         int,
         setting(

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -116,3 +118,15 @@ async def test_a_shared_session_serves_every_role(role: type[SessionOptions]) ->
     session = Session(NAMESRV, aerobee.ProducerOptions(request_timeout_ms=77, send_retries=5))
     options: Any = CLIENTS[role](session).session.options
     assert (options.request_timeout_ms, options.send_retries, options.pull_batch) == (77, 5, 32)
+
+
+def test_the_page_of_options_is_fresh_and_whole() -> None:
+    root = Path(__file__).parents[2]
+    spec = importlib.util.spec_from_file_location("options_page", root / "tools" / "options_page.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    text = made.PAGE.read_text()
+    assert text == made.page(), "run `python tools/options_page.py`"
+    assert [text.count(f"\n| `{name}` |") for name in fields(Options)] == [1] * len(fields(Options))

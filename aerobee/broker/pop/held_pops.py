@@ -17,10 +17,10 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-import logging
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from aerobee.broker.state.arrival import Arrival
 from aerobee.protocol import names
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from aerobee.protocol.filters import Accept
     from aerobee.protocol.message import Record
     from aerobee.settings import BrokerConfig, InForce
-
-log = logging.getLogger("aerobee.parked")
 
 FORCED = 800
 EARLY_MS = 50  # a request is given up this much before its deadline: the answer has a way to go
@@ -127,7 +125,7 @@ class ParkedPops:
         keys = self._waiting.get(record.topic)
         if keys is not None:
             forced = (record.queue_offset + 1) % FORCED == 0
-            arrival = None if forced else _Arrival(record, tags_code)
+            arrival = None if forced else Arrival(record, tags_code)
             for key, lines in list(keys.items()):
                 if key[1] in (ANY_QUEUE, record.queue_id):
                     _wake_one(lines, arrival)
@@ -217,33 +215,7 @@ class ParkedPops:
                 del keys[group, queue_id][key]
 
 
-class _Arrival:
-    """A stored message as filters see it; its properties are parsed at most once."""
-
-    __slots__ = ("_properties", "record", "tags_code")
-
-    def __init__(self, record: Record, tags_code: int) -> None:
-        self.record = record
-        self.tags_code = tags_code
-        self._properties: dict[str, str] | None = None
-
-    def passes(self, accept: Accept | None) -> bool:
-        if accept is None:
-            return True
-        if accept.codes is not None and self.tags_code not in accept.codes:
-            return False
-        if accept.properties is None:
-            return True
-        if self._properties is None:
-            self._properties = self.record.properties
-        try:
-            return accept.properties(self._properties)
-        except Exception:  # a filter that fails on this message must not stop the send
-            log.exception("filter failed")
-            return False
-
-
-def _wake_one(lines: Lines, arrival: _Arrival | None) -> bool:
+def _wake_one(lines: Lines, arrival: Arrival | None) -> bool:
     """One waiter of the key: of its lines that the arrival passes, the one with the earliest deadline."""
     able = [line for line in lines.values() if line.heap and (arrival is None or arrival.passes(line.accept))]
     able.sort(key=lambda line: line.heap[0][:2])

@@ -16,6 +16,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from aerobee.broker.state.arrival import Arrival
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -88,20 +90,12 @@ class ParkedReads:
         waiters = self._waiting.get((record.topic, record.queue_id))
         if waiters is None or not self._settings.value.long_polling:
             return  # without long polling a pull looks again when its short time is over
-        properties: dict[str, str] | None = None
+        arrival = Arrival(record, tags_code)
         for waiter in waiters:
             if record.queue_offset < waiter.offset or waiter.woken.done():
                 continue
-            accept = waiter.accept
-            if accept is not None:
-                if accept.codes is not None and tags_code not in accept.codes:
-                    continue
-                if accept.properties is not None:
-                    if properties is None:
-                        properties = record.properties
-                    if not _matches(accept.properties, properties):
-                        continue
-            waiter.woken.set_result(True)
+            if arrival.passes(waiter.accept):
+                waiter.woken.set_result(True)
 
     def wake(self, topic: str, queue_id: int) -> None:
         """Let every pull held on the queue read again."""
@@ -142,11 +136,3 @@ class ParkedReads:
 def _resolve(woken: asyncio.Future[bool], result: bool) -> None:  # noqa: FBT001 - the value itself
     if not woken.done():
         woken.set_result(result)
-
-
-def _matches(test: Callable[[dict[str, str]], bool], properties: dict[str, str]) -> bool:
-    try:
-        return test(properties)
-    except Exception:  # a filter that fails on this message does not match it, and must not stop the send
-        log.exception("filter failed")
-        return False

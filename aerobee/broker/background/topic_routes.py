@@ -43,19 +43,19 @@ ASK_MS = 1_000  # each server: a client waits 3 s for its assignment
 Hosts = tuple[Host, ...]
 
 
-class LocalNameServer(Protocol):
-    """A name server in this process."""
+class LocalRouteTable(Protocol):
+    """The routes of a name server in this process."""
 
     def route(self, topic: str) -> TopicRoute | None: ...
 
 
 class LocalRoutes:
-    def __init__(self, server: LocalNameServer, own_name: str) -> None:
-        self._server = server
+    def __init__(self, table: LocalRouteTable, own_name: str) -> None:
+        self._table = table
         self._own_name = own_name
 
     def known(self, topic: str) -> Hosts:
-        route = self._server.route(topic)
+        route = self._table.route(topic)
         return () if route is None else hosts_elsewhere(route, self._own_name)
 
     async def look_up(self, topic: str) -> None:
@@ -168,7 +168,7 @@ class RemoteRoutes:
             self._refresh_later()
 
 
-def routes_for(broker: Broker, local: LocalNameServer | None) -> Routes | None:
+def routes_for(broker: Broker, local: LocalRouteTable | None) -> Routes | None:
     """None where there is no name server at all."""
     if local is not None:
         return LocalRoutes(local, broker.config.name)

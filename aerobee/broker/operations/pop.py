@@ -18,7 +18,7 @@ from aerobee.broker.delivery import positions as pop_position
 from aerobee.broker.delivery.pop_filters import accept_for_pop
 from aerobee.broker.delivery.transfer import note_distance, ordinary_limit
 from aerobee.broker.pop.held_pops import Parked, Reads
-from aerobee.broker.pop.orders import OrderInfo
+from aerobee.broker.pop.orders import OrderedBatch
 from aerobee.broker.pop.pops import retry_topics
 from aerobee.errors import InvalidParameter, StoreError
 from aerobee.protocol import message, names
@@ -303,7 +303,7 @@ class _Visit:
     def _order(self, lane: Lane, offset: int, offsets: list[int]) -> list[str]:
         request, popped = self.request, self.popped
         key = (lane.topic, lane.group, lane.queue_id)
-        lease = OrderInfo(
+        lease = OrderedBatch(
             pop_time=popped.pop_time,
             invisible_time=request.invisible_ms,
             last_consume=popped.pop_time,

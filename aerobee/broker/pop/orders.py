@@ -30,7 +30,7 @@ NO_PROGRESS = -1  # the offset is not out, or nothing is
 OTHER_POP = -2  # the receipt belongs to an earlier pop
 
 
-class OrderInfo(bodies.OrderInfo):
+class OrderedBatch(bodies.OrderInfo):
     """One queue's batch. `offsets` is packed as in the file: the first absolute, the rest relative to it."""
 
     @property
@@ -54,12 +54,12 @@ class OrderInfo(bodies.OrderInfo):
 class Orders(SavedTable):
     def __init__(self, file: JsonFile | None = None) -> None:
         super().__init__(file)
-        self._table: dict[tuple[str, str], dict[int, OrderInfo]] = {}
+        self._table: dict[tuple[str, str], dict[int, OrderedBatch]] = {}
         data = file.load() if file is not None else None
         if data is not None:
             self.load(data)
 
-    def get(self, topic: str, group: str, queue_id: int) -> OrderInfo | None:
+    def get(self, topic: str, group: str, queue_id: int) -> OrderedBatch | None:
         queues = self._table.get((topic, group))
         return None if queues is None else queues.get(queue_id)
 
@@ -69,7 +69,7 @@ class Orders(SavedTable):
             return False  # the same attempt again: its answer was lost
         return info.free_at() > now
 
-    def popped(self, key: Key, offsets: Sequence[int], lease: OrderInfo) -> list[tuple[int, int]]:
+    def popped(self, key: Key, offsets: Sequence[int], lease: OrderedBatch) -> list[tuple[int, int]]:
         """A batch went out. Returns (offset, times delivered before) of each message."""
         old = self.get(*key)
         if old is not None and lease.attempt_id is not None and lease.attempt_id == old.attempt_id:
@@ -168,7 +168,7 @@ class Orders(SavedTable):
 
 
 class _File(msgspec.Struct):
-    table: dict[str, dict[int, OrderInfo]] = {}
+    table: dict[str, dict[int, OrderedBatch]] = {}
 
 
 def decode(data: bytes) -> _File:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aerobee.broker.operations.ack import Ack, ack
-from aerobee.broker.pop.orders import NO_PROGRESS, OTHER_POP, OrderInfo, Orders
+from aerobee.broker.pop.orders import NO_PROGRESS, OTHER_POP, OrderedBatch, Orders
 from aerobee.errors import MessageIllegal
 from aerobee.protocol.bodies import BatchAck, BatchAckEntry, encode
 from aerobee.protocol.headers.consume import BatchAckMessage, PopMessage
@@ -238,7 +238,7 @@ def test_whatever_happens_a_queue_is_delivered_in_order_and_one_batch_at_a_time(
                 continue
             assert offsets[0] == committed
             assert all(offset in acked for offset in range(committed))
-            lease = OrderInfo(pop_time=now, invisible_time=1_000, last_consume=now)
+            lease = OrderedBatch(pop_time=now, invisible_time=1_000, last_consume=now)
             counts = dict(orders.popped(key, offsets, lease))
             before = {} if out is None else out["counts"]
             assert counts == {offset: before.get(offset, -1) + 1 for offset in offsets}
@@ -270,7 +270,7 @@ def test_whatever_happens_a_queue_is_delivered_in_order_and_one_batch_at_a_time(
 
 def test_the_state_survives_its_own_file():
     orders = Orders()
-    orders.popped(("t", "g", 3), [5, 9], OrderInfo(pop_time=1, invisible_time=2, attempt_id="a"))
+    orders.popped(("t", "g", 3), [5, 9], OrderedBatch(pop_time=1, invisible_time=2, attempt_id="a"))
     again = Orders()
     again.load(orders.text())
     assert msgspec.structs.astuple(again.get("t", "g", 3)) == msgspec.structs.astuple(orders.get("t", "g", 3))

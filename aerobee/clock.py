@@ -23,12 +23,14 @@ import heapq
 import itertools
 import logging
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 log = logging.getLogger("aerobee.clock")
+
+T = TypeVar("T")
 
 LOOK_MS = 500
 _LAZY_LOOK_MS = 2_000  # where nobody looks regularly, `wall` does
@@ -157,17 +159,7 @@ class ManualClock:
         return timer
 
     async def sleep(self, delay_ms: int) -> None:
-        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def wake() -> None:
-            if not woken.done():
-                woken.set_result(None)
-
-        timer = self.call_at(self._now + max(0, delay_ms), wake)
-        try:
-            await woken
-        finally:
-            timer.cancel()
+        await told(self, self._now + max(0, delay_ms), asyncio.get_running_loop().create_future(), None)
 
     def advance(self, ms: int = 0, *, seconds: float = 0, minutes: float = 0, hours: float = 0) -> None:
         """Move time on. Timers due on the way fire in order, each at its own time; coroutines that slept
@@ -189,6 +181,51 @@ class ManualClock:
         jump, self.ahead = to - self.wall(), to - self._now
         for tell in list(self.on_jump):
             tell(jump)
+
+
+def tell(waiter: asyncio.Future[T], what: T) -> None:
+    """End a wait; one that has ended already is left as it is."""
+    if not waiter.done():
+        waiter.set_result(what)
+
+
+async def told(clock: Clock, deadline: int, waiter: asyncio.Future[T], late: T) -> T:
+    """What the waiter is told, by `tell` or as its owner likes, before the deadline; else `late`."""
+    timer = clock.call_at(deadline, lambda: tell(waiter, late))
+    try:
+        return await waiter
+    finally:
+        timer.cancel()
+
+
+class Alarm:
+    """A wait that ends after a time or when someone rings, whichever comes first."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._rung = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def ring(self) -> None:
+        """Ends the wait under way, or the next one at once."""
+        self._rung = True
+        if self._waiter is not None:
+            tell(self._waiter, None)
+
+    def clear(self) -> None:
+        """What rang so far is heard."""
+        self._rung = False
+
+    async def wait(self, ms: int) -> bool:
+        """True when it was rung."""
+        if not self._rung:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await told(self._clock, self._clock.now() + ms, self._waiter, None)
+            finally:
+                self._waiter = None
+        rung, self._rung = self._rung, False
+        return rung
 
 
 # A stopwatch for figures in logs and benchmarks; never for deciding anything. The function itself: it is called twice

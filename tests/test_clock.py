@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
 
-from aerobee.clock import ManualClock, SystemClock
+from aerobee.clock import Alarm, ManualClock, SystemClock, tell, told
 
 NOON = 1_700_000_000_000
 HOUR = 3_600_000
@@ -109,3 +110,59 @@ def test_a_test_sets_the_wall_clock_without_time_passing() -> None:
     assert clock.wall() == NOON + HOUR + 1_000
     clock.set_wall(clock.now())
     assert (clock.ahead, jumps) == (0, [HOUR, -HOUR])
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_a_waiter_is_told_something_or_that_it_is_late() -> None:
+    clock, loop = ManualClock(), asyncio.get_running_loop()
+    soon, never = loop.create_future(), loop.create_future()
+    waits = [loop.create_task(told(clock, clock.now() + 1_000, each, "late")) for each in (soon, never)]
+    await settle()
+    clock.advance(999)
+    tell(soon, "news")
+    tell(soon, "more news")
+    await settle()
+    assert [wait.done() for wait in waits] == [True, False]
+    clock.advance(1)
+    assert [await wait for wait in waits] == ["news", "late"]
+
+
+async def test_a_waiter_that_leaves_takes_its_timer_along() -> None:
+    clock, loop = ManualClock(), asyncio.get_running_loop()
+    wait = loop.create_task(told(clock, clock.now() + 1_000, loop.create_future(), None))
+    await settle()
+    wait.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await wait
+    assert all(timer.cancelled for _, _, timer in clock._timers)
+
+
+async def test_an_alarm_ends_a_wait_by_time_or_by_ringing() -> None:
+    clock, loop = ManualClock(), asyncio.get_running_loop()
+    alarm = Alarm(clock)
+    waiting = loop.create_task(alarm.wait(1_000))
+    await settle()
+    clock.advance(1_000)
+    assert await waiting is False
+    waiting = loop.create_task(alarm.wait(1_000))
+    await settle()
+    alarm.ring()
+    assert await waiting is True
+    alarm.ring()
+    assert await alarm.wait(1_000) is True, "rung before the wait began"
+
+
+async def test_an_alarm_that_was_heard_does_not_end_the_next_wait() -> None:
+    clock = ManualClock()
+    alarm = Alarm(clock)
+    alarm.ring()
+    alarm.clear()
+    waiting = asyncio.get_running_loop().create_task(alarm.wait(1_000))
+    await settle()
+    assert not waiting.done()
+    clock.advance(1_000)
+    assert await waiting is False

@@ -12,12 +12,12 @@ import uuid
 from collections import deque
 from typing import TYPE_CHECKING
 
-from aerobee.client.consume.alarm import Alarm
 from aerobee.client.consume.hooks import ReturnType
 from aerobee.client.message import SendStatus
 from aerobee.client.produce.sender import Sender
 from aerobee.client.session.tasks import Tasks
 from aerobee.client.session.templates import Sending
+from aerobee.clock import Alarm
 from aerobee.errors import AerobeeError
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.message import host_text, parse_offset_message_id

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from aerobee.client.consume.alarm import Alarm
 from aerobee.client.produce.gate import Gate
 from aerobee.client.session.deadlines import Deadlines
 from aerobee.clock import ManualClock
@@ -82,19 +81,3 @@ class TestDeadlines:
                 late.result()
         assert calls[1].result() == "answer"
         deadlines.close()
-
-
-class TestAlarm:
-    async def test_it_ends_by_time_or_by_ringing(self, settle: Any, tasks: Any) -> None:
-        clock = ManualClock()
-        alarm = Alarm(clock)
-        waiting = tasks.start(alarm.wait(1_000), "wait")
-        await settle()
-        clock.advance(1_000)
-        assert await waiting is False
-        waiting = tasks.start(alarm.wait(1_000), "wait")
-        await settle()
-        alarm.ring()
-        assert await waiting is True
-        alarm.ring()
-        assert await alarm.wait(1_000) is True, "rung before the wait began"

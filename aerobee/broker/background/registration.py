@@ -20,6 +20,7 @@ import msgspec
 
 from aerobee.broker.state.routes import GRPC_SCHEME
 from aerobee.broker.state.topics import EVERY_TOPIC
+from aerobee.clock import Alarm
 from aerobee.errors import AerobeeError, error_for
 from aerobee.net.pool import Pool
 from aerobee.net.tls import namesrv_tls
@@ -148,10 +149,9 @@ class RemoteLink:
         self.address = address
         self._identity = identity
         self._describe = describe
-        self._clock = clock
         self._settings = settings
         self._pool = Pool(observer=self, tls=tls)
-        self._wake = asyncio.Event()
+        self._wake = Alarm(clock)
         self._tried = asyncio.Event()
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
@@ -165,7 +165,7 @@ class RemoteLink:
                 await self._tried.wait()
 
     def changed(self, topic: str) -> None:
-        self._wake.set()  # the task runs in a later turn: all changes of this one go together
+        self._wake.ring()  # the task runs in a later turn: all changes of this one go together
 
     async def _run(self) -> None:
         while True:
@@ -179,11 +179,7 @@ class RemoteLink:
                 self._registered = False
                 wait_ms = RETRY_MS
             self._tried.set()
-            timer = self._clock.call_at(self._clock.now() + wait_ms, self._wake.set)
-            try:
-                await self._wake.wait()
-            finally:
-                timer.cancel()
+            await self._wake.wait(wait_ms)
 
     async def _register(self) -> None:
         body = encode_registration(self._describe())
@@ -205,7 +201,7 @@ class RemoteLink:
 
     def closed(self, connection: Connection) -> None:
         if not self._stopping:
-            self._wake.set()
+            self._wake.ring()
 
     async def stop(self) -> None:
         self._stopping = True

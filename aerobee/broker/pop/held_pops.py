@@ -21,6 +21,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from aerobee.broker.state.arrival import Arrival
+from aerobee.clock import tell, told
 from aerobee.protocol import names
 
 if TYPE_CHECKING:
@@ -96,16 +97,14 @@ class ParkedPops:
             return Parked.FULL
         woken: asyncio.Future[Parked] = asyncio.get_running_loop().create_future()
         self._add(place, deadline, _line_key(accept, reads), woken, accept)
-        timer = self._clock.call_at(deadline - EARLY_MS, lambda: _end(woken))
         try:
-            return await woken
+            return await told(self._clock, deadline - EARLY_MS, woken, Parked.EXPIRED)
         except asyncio.CancelledError:
             # The connection went away. What it was woken for is somebody else's now.
             if woken.done() and not woken.cancelled() and woken.result() is Parked.WOKEN:
                 self.wake(*place)
             raise
         finally:
-            timer.cancel()
             self._discard(place)
 
     def full(self, place: Place) -> bool:
@@ -166,7 +165,7 @@ class ParkedPops:
         self._stopped = True
         waits = [woken for keys in self._waiting.values() for woken in _waits(keys)]
         for woken in waits:
-            _end(woken)
+            tell(woken, Parked.EXPIRED)
 
     # -- inside ------------------------------------------------------------------------------------------
 
@@ -232,8 +231,3 @@ def _wake_retry_reader(lines: Lines) -> bool:
 
 def _line_key(accept: Accept | None, reads: Reads) -> tuple[Reads, int]:
     return reads, id(accept)  # the filter is alive as long as its line is
-
-
-def _end(woken: asyncio.Future[Parked]) -> None:
-    if not woken.done():
-        woken.set_result(Parked.EXPIRED)

@@ -17,6 +17,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from aerobee.broker.state.arrival import Arrival
+from aerobee.clock import tell, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,12 +73,10 @@ class ParkedReads:
         woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         waiter = _Waiter(offset, accept, woken)
         self._add((topic, queue_id), waiter)
-        timer = self._clock.call_at(deadline, lambda: _resolve(woken, False))
         try:
-            return await woken
+            return await told(self._clock, deadline, woken, late=False)
         finally:
             # Also when the connection went away and this coroutine was cancelled.
-            timer.cancel()
             self._discard((topic, queue_id), waiter)
 
     def awaits(self, topic: str, queue_id: int) -> bool:
@@ -100,7 +99,7 @@ class ParkedReads:
     def wake(self, topic: str, queue_id: int) -> None:
         """Let every pull held on the queue read again."""
         for waiter in self._waiting.get((topic, queue_id), ()):
-            _resolve(waiter.woken, True)
+            tell(waiter.woken, True)
 
     def tick(self, now: int) -> None:
         """The safety check: a queue that grew past what a pull waits for lets it go, match or not."""
@@ -112,14 +111,14 @@ class ParkedReads:
                 continue
             for waiter in waiters:
                 if waiter.offset < newest:
-                    _resolve(waiter.woken, True)
+                    tell(waiter.woken, True)
 
     def stop(self) -> None:
         """Let everybody go, and hold nobody from now on."""
         self._stopped = True
         for waiters in self._waiting.values():
             for waiter in waiters:
-                _resolve(waiter.woken, False)
+                tell(waiter.woken, False)
 
     def _add(self, key: Key, waiter: _Waiter) -> None:
         self._waiting.setdefault(key, {})[waiter] = None
@@ -131,8 +130,3 @@ class ParkedReads:
         self._count -= 1
         if not waiters:
             del self._waiting[key]
-
-
-def _resolve(woken: asyncio.Future[bool], result: bool) -> None:  # noqa: FBT001 - the value itself
-    if not woken.done():
-        woken.set_result(result)

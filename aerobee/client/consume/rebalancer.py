@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Generic
 
 import msgspec
 
-from aerobee.client.consume.alarm import Alarm
 from aerobee.client.consume.assignment import Wanted
 from aerobee.client.consume.rebalance.table import compare, unsubscribed
+from aerobee.clock import Alarm
 from aerobee.errors import AerobeeError, NoRoute
 from aerobee.protocol import names
 from aerobee.protocol.bodies import MessageQueue

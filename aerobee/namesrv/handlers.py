@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aerobee.errors import InvalidParameter, QueryNotFound, SystemFailure, TopicNotFound
 from aerobee.namesrv.route_table import UNIT, UNIT_SUBSCRIPTION
-from aerobee.net.connection import Connection, Reply
+from aerobee.net.connection import Reply
+from aerobee.net.routes import Request, route, table
 from aerobee.protocol import names
 from aerobee.protocol.bodies import (
     DataVersion,
@@ -26,8 +26,6 @@ from aerobee.protocol.bodies import (
     encode,
     route_dialect,
 )
-from aerobee.protocol.codes import RequestCode
-from aerobee.protocol.command import Command
 from aerobee.protocol.headers import route as headers
 from aerobee.settings.running import change, official_text
 
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from aerobee.clock import Clock
     from aerobee.namesrv.key_values import KeyValues
     from aerobee.namesrv.route_table import RouteTable
+    from aerobee.protocol.command import Command, Header
     from aerobee.settings import InForce, NamesrvConfig
 
 log = logging.getLogger("aerobee.namesrv")
@@ -50,47 +49,43 @@ class Parts:
     clock: Clock
 
 
-Answer = Callable[[Parts, Connection, Command], Reply | Coroutine[Any, Any, Reply]]
-
-
 # -- clients and tools -------------------------------------------------------------------------------------
 
 
-def get_route(parts: Parts, connection: Connection, command: Command) -> Reply:
-    asked = command.fields(headers.GetRoute)
-    route = parts.routes.route(asked.topic)
+def get_route(request: Request, header: headers.GetRoute, parts: Parts) -> Reply:
+    route = parts.routes.route(header.topic)
     if route is None:
-        raise TopicNotFound(f"No topic route info in name server for the topic: {asked.topic}")
-    route.order_topic_conf = parts.key_values.get(names.ORDER_TOPIC_NAMESPACE, asked.topic)
-    return Reply(body=encode(route, route_dialect(command.version, asked.accept_standard_json_only)))
+        raise TopicNotFound(f"No topic route info in name server for the topic: {header.topic}")
+    route.order_topic_conf = parts.key_values.get(names.ORDER_TOPIC_NAMESPACE, header.topic)
+    return Reply(body=encode(route, route_dialect(request.command.version, header.accept_standard_json_only)))
 
 
-def get_cluster_info(parts: Parts, connection: Connection, command: Command) -> Reply:
+def get_cluster_info(request: Request, header: Header, parts: Parts) -> Reply:
     return Reply(body=encode(parts.routes.cluster_info()))
 
 
-def get_topics(parts: Parts, connection: Connection, command: Command) -> Reply:
+def get_topics(request: Request, header: Header, parts: Parts) -> Reply:
     return _topic_list(parts.routes.topics())
 
 
-def get_topics_by_cluster(parts: Parts, connection: Connection, command: Command) -> Reply:
-    return _topic_list(parts.routes.topics_of_cluster(command.fields(headers.TopicsByCluster).cluster))
+def get_topics_by_cluster(request: Request, header: headers.TopicsByCluster, parts: Parts) -> Reply:
+    return _topic_list(parts.routes.topics_of_cluster(header.cluster))
 
 
-def get_system_topics(parts: Parts, connection: Connection, command: Command) -> Reply:
+def get_system_topics(request: Request, header: Header, parts: Parts) -> Reply:
     found = TopicList(broker_addr=parts.routes.any_address(), topic_list=parts.routes.own_names())
     return Reply(body=encode(found))
 
 
-def get_unit_topics(parts: Parts, connection: Connection, command: Command) -> Reply:
+def get_unit_topics(request: Request, header: Header, parts: Parts) -> Reply:
     return _topic_list(parts.routes.topics_with_flags(UNIT))
 
 
-def get_unit_subscription_topics(parts: Parts, connection: Connection, command: Command) -> Reply:
+def get_unit_subscription_topics(request: Request, header: Header, parts: Parts) -> Reply:
     return _topic_list(parts.routes.topics_with_flags(UNIT_SUBSCRIPTION))
 
 
-def get_unit_subscription_plain_topics(parts: Parts, connection: Connection, command: Command) -> Reply:
+def get_unit_subscription_plain_topics(request: Request, header: Header, parts: Parts) -> Reply:
     return _topic_list(parts.routes.topics_with_flags(UNIT_SUBSCRIPTION, UNIT))
 
 
@@ -98,42 +93,47 @@ def _topic_list(topics: list[str]) -> Reply:
     return Reply(body=encode(TopicList(topic_list=topics)))
 
 
-def register_topic(parts: Parts, connection: Connection, command: Command) -> Reply:
-    topic = command.fields(headers.RegisterTopicRoute).topic
-    if command.body:
-        parts.routes.register_topic(topic, decode_request(command.body, TopicRoute).queue_datas)
+def register_topic(request: Request, header: headers.RegisterTopicRoute, parts: Parts) -> Reply:
+    if request.command.body:
+        parts.routes.register_topic(
+            header.topic, decode_request(request.command.body, TopicRoute).queue_datas
+        )
     return Reply()
 
 
-def delete_topic(parts: Parts, connection: Connection, command: Command) -> Reply:
-    asked = command.fields(headers.DeleteTopicRoute)
-    parts.routes.delete_topic(asked.topic, asked.cluster_name or None)
-    log.info("deleted topic=%s cluster=%s by=%s", asked.topic, asked.cluster_name, connection.remote_text)
+def delete_topic(request: Request, header: headers.DeleteTopicRoute, parts: Parts) -> Reply:
+    parts.routes.delete_topic(header.topic, header.cluster_name or None)
+    log.info(
+        "deleted topic=%s cluster=%s by=%s", header.topic, header.cluster_name, request.connection.remote_text
+    )
     return Reply()
 
 
-def wipe_write_perm(parts: Parts, connection: Connection, command: Command) -> Reply:
-    broker = command.fields(headers.WipeWritePerm).broker_name
+def wipe_write_perm(request: Request, header: headers.WipeWritePerm, parts: Parts) -> Reply:
+    broker = header.broker_name
     count = parts.routes.wipe_write_perm(broker)
-    log.info("wiped write permission broker=%s topics=%d by=%s", broker, count, connection.remote_text)
+    log.info(
+        "wiped write permission broker=%s topics=%d by=%s", broker, count, request.connection.remote_text
+    )
     return Reply(header=headers.WipeWritePermResult(wipe_topic_count=count))
 
 
-def add_write_perm(parts: Parts, connection: Connection, command: Command) -> Reply:
-    broker = command.fields(headers.AddWritePerm).broker_name
+def add_write_perm(request: Request, header: headers.AddWritePerm, parts: Parts) -> Reply:
+    broker = header.broker_name
     count = parts.routes.add_write_perm(broker)
-    log.info("gave write permission broker=%s topics=%d by=%s", broker, count, connection.remote_text)
+    log.info("gave write permission broker=%s topics=%d by=%s", broker, count, request.connection.remote_text)
     return Reply(header=headers.AddWritePermResult(add_topic_count=count))
 
 
 # -- brokers -----------------------------------------------------------------------------------------------
 
 
-def register_broker(parts: Parts, connection: Connection, command: Command) -> Reply:
-    asked = command.fields(headers.RegisterBroker)
-    if asked.body_crc32 and asked.body_crc32 != zlib.crc32(command.body) & 0x7FFFFFFF:
-        raise SystemFailure(f"broker '{asked.broker_name}': crc32 not match, its body came damaged")
-    result = parts.routes.register(asked, _registration(asked, command), parts.clock.now(), connection)
+def register_broker(request: Request, header: headers.RegisterBroker, parts: Parts) -> Reply:
+    if header.body_crc32 and header.body_crc32 != zlib.crc32(request.command.body) & 0x7FFFFFFF:
+        raise SystemFailure(f"broker '{header.broker_name}': crc32 not match, its body came damaged")
+    result = parts.routes.register(
+        header, _registration(header, request.command), parts.clock.now(), request.connection
+    )
     ordered = parts.key_values.namespace(names.ORDER_TOPIC_NAMESPACE)
     return Reply(header=result, body=encode(KVTable(table=ordered)) if ordered else b"")
 
@@ -144,98 +144,92 @@ def _registration(asked: headers.RegisterBroker, command: Command) -> RegisterBr
     return decode_registration(command.body, command.version)
 
 
-def unregister_broker(parts: Parts, connection: Connection, command: Command) -> Reply:
-    parts.routes.unregister(command.fields(headers.UnregisterBroker))
+def unregister_broker(request: Request, header: headers.UnregisterBroker, parts: Parts) -> Reply:
+    parts.routes.unregister(header)
     return Reply()
 
 
-def query_data_version(parts: Parts, connection: Connection, command: Command) -> Reply:
-    asked = command.fields(headers.QueryDataVersion)
-    stored = parts.routes.data_version(asked.cluster_name, asked.broker_addr)
-    parts.routes.heard(asked.cluster_name, asked.broker_addr, parts.clock.now())
-    changed = stored is None or stored != decode_request(command.body, DataVersion)
+def query_data_version(request: Request, header: headers.QueryDataVersion, parts: Parts) -> Reply:
+    stored = parts.routes.data_version(header.cluster_name, header.broker_addr)
+    parts.routes.heard(header.cluster_name, header.broker_addr, parts.clock.now())
+    changed = stored is None or stored != decode_request(request.command.body, DataVersion)
     body = encode(stored) if stored else b""
     return Reply(header=headers.QueryDataVersionResult(changed=changed), body=body)
 
 
-def broker_heartbeat(parts: Parts, connection: Connection, command: Command) -> Reply:
-    asked = command.fields(headers.BrokerHeartbeat)
-    parts.routes.heard(asked.cluster_name, asked.broker_addr, parts.clock.now())
+def broker_heartbeat(request: Request, header: headers.BrokerHeartbeat, parts: Parts) -> Reply:
+    parts.routes.heard(header.cluster_name, header.broker_addr, parts.clock.now())
     return Reply()
 
 
-def get_member_group(parts: Parts, connection: Connection, command: Command) -> Reply:
-    asked = command.fields(headers.GetMemberGroup)
-    group = parts.routes.member_group(asked.cluster_name, asked.broker_name)
+def get_member_group(request: Request, header: headers.GetMemberGroup, parts: Parts) -> Reply:
+    group = parts.routes.member_group(header.cluster_name, header.broker_name)
     return Reply(body=encode(MemberGroupAnswer(broker_member_group=group)))
 
 
 # -- settings ----------------------------------------------------------------------------------------------
 
 
-async def put_kv(parts: Parts, connection: Connection, command: Command) -> Reply:
-    asked = command.fields(headers.PutKV)
-    parts.key_values.put(asked.namespace, asked.key, asked.value)
+async def put_kv(request: Request, header: headers.PutKV, parts: Parts) -> Reply:
+    parts.key_values.put(header.namespace, header.key, header.value)
     await parts.key_values.saved()
     return Reply()
 
 
-def get_kv(parts: Parts, connection: Connection, command: Command) -> Reply:
-    asked = command.fields(headers.GetKV)
-    value = parts.key_values.get(asked.namespace, asked.key)
+def get_kv(request: Request, header: headers.GetKV, parts: Parts) -> Reply:
+    value = parts.key_values.get(header.namespace, header.key)
     if value is None:
-        raise QueryNotFound(f"No config item, Namespace: {asked.namespace} Key: {asked.key}")
+        raise QueryNotFound(f"No config item, Namespace: {header.namespace} Key: {header.key}")
     return Reply(header=headers.GetKVResult(value=value))
 
 
-async def delete_kv(parts: Parts, connection: Connection, command: Command) -> Reply:
-    asked = command.fields(headers.DeleteKV)
-    parts.key_values.delete(asked.namespace, asked.key)
+async def delete_kv(request: Request, header: headers.DeleteKV, parts: Parts) -> Reply:
+    parts.key_values.delete(header.namespace, header.key)
     await parts.key_values.saved()
     return Reply()
 
 
-def get_kv_list(parts: Parts, connection: Connection, command: Command) -> Reply:
-    namespace = command.fields(headers.GetKVList).namespace
+def get_kv_list(request: Request, header: headers.GetKVList, parts: Parts) -> Reply:
+    namespace = header.namespace
     table = parts.key_values.namespace(namespace)
     if table is None:
         raise QueryNotFound(f"No config item, Namespace: {namespace}")
     return Reply(body=encode(KVTable(table=table)))
 
 
-def get_config(parts: Parts, connection: Connection, command: Command) -> Reply:
+def get_config(request: Request, header: Header, parts: Parts) -> Reply:
     return Reply(body=official_text(parts.settings.value).encode())
 
 
-def update_config(parts: Parts, connection: Connection, command: Command) -> Reply:
-    if len(command.body) > MAX_SETTINGS_BYTES:
-        raise InvalidParameter(f"settings of {len(command.body)} bytes, limit {MAX_SETTINGS_BYTES}")
-    change(command.body.decode(errors="replace"), {"namesrv": parts.settings})
+def update_config(request: Request, header: Header, parts: Parts) -> Reply:
+    if len(request.command.body) > MAX_SETTINGS_BYTES:
+        raise InvalidParameter(f"settings of {len(request.command.body)} bytes, limit {MAX_SETTINGS_BYTES}")
+    change(request.command.body.decode(errors="replace"), {"namesrv": parts.settings})
     return Reply()
 
 
-ROUTES: dict[int, Answer] = {
-    RequestCode.PUT_KV_CONFIG: put_kv,
-    RequestCode.GET_KV_CONFIG: get_kv,
-    RequestCode.DELETE_KV_CONFIG: delete_kv,
-    RequestCode.GET_KVLIST_BY_NAMESPACE: get_kv_list,
-    RequestCode.REGISTER_BROKER: register_broker,
-    RequestCode.UNREGISTER_BROKER: unregister_broker,
-    RequestCode.QUERY_DATA_VERSION: query_data_version,
-    RequestCode.BROKER_HEARTBEAT: broker_heartbeat,
-    RequestCode.GET_BROKER_MEMBER_GROUP: get_member_group,
-    RequestCode.GET_ROUTEINFO_BY_TOPIC: get_route,
-    RequestCode.GET_BROKER_CLUSTER_INFO: get_cluster_info,
-    RequestCode.WIPE_WRITE_PERM_OF_BROKER: wipe_write_perm,
-    RequestCode.ADD_WRITE_PERM_OF_BROKER: add_write_perm,
-    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: get_topics,
-    RequestCode.GET_TOPICS_BY_CLUSTER: get_topics_by_cluster,
-    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: get_system_topics,
-    RequestCode.GET_UNIT_TOPIC_LIST: get_unit_topics,
-    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: get_unit_subscription_topics,
-    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: get_unit_subscription_plain_topics,
-    RequestCode.REGISTER_TOPIC_IN_NAMESRV: register_topic,
-    RequestCode.DELETE_TOPIC_IN_NAMESRV: delete_topic,
-    RequestCode.GET_NAMESRV_CONFIG: get_config,
-    RequestCode.UPDATE_NAMESRV_CONFIG: update_config,
-}
+ROUTES = table(
+    route(headers.PutKV, put_kv),
+    route(headers.GetKV, get_kv),
+    route(headers.DeleteKV, delete_kv),
+    route(headers.GetKVList, get_kv_list),
+    route(headers.RegisterBroker, register_broker),
+    route(headers.UnregisterBroker, unregister_broker),
+    route(headers.QueryDataVersion, query_data_version),
+    route(headers.BrokerHeartbeat, broker_heartbeat),
+    route(headers.GetMemberGroup, get_member_group),
+    route(headers.GetRoute, get_route),
+    route(headers.GetClusterInfo, get_cluster_info),
+    route(headers.WipeWritePerm, wipe_write_perm),
+    route(headers.AddWritePerm, add_write_perm),
+    route(headers.AllTopics, get_topics),
+    route(headers.TopicsByCluster, get_topics_by_cluster),
+    route(headers.SystemTopics, get_system_topics),
+    route(headers.UnitTopics, get_unit_topics),
+    route(headers.UnitSubscriptionTopics, get_unit_subscription_topics),
+    route(headers.UnitSubscriptionNonUnitTopics, get_unit_subscription_plain_topics),
+    route(headers.RegisterTopicRoute, register_topic),
+    route(headers.DeleteTopicRoute, delete_topic),
+    route(headers.GetNamesrvConfig, get_config),
+    route(headers.UpdateNamesrvConfig, update_config),
+)

@@ -4,22 +4,24 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aerobee.errors import RequestCodeNotSupported
 from aerobee.namesrv.handlers import ROUTES, Parts
 from aerobee.namesrv.key_values import KeyValues, decode_key_values
 from aerobee.namesrv.route_table import RouteTable
 from aerobee.net.listener import Listener, ListenLimits
+from aerobee.net.routes import Request
 from aerobee.settings.in_force import InForce
 from aerobee.store.metadata import JsonFile
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Iterable
     from pathlib import Path
 
     from aerobee.clock import Clock, Timer
-    from aerobee.net.connection import Connection, Reply
+    from aerobee.net.connection import Answer, Connection
+    from aerobee.net.routes import Later
     from aerobee.net.tls import ServerTls
     from aerobee.net.unfinished import Unfinished
     from aerobee.protocol.bodies import RegisterBrokerBody
@@ -80,12 +82,12 @@ class NameServer:
 
     # -- the wire ------------------------------------------------------------------------------------------
 
-    def _handle(self, connection: Connection, command: Command) -> Reply | Coroutine[Any, Any, Reply]:
-        answer = ROUTES.get(command.code)
-        if answer is None:
+    def _handle(self, connection: Connection, command: Command) -> Answer | Later:
+        route = ROUTES.get(command.code)
+        if route is None:
             log.info("unknown request code=%d peer=%s", command.code, connection.remote_text)
             raise RequestCodeNotSupported(f"request type {command.code} not supported")
-        return answer(self._parts, connection, command)
+        return route.adapter(Request(connection, command), command.fields(route.header), self._parts)
 
     def opened(self, connection: Connection) -> None:
         """Nothing is known of it yet."""

@@ -14,7 +14,8 @@ from aerobee.broker.operations.assignment import set_mode
 from aerobee.broker.operations.reset_offset import Reset, reset_offset
 from aerobee.broker.state.topics import Topics
 from aerobee.errors import DiskFull
-from aerobee.fronts.remoting import produce
+from aerobee.fronts.remoting.routes import ROUTES
+from aerobee.net.routes import Request
 from aerobee.protocol import names
 from aerobee.protocol.bodies import GroupConfig, Mode, RequestMode, TopicConfig
 from aerobee.protocol.command import request
@@ -145,7 +146,7 @@ async def test_what_is_refused_for_a_full_disk_is_not_in_force(
 
 def ask(header: Any, body: bytes, broker: Broker) -> Any:
     command = request(header, body)
-    return produce.ROUTES[command.code](Peer(), command, broker)  # type: ignore[arg-type]
+    return ROUTES[command.code].adapter(Request(Peer(), command), header, broker)  # type: ignore[arg-type]
 
 
 async def test_the_first_send_waits_for_its_topic_and_later_ones_do_not(bench: Any, after_kill: Any) -> None:

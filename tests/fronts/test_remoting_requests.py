@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from aerobee.errors import DiskFull
+from aerobee.net.routes import Route
 from aerobee.protocol import batch, bodies, message, names
 from aerobee.protocol.batch import BatchItem
 from aerobee.protocol.command import Command, Header, request
@@ -400,7 +401,9 @@ async def test_held_request_that_yields_nothing_writes_nothing(
         return None
 
     front = server._listeners[0]._handler.__self__
-    monkeypatch.setitem(front._routes, 11, lambda connection, command, broker: nothing())
+    monkeypatch.setitem(
+        front._routes, 11, Route(consume.PullMessage, lambda request, header, broker: nothing())
+    )
     held = peer.start_pull()
     assert (await peer.send()).code == 0
     assert not held.done()
@@ -414,7 +417,9 @@ async def test_refusal_of_a_held_request_is_answered(peer: Any, server: Any, mon
         raise NoPermission("changed while it waited")
 
     front = server._listeners[0]._handler.__self__
-    monkeypatch.setitem(front._routes, 11, lambda connection, command, broker: refuse())
+    monkeypatch.setitem(
+        front._routes, 11, Route(consume.PullMessage, lambda request, header, broker: refuse())
+    )
     answer = await peer.start_pull()
     assert (answer.code, answer.remark) == (16, "changed while it waited")
 

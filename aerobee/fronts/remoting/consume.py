@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aerobee.broker.operations.pull import Pull, code_of, pull, suggested_broker
 from aerobee.net.connection import Reply
-from aerobee.protocol.codes import VERSION, PullFlag, RequestCode
+from aerobee.protocol.codes import VERSION, PullFlag
 from aerobee.protocol.headers.consume import PullMessage, PullResult
 from aerobee.store.results import Found
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from aerobee.broker.broker import Broker
-    from aerobee.fronts.remoting.routes import Adapter, Later
-    from aerobee.net.connection import Answer, Connection
+    from aerobee.net.connection import Answer
+    from aerobee.net.routes import Later, Request
     from aerobee.protocol.command import Command
 
 _COMMIT = int(PullFlag.COMMIT_OFFSET)
@@ -27,10 +27,9 @@ _SUBSCRIPTION = int(PullFlag.SUBSCRIPTION)
 _LENGTHS = struct.Struct(">II").pack
 
 
-def pull_message(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
-    header = command.fields(PullMessage)
+def pull_message(request: Request, header: PullMessage, broker: Broker) -> Answer | Later:
     flags = header.sys_flag
-    request = Pull(
+    wanted = Pull(
         header.consumer_group,
         header.topic,
         header.queue_id,
@@ -45,10 +44,10 @@ def pull_message(connection: Connection, command: Command, broker: Broker) -> An
         bool(header.as_stored),
         bool(header.bulk),
     )
-    found = pull(request, broker)
+    found = pull(wanted, broker)
     if type(found) is Found:
-        return _answer(command, request, found, broker)
-    return _held(command, request, found, broker)  # type: ignore[arg-type]
+        return _answer(request.command, wanted, found, broker)
+    return _held(request.command, wanted, found, broker)  # type: ignore[arg-type]
 
 
 async def _held(command: Command, request: Pull, later: Coroutine[Any, Any, Found], broker: Broker) -> Answer:
@@ -80,9 +79,3 @@ def _answer(command: Command, request: Pull, found: Found, broker: Broker) -> An
     )
     body = b"".join(found.messages) if stored is None else stored.joined()
     return Reply(code, result, body, found.status.value)
-
-
-ROUTES: dict[int, Adapter] = {
-    RequestCode.PULL_MESSAGE: pull_message,
-    RequestCode.LITE_PULL_MESSAGE: pull_message,
-}

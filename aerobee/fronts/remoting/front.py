@@ -7,8 +7,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from aerobee.errors import BrokerError, DiskFull, ProtocolError, StoreError
-from aerobee.fronts.remoting.routes import Adapter, Later, routes
+from aerobee.fronts.remoting.routes import ROUTES
 from aerobee.net.connection import Large, Reply
+from aerobee.net.routes import Request
 from aerobee.protocol import properties as props
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import ONE_WAY
@@ -16,6 +17,7 @@ from aerobee.protocol.command import ONE_WAY
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
     from aerobee.net.connection import Answer, Connection
+    from aerobee.net.routes import Later, Route
     from aerobee.protocol.command import Command
 
 log = logging.getLogger("aerobee.front")
@@ -40,15 +42,16 @@ class RemotingFront:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self._routes: dict[int, Adapter] = routes()
+        self._routes: dict[int, Route] = ROUTES
         self._complained: dict[int, int] = {}  # unknown code -> when it was last logged
 
     def handle(self, connection: Connection, command: Command) -> Answer | Later:
-        adapter = self._routes.get(command.code)
-        if adapter is None:
+        route = self._routes.get(command.code)
+        if route is None:
             return self._unknown(connection, command)
+        header, adapter = route
         try:
-            answer = adapter(connection, command, self.broker)
+            answer = adapter(Request(connection, command), command.fields(header), self.broker)
         except Exception as error:
             return self._stamped(command, _refusal(connection, command, error))
         if type(answer) is bytes or answer is None:

@@ -9,19 +9,17 @@ from aerobee.broker.operations import offsets as op
 from aerobee.broker.operations.reset_offset import Reset, offsets_body, reset_offset
 from aerobee.errors import QueryNotFound
 from aerobee.net.connection import Reply
-from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.headers import offsets as h
 from aerobee.store.results import Boundary
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
-    from aerobee.fronts.remoting.routes import Adapter
-    from aerobee.net.connection import Answer, Connection
-    from aerobee.protocol.command import Command
+    from aerobee.net.connection import Answer
+    from aerobee.net.routes import Request
+    from aerobee.protocol.command import Header
 
 
-def query(connection: Connection, command: Command, broker: Broker) -> Answer:
-    header = command.fields(h.QueryConsumerOffset)
+def query(request: Request, header: h.QueryConsumerOffset, broker: Broker) -> Answer:
     offset = op.query_offset(header.consumer_group, header.topic, header.queue_id, broker)
     if offset < 0:
         if header.set_zero_if_not_found is False:
@@ -32,31 +30,26 @@ def query(connection: Connection, command: Command, broker: Broker) -> Answer:
     return Reply(header=h.OffsetResult(offset=offset))
 
 
-def update(connection: Connection, command: Command, broker: Broker) -> Answer:
-    header = command.fields(h.UpdateConsumerOffset)
+def update(request: Request, header: h.UpdateConsumerOffset, broker: Broker) -> Answer:
     op.update_offset(header.consumer_group, header.topic, header.queue_id, header.commit_offset, broker)
     return Reply()
 
 
-def max_offset(connection: Connection, command: Command, broker: Broker) -> Answer:
-    header = command.fields(h.GetMaxOffset)
+def max_offset(request: Request, header: h.GetMaxOffset, broker: Broker) -> Answer:
     return Reply(header=h.OffsetResult(offset=broker.store.max_offset(header.topic, header.queue_id)))
 
 
-def min_offset(connection: Connection, command: Command, broker: Broker) -> Answer:
-    header = command.fields(h.GetMinOffset)
+def min_offset(request: Request, header: h.GetMinOffset, broker: Broker) -> Answer:
     return Reply(header=h.OffsetResult(offset=broker.store.min_offset(header.topic, header.queue_id)))
 
 
-def search(connection: Connection, command: Command, broker: Broker) -> Answer:
-    header = command.fields(h.SearchOffset)
+def search(request: Request, header: h.SearchOffset, broker: Broker) -> Answer:
     boundary = Boundary.UPPER if (header.boundary_type or "").upper() == "UPPER" else Boundary.LOWER
     offset = op.search_offset(header.topic, header.queue_id, header.timestamp, boundary, broker)
     return Reply(header=h.OffsetResult(offset=offset))
 
 
-def earliest(connection: Connection, command: Command, broker: Broker) -> Answer:
-    header = command.fields(h.EarliestStoreTime)
+def earliest(request: Request, header: h.EarliestStoreTime, broker: Broker) -> Answer:
     return Reply(
         header=h.EarliestStoreTimeResult(
             timestamp=op.earliest_store_time(header.topic, header.queue_id, broker)
@@ -64,28 +57,15 @@ def earliest(connection: Connection, command: Command, broker: Broker) -> Answer
     )
 
 
-async def reset(connection: Connection, command: Command, broker: Broker) -> Answer:
-    header = command.fields(h.ResetOffset)
+async def reset(request: Request, header: h.ResetOffset, broker: Broker) -> Answer:
     queue_id = -1 if header.queue_id is None else header.queue_id
     offset = -1 if header.offset is None else header.offset
     wanted = Reset(header.group, header.topic, header.timestamp, queue_id, offset, header.is_force)
     table = await reset_offset(wanted, broker)
     # The list form for C++ belongs to the client-pushed mode; mqadmin -c asks in C++'s name there too.
-    language = "JAVA" if broker.config.server_side_reset else command.language
+    language = "JAVA" if broker.config.server_side_reset else request.command.language
     return Reply(body=offsets_body(table, language))
 
 
-def all_offsets(connection: Connection, command: Command, broker: Broker) -> Answer:
+def all_offsets(request: Request, header: Header, broker: Broker) -> Answer:
     return Reply(body=broker.offsets.document())
-
-
-ROUTES: dict[int, Adapter] = {
-    RequestCode.QUERY_CONSUMER_OFFSET: query,
-    RequestCode.UPDATE_CONSUMER_OFFSET: update,
-    RequestCode.GET_MAX_OFFSET: max_offset,
-    RequestCode.GET_MIN_OFFSET: min_offset,
-    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: search,
-    RequestCode.GET_EARLIEST_MSG_STORETIME: earliest,
-    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: reset,
-    RequestCode.GET_ALL_CONSUMER_OFFSET: all_offsets,
-}

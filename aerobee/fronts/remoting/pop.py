@@ -29,7 +29,7 @@ from aerobee.protocol.bodies import (
     decode_request,
     encode,
 )
-from aerobee.protocol.codes import VERSION, RequestCode, ResponseCode
+from aerobee.protocol.codes import VERSION, ResponseCode
 from aerobee.protocol.command import ONE_WAY
 from aerobee.protocol.headers.consume import (
     AckMessage,
@@ -50,9 +50,10 @@ if TYPE_CHECKING:
     from enum import Enum
 
     from aerobee.broker.broker import Broker
-    from aerobee.fronts.remoting.routes import Adapter, Later
-    from aerobee.net.connection import Answer, Connection
-    from aerobee.protocol.command import Command
+    from aerobee.net.connection import Answer
+    from aerobee.net.routes import Later, Request
+    from aerobee.protocol.command import Command, Header
+    from aerobee.protocol.headers.groups import GroupFigures
 
 
 _LENGTHS = struct.Struct(">II").pack
@@ -68,9 +69,8 @@ _DONE = (
 ).format
 
 
-def pop_message(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
-    header = command.fields(PopMessage)
-    request = Pop(
+def pop_message(request: Request, header: PopMessage, broker: Broker) -> Answer | Later:
+    wanted = Pop(
         header.consumer_group,
         header.topic,
         Start.MAX if header.init_mode == Start.MAX else Start.MIN,
@@ -84,10 +84,10 @@ def pop_message(connection: Connection, command: Command, broker: Broker) -> Ans
         bool(header.order),
         header.attempt_id,
     )
-    popped = pop(request, broker)
+    popped = pop(wanted, broker)
     if type(popped) is Popped:
-        return _popped(command, popped)
-    return _popped_later(command, popped)  # type: ignore[arg-type]
+        return _popped(request.command, popped)
+    return _popped_later(request.command, popped)  # type: ignore[arg-type]
 
 
 async def _popped_later(command: Command, later: Coroutine[Any, Any, Popped]) -> Answer:
@@ -123,23 +123,22 @@ def _popped(command: Command, popped: Popped) -> Answer:
     return Reply(popped.code, header, b"".join(popped.messages), popped.status)
 
 
-def ack_message(connection: Connection, command: Command, broker: Broker) -> Answer:
-    header = command.fields(AckMessage)
+def ack_message(request: Request, header: AckMessage, broker: Broker) -> Answer:
     receipt = read_receipt(header.extra_info, header.queue_id, header.offset)
     ack(Ack(header.consumer_group, header.topic, header.queue_id, header.offset, receipt), broker)
+    command = request.command
     if command.serialize == 0 and not command.flag & ONE_WAY:
         head = _DONE(command.opaque).encode()
         return _LENGTHS(4 + len(head), len(head)) + head
     return Reply()
 
 
-def batch_ack_message(connection: Connection, command: Command, broker: Broker) -> Answer:
-    batch_ack(decode_batch_ack(command.body).acks if command.body else [], broker)
+def batch_ack_message(request: Request, header: Header, broker: Broker) -> Answer:
+    batch_ack(decode_batch_ack(request.command.body).acks if request.command.body else [], broker)
     return Reply()
 
 
-def change_invisible_time(connection: Connection, command: Command, broker: Broker) -> Answer:
-    header = command.fields(ChangeInvisible)
+def change_invisible_time(request: Request, header: ChangeInvisible, broker: Broker) -> Answer:
     try:
         receipt = read_receipt(header.extra_info, header.queue_id, header.offset)
         changed = change_invisible(
@@ -163,8 +162,7 @@ def change_invisible_time(connection: Connection, command: Command, broker: Brok
     return Reply(header=result)
 
 
-def peek_message(connection: Connection, command: Command, broker: Broker) -> Answer:
-    header = command.fields(PeekMessage)
+def peek_message(request: Request, header: PeekMessage, broker: Broker) -> Answer:
     peeked = peek(Peek(header.consumer_group, header.topic, header.queue_id, header.max_msg_nums), broker)
     result = PopResult(rest_num=peeked.rest)
     if not peeked.messages:
@@ -172,9 +170,8 @@ def peek_message(connection: Connection, command: Command, broker: Broker) -> An
     return Reply(ResponseCode.SUCCESS, result, b"".join(peeked.messages), "FOUND")
 
 
-def notification(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
-    header = command.fields(Notification)
-    request = Notify(
+def notification(request: Request, header: Notification, broker: Broker) -> Answer | Later:
+    wanted = Notify(
         header.consumer_group,
         header.topic,
         header.queue_id,
@@ -185,7 +182,7 @@ def notification(connection: Connection, command: Command, broker: Broker) -> An
         header.exp,
         header.exp_type,
     )
-    notified = notify(request, broker)
+    notified = notify(wanted, broker)
     if type(notified) is Notified:
         return _notified(notified)
     return _notified_later(notified)  # type: ignore[arg-type]
@@ -199,8 +196,7 @@ def _notified(notified: Notified) -> Answer:
     return Reply(header=NotificationResult(has_msg=notified.has_message, polling_full=notified.polling_full))
 
 
-def polling_count(connection: Connection, command: Command, broker: Broker) -> Answer:
-    header = command.fields(PollingInfo)
+def polling_count(request: Request, header: PollingInfo, broker: Broker) -> Answer:
     count = polling_info(header.consumer_group, header.topic, header.queue_id, broker)
     return Reply(header=PollingInfoResult(polling_num=count))
 
@@ -208,13 +204,13 @@ def polling_count(connection: Connection, command: Command, broker: Broker) -> A
 # -- the broker balances ----------------------------------------------------------------------------------
 
 
-def assignment(
-    connection: Connection, command: Command, broker: Broker
-) -> Answer | Coroutine[Any, Any, Answer]:
+def assignment(request: Request, header: Header, broker: Broker) -> Answer | Coroutine[Any, Any, Answer]:
     """SUCCESS even when nothing is known; the body then has no list."""
     try:
-        query = decode_request(command.body, AssignmentQuery)
-        model = java_json.parse_request(command.body).get("messageModel", MessageModel.CLUSTERING.value)
+        query = decode_request(request.command.body, AssignmentQuery)
+        model = java_json.parse_request(request.command.body).get(
+            "messageModel", MessageModel.CLUSTERING.value
+        )
     except (ProtocolError, AttributeError):
         return Reply(body=encode(Assignment()))
     if not _names(model.upper() if isinstance(model, str) else model, MessageModel):
@@ -232,9 +228,9 @@ async def _assigned_after(look_up: Awaitable[None], query: AssignmentQuery, brok
     return _assigned(query, broker)
 
 
-async def request_mode(connection: Connection, command: Command, broker: Broker) -> Answer:
-    mode = decode_request(command.body, RequestMode)
-    text = java_json.parse_request(command.body).get("mode")
+async def request_mode(request: Request, header: Header, broker: Broker) -> Answer:
+    mode = decode_request(request.command.body, RequestMode)
+    text = java_json.parse_request(request.command.body).get("mode")
     if not _names(text, Mode):
         raise InvalidParameter(f"mode {text!r} is neither PULL nor POP")
     await set_mode(mode, broker)
@@ -246,29 +242,13 @@ def _names(value: object, kind: type[Enum]) -> bool:
     return value in [member.value for member in kind] or (type(value) is int and 0 <= value < len(kind))
 
 
-def request_modes(connection: Connection, command: Command, broker: Broker) -> Answer:
+def request_modes(request: Request, header: Header, broker: Broker) -> Answer:
     return Reply(body=encode(broker.pops.modes.all()))
 
 
-def figures(connection: Connection, command: Command, broker: Broker) -> Answer:
-    """Aerobee's own (20001): fields `group` and maybe `topic`, a JSON body back."""
-    fields = command.ext_dict()
-    group, topic = fields.get("group") or fields.get("consumerGroup"), fields.get("topic")
+def figures(request: Request, header: GroupFigures, broker: Broker) -> Answer:
+    """Aerobee's own (20001), a JSON body back."""
+    group = header.group or header.consumer_group
     if not group:
         raise InvalidParameter("field 'group' is missing: figures are asked for one group")
-    return Reply(body=msgspec.json.encode(group_figures(group, topic, broker)))
-
-
-ROUTES: dict[int, Adapter] = {
-    RequestCode.POP_MESSAGE: pop_message,
-    RequestCode.ACK_MESSAGE: ack_message,
-    RequestCode.BATCH_ACK_MESSAGE: batch_ack_message,
-    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: change_invisible_time,
-    RequestCode.PEEK_MESSAGE: peek_message,
-    RequestCode.NOTIFICATION: notification,
-    RequestCode.POLLING_INFO: polling_count,
-    RequestCode.QUERY_ASSIGNMENT: assignment,
-    RequestCode.SET_MESSAGE_REQUEST_MODE: request_mode,
-    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: request_modes,
-    RequestCode.AEROBEE_GROUP_FIGURES: figures,
-}
+    return Reply(body=msgspec.json.encode(group_figures(group, header.topic, broker)))

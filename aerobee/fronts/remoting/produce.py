@@ -14,7 +14,7 @@ from aerobee.broker.operations.send_back import SendBackRequest, send_back
 from aerobee.fronts.remoting.peer import born_host
 from aerobee.net.connection import Reply
 from aerobee.protocol import batch, names
-from aerobee.protocol.codes import VERSION, RequestCode
+from aerobee.protocol.codes import VERSION
 from aerobee.protocol.command import ONE_WAY
 from aerobee.protocol.headers.produce import SendBack, SendMessage, SendMessageV2, SendResult
 from aerobee.protocol.message import Record
@@ -22,8 +22,8 @@ from aerobee.protocol.message import Record
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
     from aerobee.broker.operations.send import Sent
-    from aerobee.fronts.remoting.routes import Adapter, Later
-    from aerobee.net.connection import Answer, Connection
+    from aerobee.net.connection import Answer
+    from aerobee.net.routes import Later, Request
     from aerobee.protocol.command import Command
 
 SendHeader = SendMessage | SendMessageV2
@@ -40,18 +40,16 @@ def _hex(host: bytes) -> str:
     return host.hex().upper()
 
 
-def send_v2(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
-    header = command.fields(SendMessageV2)
-    if header.batch and _is_true(command, "m"):
-        return _send_batch(connection, command, header, broker)
-    return _send(connection, command, header, broker)
+def send_v2(request: Request, header: SendMessageV2, broker: Broker) -> Answer | Later:
+    if header.batch and _is_true(request.command, "m"):
+        return _send_batch(request, header, broker)
+    return _send(request, header, broker)
 
 
-def send_v1(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
-    header = command.fields(SendMessage)
-    if header.batch and _is_true(command, "batch"):
-        return _send_batch(connection, command, header, broker)
-    return _send(connection, command, header, broker)
+def send_v1(request: Request, header: SendMessage, broker: Broker) -> Answer | Later:
+    if header.batch and _is_true(request.command, "batch"):
+        return _send_batch(request, header, broker)
+    return _send(request, header, broker)
 
 
 def _is_true(command: Command, name: str) -> bool:
@@ -59,11 +57,12 @@ def _is_true(command: Command, name: str) -> bool:
     return command.ext_dict().get(name, "").lower() == "true"
 
 
-def send_batch(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
-    return _send_batch(connection, command, command.fields(SendMessageV2), broker)
+def send_batch(request: Request, header: SendMessageV2, broker: Broker) -> Answer | Later:
+    return _send_batch(request, header, broker)
 
 
-def _send(connection: Connection, command: Command, header: SendHeader, broker: Broker) -> Answer | Later:
+def _send(request: Request, header: SendHeader, broker: Broker) -> Answer | Later:
+    command = request.command
     record = Record(
         header.topic,
         command.body,
@@ -72,7 +71,7 @@ def _send(connection: Connection, command: Command, header: SendHeader, broker: 
         flag=header.flag,
         sys_flag=header.sys_flag,
         born_timestamp=header.born_timestamp,
-        born_host=born_host(connection),
+        born_host=born_host(request.connection),
         reconsume_times=header.reconsume_times or 0,
     )
     sent = sending.send(record, header, broker)
@@ -99,16 +98,14 @@ def _sent_reply(command: Command, header: SendHeader, sent: Sent, broker: Broker
     return Reply(header=_result(sent, _handle(header.topic, sent, broker), broker))
 
 
-def _send_batch(
-    connection: Connection, command: Command, header: SendHeader, broker: Broker
-) -> Answer | Later:
+def _send_batch(request: Request, header: SendHeader, broker: Broker) -> Answer | Later:
     wanted = batch.Batch(
         header.topic,
         header.queue_id,
-        batch.columns(command.body, sending.MAX_BATCH),
+        batch.columns(request.command.body, sending.MAX_BATCH),
         header.sys_flag,
         header.born_timestamp,
-        born_host(connection),
+        born_host(request.connection),
         header.reconsume_times or 0,
     )
     places = sending.send_batch(wanted, header, broker)
@@ -146,20 +143,11 @@ def _handle(topic: str, sent: Sent, broker: Broker) -> str | None:
     return recall_handle(topic, broker.config.name, sent.timer_out, sent.unique_key)
 
 
-def send_message_back(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
-    header = command.fields(SendBack)
-    limit = header.max_reconsume_times if command.version >= _FIRST_OLD_LIMIT else None
-    request = SendBackRequest(header.group, header.offset, header.delay_level, limit)
-    end = send_back(request, broker)
+def send_message_back(request: Request, header: SendBack, broker: Broker) -> Answer | Later:
+    limit = header.max_reconsume_times if request.command.version >= _FIRST_OLD_LIMIT else None
+    wanted = SendBackRequest(header.group, header.offset, header.delay_level, limit)
+    end = send_back(wanted, broker)
     topic = names.retry_topic(header.group)
     if end and must_wait(topic, broker):
         return _when_kept(topic, end, Reply(), broker)
     return Reply()
-
-
-ROUTES: dict[int, Adapter] = {
-    RequestCode.SEND_MESSAGE: send_v1,
-    RequestCode.SEND_MESSAGE_V2: send_v2,
-    RequestCode.SEND_BATCH_MESSAGE: send_batch,
-    RequestCode.CONSUMER_SEND_MSG_BACK: send_message_back,
-}

@@ -13,60 +13,55 @@ from aerobee.broker.state.half_messages import Outcome
 from aerobee.errors import SystemFailure
 from aerobee.fronts.remoting.peer import born_host
 from aerobee.net.connection import Reply
-from aerobee.protocol.codes import RequestCode
-from aerobee.protocol.headers import transaction as h
 from aerobee.protocol.headers.produce import RecallMessage, RecallResult, SendReply, SendReplyV2, SendResult
 from aerobee.protocol.message import Record
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
-    from aerobee.fronts.remoting.routes import Adapter, Later
-    from aerobee.net.connection import Answer, Connection
-    from aerobee.protocol.command import Command
+    from aerobee.net.connection import Answer
+    from aerobee.net.routes import Later, Request
+    from aerobee.protocol.headers import transaction as h
 
 
-def end(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
-    header = command.fields(h.EndTransaction)
+def end(request: Request, header: h.EndTransaction, broker: Broker) -> Answer | Later:
     try:
         outcome = Outcome(header.commit_or_rollback)
     except ValueError:
         raise SystemFailure(f"commitOrRollback {header.commit_or_rollback} is none of 0, 8 and 12") from None
-    request = EndTransaction(
+    wanted = EndTransaction(
         header.producer_group,
         header.tran_state_table_offset,
         header.commit_log_offset,
         outcome,
         bool(header.from_transaction_check),
     )
-    ended = end_transaction(request, broker)
+    ended = end_transaction(wanted, broker)
     return _when_durable(ended.end, Reply(), broker)
 
 
-def resume(connection: Connection, command: Command, broker: Broker) -> Answer:
-    resume_check(command.fields(h.ResumeCheck).msg_id or "", broker)
+def resume(request: Request, header: h.ResumeCheck, broker: Broker) -> Answer:
+    resume_check(header.msg_id or "", broker)
     return Reply()
 
 
-def reply_v1(connection: Connection, command: Command, broker: Broker) -> Later:
-    return _reply(connection, command, command.fields(SendReply), broker)
+def reply_v1(request: Request, header: SendReply, broker: Broker) -> Later:
+    return _reply(request, header, broker)
 
 
-def reply_v2(connection: Connection, command: Command, broker: Broker) -> Later:
-    return _reply(connection, command, command.fields(SendReplyV2), broker)
+def reply_v2(request: Request, header: SendReplyV2, broker: Broker) -> Later:
+    return _reply(request, header, broker)
 
 
-async def _reply(
-    connection: Connection, command: Command, header: SendReply | SendReplyV2, broker: Broker
-) -> Answer:
+async def _reply(request: Request, header: SendReply | SendReplyV2, broker: Broker) -> Answer:
     record = Record(
         topic=header.topic,
-        body=command.body,
+        body=request.command.body,
         properties_text=header.properties or "",
         queue_id=header.queue_id,
         flag=header.flag,
         sys_flag=header.sys_flag,
         born_timestamp=header.born_timestamp,
-        born_host=born_host(connection),
+        born_host=born_host(request.connection),
         reconsume_times=header.reconsume_times or 0,
     )
     replied = await reply(record, header, broker)
@@ -74,10 +69,11 @@ async def _reply(
     return Reply(header=SendResult(msg_id="0", queue_id=replied.queue_id, queue_offset=0))
 
 
-def take_back(connection: Connection, command: Command, broker: Broker) -> Answer | Later:
-    header = command.fields(RecallMessage)
-    request = Recall(header.topic, header.recall_handle, header.producer_group or "", born_host(connection))
-    unique_key, sent = recall(request, broker)
+def take_back(request: Request, header: RecallMessage, broker: Broker) -> Answer | Later:
+    wanted = Recall(
+        header.topic, header.recall_handle, header.producer_group or "", born_host(request.connection)
+    )
+    unique_key, sent = recall(wanted, broker)
     return _when_durable(sent.end, Reply(header=RecallResult(msg_id=unique_key)), broker)
 
 
@@ -88,12 +84,3 @@ def _when_durable(end: int, answer: Reply, broker: Broker) -> Answer | Later:
 async def _wait(end: int, answer: Reply, broker: Broker) -> Answer:
     await broker.store.durable(end)
     return answer
-
-
-ROUTES: dict[int, Adapter] = {
-    RequestCode.END_TRANSACTION: end,
-    RequestCode.RESUME_CHECK_HALF_MESSAGE: resume,
-    RequestCode.SEND_REPLY_MESSAGE: reply_v1,
-    RequestCode.SEND_REPLY_MESSAGE_V2: reply_v2,
-    RequestCode.RECALL_MESSAGE: take_back,
-}

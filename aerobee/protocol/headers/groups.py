@@ -97,5 +97,6 @@ class GroupFigures(Header):
     """Aerobee's own: exact figures of a group on a topic."""
 
     code = RequestCode.AEROBEE_GROUP_FIGURES
-    consumer_group: str
+    consumer_group: str | None = None
+    group: str | None = None  # the same by its other name
     topic: str | None = None

@@ -18,8 +18,9 @@ from aerobee.broker.operations.ack import Ack, ack
 from aerobee.broker.operations.change_invisible import Change, Changed, change_invisible
 from aerobee.broker.operations.pop import Pop, Popped, pop
 from aerobee.clock import ManualClock
-from aerobee.fronts.remoting import pop as front
+from aerobee.fronts.remoting.routes import ROUTES
 from aerobee.net.connection import Reply
+from aerobee.net.routes import Request
 from aerobee.protocol import command as wire
 from aerobee.protocol import message, names
 from aerobee.protocol import properties as props
@@ -205,7 +206,7 @@ class Shop:
     def ask(self, header: Header, body: bytes = b"") -> Reply:
         """Through the remoting front, without a network."""
         command = command_of(header, body)
-        answer = front.ROUTES[command.code](None, command, self.broker)
+        answer = ROUTES[command.code].adapter(Request(None, command), header, self.broker)
         return decoded(answer) if isinstance(answer, bytes) else answer
 
 

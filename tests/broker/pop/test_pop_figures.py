@@ -14,11 +14,9 @@ from aerobee.broker.operations.reset_offset import Reset, reset_offset
 from aerobee.broker.operations.send_back import SendBackRequest, send_back
 from aerobee.broker.state.clients import ConsumerGroup
 from aerobee.errors import GroupNotFound, InvalidParameter
-from aerobee.fronts.remoting.pop import ROUTES
 from aerobee.protocol import names
 from aerobee.protocol.bodies import ConsumeStats, GroupConfig, SubscriptionData, decode, encode
-from aerobee.protocol.codes import RequestCode
-from aerobee.protocol.command import Command
+from aerobee.protocol.headers.groups import GroupFigures
 
 
 def counts(shop, group: str = "billing") -> tuple[int, int, int, int]:
@@ -109,8 +107,7 @@ def test_the_age_of_the_oldest_message_not_done(shop):
 def test_over_the_wire(shop):
     shop.send(*"ab")
     shop.pop(max_messages=1)
-    code = RequestCode.AEROBEE_GROUP_FIGURES
-    reply = ROUTES[code](None, Command(code, ext={"group": "billing"}), shop.broker)
+    reply = shop.ask(GroupFigures(group="billing"))
     body = msgspec.json.decode(reply.body)
     assert (body["group"], body["ready"], body["inFlight"], body["online"]) == ("billing", 1, 1, False)
     queue = body["queues"][0]
@@ -121,9 +118,8 @@ def test_over_the_wire(shop):
 
 
 def test_refusals(shop):
-    code = RequestCode.AEROBEE_GROUP_FIGURES
     with pytest.raises(InvalidParameter):
-        ROUTES[code](None, Command(code, ext={}), shop.broker)
+        shop.ask(GroupFigures())
     with pytest.raises(GroupNotFound):
         group_figures("nobody", None, shop.broker)
 

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from aerobee.broker.broker import Broker
+    from aerobee.fronts.grpc.caller import Caller
 
 
-async def pull_message(request: Any, broker: Broker) -> AsyncIterator[Any]:
+async def pull_message(caller: Caller, request: Any, broker: Broker) -> AsyncIterator[Any]:
     queue = request.message_queue
     topic, group = limits.topic_name(queue.topic), limits.group_name(request.group)
     wanted = request.filter_expression
@@ -57,7 +58,7 @@ def _code(status: ReadStatus) -> Any:
     return pb.ILLEGAL_OFFSET if status in illegal else pb.MESSAGE_NOT_FOUND
 
 
-def update(request: Any, broker: Broker) -> Any:
+def update(caller: Caller, request: Any, broker: Broker) -> Any:
     queue = request.message_queue
     topic, group = limits.topic_name(queue.topic), limits.group_name(request.group)
     if request.offset < 0:
@@ -66,7 +67,7 @@ def update(request: Any, broker: Broker) -> Any:
     return pb.UpdateOffsetResponse(status=OK)
 
 
-def get(request: Any, broker: Broker) -> Any:
+def get(caller: Caller, request: Any, broker: Broker) -> Any:
     queue = request.message_queue
     topic, group = limits.topic_name(queue.topic), limits.group_name(request.group)
     offset = query_offset(group, topic, queue.id, broker)
@@ -75,7 +76,7 @@ def get(request: Any, broker: Broker) -> Any:
     return pb.GetOffsetResponse(status=OK, offset=offset)
 
 
-def query(request: Any, broker: Broker) -> Any:
+def query(caller: Caller, request: Any, broker: Broker) -> Any:
     queue = request.message_queue
     topic = limits.topic_name(queue.topic)
     checks.readable_queue(broker.topics, topic, queue.id)

@@ -21,6 +21,7 @@ from aerobee.protocol.properties import whole_number
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
+    from aerobee.fronts.grpc.caller import Caller
     from aerobee.fronts.grpc.telemetry import Peer
     from aerobee.protocol.message import Record
 
@@ -53,7 +54,7 @@ def transaction_id(half: Record) -> str:
     return _TransactionId(half.queue_offset, half.physical_offset, half.unique_key or "").text
 
 
-async def send_message(request: Any, broker: Broker, peer: Peer) -> Any:
+async def send_message(caller: Caller, request: Any, broker: Broker) -> Any:
     messages = request.messages
     if not messages or len({limits.resolved(message.topic) for message in messages}) != 1:
         raise Refused(pb.MESSAGE_CORRUPTED, "a request holds the messages of one topic, at least one")
@@ -69,7 +70,7 @@ async def send_message(request: Any, broker: Broker, peer: Peer) -> Any:
     entries, ends = [], 0
     for message in messages:
         try:
-            sent = _send(message, topic, broker, peer)
+            sent = _send(message, topic, broker, caller.peer)
             ends = max(ends, sent.end)
             entries.append(_entry(message, topic, sent, broker))
         except AerobeeError as error:
@@ -107,7 +108,7 @@ def _entry(message: Any, topic: str, sent: Sent, broker: Broker) -> Any:
     return entry
 
 
-async def end(request: Any, broker: Broker) -> Any:
+async def end(caller: Caller, request: Any, broker: Broker) -> Any:
     topic = limits.topic_name(request.topic)
     if not request.transaction_id.strip():
         raise Refused(pb.INVALID_TRANSACTION_ID, "the transaction id is empty")
@@ -124,9 +125,9 @@ async def end(request: Any, broker: Broker) -> Any:
     return pb.EndTransactionResponse(status=OK)
 
 
-async def recall_message(request: Any, broker: Broker, peer: Peer) -> Any:
+async def recall_message(caller: Caller, request: Any, broker: Broker) -> Any:
     topic = limits.topic_name(request.topic)
-    asked = Recall(topic, request.recall_handle, topic, peer.host)
+    asked = Recall(topic, request.recall_handle, topic, caller.peer.host)
     keeper = await kept_elsewhere(asked, broker)
     if keeper is not None:
         return pb.RecallMessageResponse(status=OK, message_id=await recall_at(keeper, asked))

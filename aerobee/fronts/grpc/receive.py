@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
     from aerobee.broker.broker import Broker
     from aerobee.broker.operations.receive import Delivery
+    from aerobee.fronts.grpc.caller import Caller
     from aerobee.fronts.grpc.telemetry import Peer
 
 RESERVE_MS = 500  # whatever the client asks for, an answer leaves this long before its deadline
 ANY_QUEUE = -1
 
 
-async def receive_message(
-    request: Any, broker: Broker, peer: Peer, remaining_ms: int | None
-) -> AsyncIterator[Any]:
+async def receive_message(caller: Caller, request: Any, broker: Broker) -> AsyncIterator[Any]:
     """Status, messages, delivery time: the stream's order."""
-    asked = _pop_request(request, broker, peer, remaining_ms)
+    peer = caller.peer
+    asked = _pop_request(request, broker, peer, caller.remaining_ms)
     deliveries = await receive(asked, broker)
     if not deliveries:
         yield pb.ReceiveMessageResponse(
@@ -124,7 +124,7 @@ def _message(delivery: Delivery, topic: str) -> Any:
 # -- ack, change, dead letters -------------------------------------------------------------------------
 
 
-def acknowledge(request: Any, broker: Broker) -> Any:
+def acknowledge(caller: Caller, request: Any, broker: Broker) -> Any:
     group, topic = limits.group_name(request.group), limits.topic_name(request.topic)
     check_entries(len(request.entries), "receipts")
     entries = []
@@ -141,7 +141,7 @@ def acknowledge(request: Any, broker: Broker) -> Any:
     return pb.AckMessageResponse(status=common(entry.status for entry in entries), entries=entries)
 
 
-def change_duration(request: Any, broker: Broker) -> Any:
+def change_duration(caller: Caller, request: Any, broker: Broker) -> Any:
     group, topic = limits.group_name(request.group), limits.topic_name(request.topic)
     invisible = limits.invisible_ms(request.invisible_duration, 0)
     receipt = take_over(group, topic, _parsed(request.receipt_handle), broker)
@@ -149,7 +149,7 @@ def change_duration(request: Any, broker: Broker) -> Any:
     return pb.ChangeInvisibleDurationResponse(status=OK, receipt_handle=changed.text)
 
 
-async def forward_to_dead_letters(request: Any, broker: Broker) -> Any:
+async def forward_to_dead_letters(caller: Caller, request: Any, broker: Broker) -> Any:
     """Also by an expired handle: a client that is refused here tries for ever, and its ordered queue stands still."""
     group, topic = limits.group_name(request.group), limits.topic_name(request.topic)
     receipt = broker.pops.renewals.release(group, topic, _parsed(request.receipt_handle))

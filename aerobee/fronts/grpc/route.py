@@ -16,6 +16,7 @@ from aerobee.protocol.codes import Perm
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
     from aerobee.broker.state.routes import Host
+    from aerobee.fronts.grpc.caller import Caller
     from aerobee.protocol.bodies import TopicConfig
 
 MASTER_ID = 0
@@ -34,18 +35,18 @@ def accepted_types(config: TopicConfig | None) -> tuple[Any, ...]:
     return _TYPES.get(kind.upper(), _ALL_TYPES)
 
 
-async def query_route(request: Any, broker: Broker, port: int) -> Any:
+async def query_route(caller: Caller, request: Any, broker: Broker) -> Any:
     topic = limits.topic_name(request.topic)
     answer = pb.QueryRouteResponse(status=OK)
     for host in await hosts_or_new_topic(topic, broker):
-        queue = _queue(request, topic, host, broker, port)
+        queue = _queue(request, topic, host, broker, caller.port)
         for queue_id, permission in enumerate(_permissions(host)):
             queue.id, queue.permission = queue_id, permission
             answer.message_queues.append(queue)
     return answer
 
 
-async def query_assignment(request: Any, broker: Broker, port: int) -> Any:
+async def query_assignment(caller: Caller, request: Any, broker: Broker) -> Any:
     topic, group = limits.topic_name(request.topic), limits.group_name(request.group)
     hosts = readable(await hosts_of(topic, broker))
     if not hosts:
@@ -53,7 +54,7 @@ async def query_assignment(request: Any, broker: Broker, port: int) -> Any:
     ordered = broker.groups.require(group).consume_message_orderly
     answer = pb.QueryAssignmentResponse(status=OK)
     for host in hosts:
-        queue = _queue(request, topic, host, broker, port)
+        queue = _queue(request, topic, host, broker, caller.port)
         queue.permission = _PERMISSIONS[Perm(host.perm) & (Perm.READ | Perm.WRITE)]
         for queue_id in range(host.read_queues) if ordered else (ANY_QUEUE,):
             queue.id = queue_id

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls of `apache.rocketmq.v2.MessagingService`: one table, each entry a translation and no decision.
+"""The calls of `apache.rocketmq.v2.MessagingService`, from bytes to the adapter and back.
 
 Business errors are gRPC OK with a status in the body, as clients expect; only Telemetry and calls this broker does not
 serve use gRPC's own status codes.
@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from aerobee.broker.operations.renew import give_back_all, renew_due
+from aerobee.broker.operations.renew import renew_due
 from aerobee.errors import AerobeeError
-from aerobee.fronts.grpc import limits, offsets, produce, receive, requests, route
+from aerobee.fronts.grpc import limits, requests
+from aerobee.fronts.grpc.caller import Caller
+from aerobee.fronts.grpc.clients import drop
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
+from aerobee.fronts.grpc.routes import ROUTES, Answers
 from aerobee.fronts.grpc.status import OK, Refused, status_of
 from aerobee.fronts.grpc.telemetry import Peer, Peers, ending
 
@@ -24,10 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from aerobee.broker.broker import Broker
+    from aerobee.fronts.grpc.routes import Route
 
 log = logging.getLogger("aerobee.grpc")
 
 NAME = "apache.rocketmq.v2.MessagingService"
+_ENDLESS_S = 1e6  # how long grpc says is left when the caller named no deadline, and more
 _NOT_SERVED = {"SyncLiteSubscription": limits.NO_LITE_TOPICS}
 
 
@@ -51,95 +56,65 @@ def _unimplemented(path: str) -> Callable[[Any, Any], Any]:
     return call
 
 
+def _refusal(route: Route, error: Exception) -> Any:
+    """The one place where an exception becomes an answer."""
+    if not isinstance(error, (AerobeeError, Refused)):
+        log.error("%s failed", route.name, exc_info=error)
+    return route.answer(status=status_of(error))
+
+
 class Service:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.peers = Peers(broker)
         self.port = 0  # known once the front listens
 
-    # -- the table -----------------------------------------------------------------------------------------
+    # -- calls ---------------------------------------------------------------------------------------------
 
     def handlers(self) -> Any:
-        unary: dict[str, Callable[[Any, Peer], Any]] = {
-            "QueryRoute": lambda request, _: route.query_route(request, self.broker, self.port),
-            "QueryAssignment": lambda request, _: route.query_assignment(request, self.broker, self.port),
-            "Heartbeat": self._heartbeat,
-            "SendMessage": lambda request, peer: produce.send_message(request, self.broker, peer),
-            "EndTransaction": lambda request, _: produce.end(request, self.broker),
-            "RecallMessage": lambda request, peer: produce.recall_message(request, self.broker, peer),
-            "AckMessage": lambda request, _: receive.acknowledge(request, self.broker),
-            "ChangeInvisibleDuration": lambda request, _: receive.change_duration(request, self.broker),
-            "ForwardMessageToDeadLetterQueue": (
-                lambda request, _: receive.forward_to_dead_letters(request, self.broker)
-            ),
-            "NotifyClientTermination": self._goodbye,
-            "UpdateOffset": lambda request, _: offsets.update(request, self.broker),
-            "GetOffset": lambda request, _: offsets.get(request, self.broker),
-            "QueryOffset": lambda request, _: offsets.query(request, self.broker),
-        }
-        table = {name: self._unary(name, work) for name, work in unary.items()}
-        table["ReceiveMessage"] = self._stream("ReceiveMessage", self._receive)
-        table["PullMessage"] = self._stream("PullMessage", self._pull)
-        table["Telemetry"] = grpc.stream_stream_rpc_method_handler(
+        methods = {name: self._handler(route) for name, route in ROUTES.items()}
+        methods["Telemetry"] = grpc.stream_stream_rpc_method_handler(
             self._telemetry,
             response_serializer=pb.TelemetryCommand.SerializeToString,
         )
-        return _Methods({f"/{NAME}/{name}": handler for name, handler in table.items()})
+        return _Methods({f"/{NAME}/{name}": handler for name, handler in methods.items()})
 
-    def _unary(self, name: str, work: Callable[[Any, Peer], Any]) -> Any:
-        answer_type = getattr(pb, f"{name}Response")
-        read = requests.reader(getattr(pb, f"{name}Request"))
+    def _handler(self, route: Route) -> Any:
+        serialize = route.answer.SerializeToString
+        if route.answers is Answers.STREAM:
+            return grpc.unary_stream_rpc_method_handler(self._stream(route), response_serializer=serialize)
+        return grpc.unary_unary_rpc_method_handler(self._unary(route), response_serializer=serialize)
+
+    def _unary(self, route: Route) -> Callable[[bytes, Any], Any]:
+        read = requests.reader(route.request)
 
         async def call(data: bytes, context: Any) -> Any:
             try:
-                answer = work(read(data), self.peers.of(context))
+                request = read(data)
+                answer = route.adapter(self._caller(context), request, self.broker)
                 return await answer if asyncio.iscoroutine(answer) else answer
-            except (AerobeeError, Refused) as error:
-                return answer_type(status=status_of(error))
             except Exception as error:
-                log.exception("%s failed", name)
-                return answer_type(status=status_of(error))
+                return _refusal(route, error)
 
-        return grpc.unary_unary_rpc_method_handler(call, response_serializer=answer_type.SerializeToString)
+        return call
 
-    def _stream(self, name: str, work: Callable[[Any, Any], AsyncIterator[Any]]) -> Any:
-        answer_type = getattr(pb, f"{name}Response")
-        read = requests.reader(getattr(pb, f"{name}Request"))
+    def _stream(self, route: Route) -> Callable[[bytes, Any], AsyncIterator[Any]]:
+        read = requests.reader(route.request)
 
         async def call(data: bytes, context: Any) -> AsyncIterator[Any]:
             try:
-                async for answer in work(read(data), context):
+                request = read(data)
+                async for answer in route.adapter(self._caller(context), request, self.broker):
                     yield answer
-            except (AerobeeError, Refused) as error:
-                yield answer_type(status=status_of(error))
             except Exception as error:
-                log.exception("%s failed", name)
-                yield answer_type(status=status_of(error))
+                yield _refusal(route, error)
 
-        return grpc.unary_stream_rpc_method_handler(call, response_serializer=answer_type.SerializeToString)
+        return call
 
-    # -- calls that know the peer --------------------------------------------------------------------------
-
-    def _heartbeat(self, request: Any, peer: Peer) -> Any:
-        self.peers.register(peer)
-        return pb.HeartbeatResponse(status=OK)
-
-    def _goodbye(self, request: Any, peer: Peer) -> Any:
-        self.drop(peer)
-        return pb.NotifyClientTerminationResponse(status=OK)
-
-    def drop(self, peer: Peer) -> None:
-        give_back_all(peer.client_id, self.broker)
-        self.peers.leave(peer)
-
-    def _receive(self, request: Any, context: Any) -> AsyncIterator[Any]:
+    def _caller(self, context: Any) -> Caller:
         remaining = context.time_remaining()
-        left = None if remaining is None or remaining > 1e6 else int(remaining * 1000)
-        return receive.receive_message(request, self.broker, self.peers.of(context), left)
-
-    def _pull(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        self.peers.of(context)
-        return offsets.pull_message(request, self.broker)
+        left = None if remaining is None or remaining > _ENDLESS_S else int(remaining * 1000)
+        return Caller(self.peers.of(context), self.peers, self.port, left)
 
     # -- telemetry -----------------------------------------------------------------------------------------
 
@@ -190,4 +165,4 @@ class Service:
         """Renew leases of living push clients, drop silent clients."""
         renew_due(now + self.broker.clock.ahead, self.peers.alive, self.broker)
         for peer in self.peers.expire(now):
-            self.drop(peer)
+            drop(peer, self.peers, self.broker)

@@ -16,7 +16,8 @@ from aerobee.broker.background.jobs import Background
 from aerobee.broker.broker import Broker, assemble
 from aerobee.clock import Clock, SystemClock
 from aerobee.errors import AerobeeError
-from aerobee.fronts.remoting.front import RemotingFront, VipFront
+from aerobee.fronts.gates.call import Port
+from aerobee.fronts.remoting.front import RemotingFront
 from aerobee.net.connection import Limits
 from aerobee.net.listener import MAX_REQUEST_HEADER, Listener, ListenLimits
 from aerobee.net.tls import namesrv_tls, port_tls
@@ -211,7 +212,7 @@ class Server:
         self._config = msgspec.structs.replace(asked, port=listener.port)
         broker.settings.swap(self._config)
         broker.store.store_host = pack_host(asked.advertise or asked.host, listener.port)
-        await self._listen_below(VipFront(front), asked)
+        await self._listen_below(RemotingFront(broker, Port.VIP), asked)
         if self._config.grpc_port != OFF:
             await self._start_grpc(broker)
         self._exits.callback(broker.pops.stop)
@@ -220,7 +221,7 @@ class Server:
         self._exits.push_async_callback(background.stop)
         await self._register(broker)
 
-    async def _listen_below(self, front: VipFront, asked: BrokerConfig) -> None:
+    async def _listen_below(self, front: RemotingFront, asked: BrokerConfig) -> None:
         """The port that the official dashboard, and Java clients of 4.4 and older, use instead of the broker's."""
         if asked.vip_port != VIP_BELOW:
             if asked.vip_port != OFF:
@@ -236,7 +237,7 @@ class Server:
                 "port=%d two below the broker's is not open: %s; `vip_port` names another", port, error
             )
 
-    async def _listen(self, front: RemotingFront | VipFront, port: int) -> Listener:
+    async def _listen(self, front: RemotingFront, port: int) -> Listener:
         config = self._config
         limits = ListenLimits(
             max_connections=config.max_connections,

@@ -8,7 +8,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aerobee.errors import InvalidParameter, QueryNotFound, SystemFailure, TopicNotFound
+from aerobee.errors import QueryNotFound, SystemFailure, TopicNotFound
 from aerobee.namesrv.route_table import UNIT, UNIT_SUBSCRIPTION
 from aerobee.net.connection import Reply
 from aerobee.net.routes import Request, route, table
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from aerobee.settings import InForce, NamesrvConfig
 
 log = logging.getLogger("aerobee.namesrv")
-
-MAX_SETTINGS_BYTES = 64 * 1024
 
 
 @dataclass
@@ -202,8 +200,6 @@ def get_config(request: Request, header: Header, parts: Parts) -> Reply:
 
 
 def update_config(request: Request, header: Header, parts: Parts) -> Reply:
-    if len(request.command.body) > MAX_SETTINGS_BYTES:
-        raise InvalidParameter(f"settings of {len(request.command.body)} bytes, limit {MAX_SETTINGS_BYTES}")
     change(request.command.body.decode(errors="replace"), {"namesrv": parts.settings})
     return Reply()
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from aerobee.errors import RequestCodeNotSupported
+from aerobee.fronts.gates.call import Port
+from aerobee.fronts.gates.remoting import RemotingPath
 from aerobee.namesrv.handlers import ROUTES, Parts
 from aerobee.namesrv.key_values import KeyValues, decode_key_values
 from aerobee.namesrv.route_table import RouteTable
 from aerobee.net.listener import Listener, ListenLimits
-from aerobee.net.routes import Request
 from aerobee.settings.in_force import InForce
 from aerobee.store.metadata import JsonFile
 
@@ -20,12 +20,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aerobee.clock import Clock, Timer
-    from aerobee.net.connection import Answer, Connection
-    from aerobee.net.routes import Later
+    from aerobee.net.connection import Connection
     from aerobee.net.tls import ServerTls
     from aerobee.net.unfinished import Unfinished
     from aerobee.protocol.bodies import RegisterBrokerBody
-    from aerobee.protocol.command import Command
     from aerobee.protocol.headers.route import RegisterBroker, RegisterBrokerResult, UnregisterBroker
     from aerobee.settings import NamesrvConfig
 
@@ -49,8 +47,9 @@ class NameServer:
         self.routes = RouteTable(own)
         self._parts = Parts(self.routes, KeyValues(file), own, clock)
         self._clock = clock
+        path = RemotingPath(Port.NAMESRV, ROUTES, self._parts, clock)
         self._listener = Listener(
-            self._handle, clock, observer=self, limits=ListenLimits(), tls=tls, unfinished=unfinished
+            path.handle, clock, observer=self, limits=ListenLimits(), tls=tls, unfinished=unfinished
         )
         self._scan_timer: Timer | None = None
 
@@ -81,13 +80,6 @@ class NameServer:
         self.routes.unregister(request)
 
     # -- the wire ------------------------------------------------------------------------------------------
-
-    def _handle(self, connection: Connection, command: Command) -> Answer | Later:
-        route = ROUTES.get(command.code)
-        if route is None:
-            log.info("unknown request code=%d peer=%s", command.code, connection.remote_text)
-            raise RequestCodeNotSupported(f"request type {command.code} not supported")
-        return route.adapter(Request(connection, command), command.fields(route.header), self._parts)
 
     def opened(self, connection: Connection) -> None:
         """Nothing is known of it yet."""

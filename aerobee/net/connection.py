@@ -207,7 +207,7 @@ class Connection(asyncio.Protocol):
         try:
             answer = self._handler(self, command)
         except Exception as error:
-            answer = refusal(command, error)
+            answer = refusal(command, error, self.remote_text)
         if answer is None:
             return
         if isinstance(answer, (bytes, Reply, Large)):
@@ -225,7 +225,7 @@ class Connection(asyncio.Protocol):
         if task.cancelled():
             return
         error = task.exception()
-        answer = task.result() if error is None else refusal(command, error)
+        answer = task.result() if error is None else refusal(command, error, self.remote_text)
         if answer is not None:
             self._answer(command, answer)
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from aerobee.errors import BrokerError, ProtocolError
+from aerobee.errors import BrokerError, DiskFull, ProtocolError, StoreError
 from aerobee.protocol import command as wire
-from aerobee.protocol.codes import VERSION
+from aerobee.protocol.codes import VERSION, ResponseCode
 from aerobee.protocol.command import Command, Header, header_fields
 
 log = logging.getLogger("aerobee.net")
@@ -59,10 +59,19 @@ def reply_frame(request: Command, reply: Reply) -> bytes:
     )
 
 
-def refusal(command: Command, error: BaseException) -> Reply:
-    """The answer to a request whose handler raised: its code, or SYSTEM_ERROR as the Java broker gives."""
+def refusal(command: Command, error: BaseException, peer: str) -> Reply:
+    """The one place where an exception becomes a remoting answer; `peer` is who asked, for the log."""
+    code, remark, level, trace = int(ResponseCode.SYSTEM_ERROR), str(error), logging.DEBUG, None
     if isinstance(error, BrokerError):
-        return Reply(error.code, remark=error.remark)
-    if not isinstance(error, ProtocolError):  # fields that do not decode are the peer's fault, the rest ours
-        log.error("request code=%d failed", command.code, exc_info=error)
-    return Reply(1, remark=f"{type(error).__name__}: {error}")
+        code, remark = error.code, error.remark
+    elif isinstance(error, DiskFull):
+        code = int(ResponseCode.SERVICE_NOT_AVAILABLE)
+    elif isinstance(error, StoreError):
+        level = logging.ERROR
+    elif not isinstance(error, ProtocolError):
+        remark, level, trace = f"{type(error).__name__}: {error}", logging.ERROR, error
+    # else a field is missing or does not convert: the framing is intact, so the connection lives
+    if command.flag & wire.ONE_WAY:
+        level = max(level, logging.INFO)  # nobody else will tell
+    log.log(level, "refused code=%d peer=%s: %s", command.code, peer, remark, exc_info=trace)
+    return Reply(code, remark=remark)

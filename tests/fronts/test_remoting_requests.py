@@ -400,10 +400,8 @@ async def test_held_request_that_yields_nothing_writes_nothing(
     async def nothing() -> None:
         return None
 
-    front = server._listeners[0]._handler.__self__
-    monkeypatch.setitem(
-        front._routes, 11, Route(consume.PullMessage, lambda request, header, broker: nothing())
-    )
+    path = server._listeners[0]._handler.__self__
+    monkeypatch.setitem(path._open, 11, Route(consume.PullMessage, lambda request, header, broker: nothing()))
     held = peer.start_pull()
     assert (await peer.send()).code == 0
     assert not held.done()
@@ -416,10 +414,8 @@ async def test_refusal_of_a_held_request_is_answered(peer: Any, server: Any, mon
     async def refuse() -> None:
         raise NoPermission("changed while it waited")
 
-    front = server._listeners[0]._handler.__self__
-    monkeypatch.setitem(
-        front._routes, 11, Route(consume.PullMessage, lambda request, header, broker: refuse())
-    )
+    path = server._listeners[0]._handler.__self__
+    monkeypatch.setitem(path._open, 11, Route(consume.PullMessage, lambda request, header, broker: refuse()))
     answer = await peer.start_pull()
     assert (answer.code, answer.remark) == (16, "changed while it waited")
 

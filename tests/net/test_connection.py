@@ -120,7 +120,8 @@ async def test_a_failing_handler_is_logged_and_answered_with_system_error(
     link = await ends.dial(await ends.listen(desk))
     answer = await link.call(Command(CRASH))
     assert (answer.code, answer.remark) == (1, "RuntimeError: boom")
-    assert "request code=4 failed" in caplog.text
+    assert "refused code=4" in caplog.text
+    assert "Traceback" in caplog.text
 
 
 async def test_fields_that_do_not_decode_are_answered_not_fatal(

@@ -14,7 +14,6 @@ from aerobee.errors import AerobeeError
 from aerobee.fronts.grpc import convert, limits
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.neighbours import recall_at
-from aerobee.fronts.grpc.requests import check_entries
 from aerobee.fronts.grpc.route import accepted_types
 from aerobee.fronts.grpc.status import OK, Refused, common, status_of
 from aerobee.protocol.properties import whole_number
@@ -58,7 +57,6 @@ async def send_message(caller: Caller, request: Any, broker: Broker) -> Any:
     messages = request.messages
     if not messages or len({limits.resolved(message.topic) for message in messages}) != 1:
         raise Refused(pb.MESSAGE_CORRUPTED, "a request holds the messages of one topic, at least one")
-    check_entries(len(messages), "messages")
     topic = limits.topic_name(messages[0].topic)
     for message in messages:
         limits.check_message(message, broker.store.config.max_message_bytes)

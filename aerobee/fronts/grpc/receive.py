@@ -14,7 +14,6 @@ from aerobee.broker.operations.renew import extend, give_back, take_over
 from aerobee.errors import AerobeeError, ProtocolError
 from aerobee.fronts.grpc import convert, limits
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
-from aerobee.fronts.grpc.requests import check_entries
 from aerobee.fronts.grpc.status import OK, Refused, common, status_of
 from aerobee.protocol import names
 from aerobee.protocol.filters.tags import SQL92, TAG, parse_tags
@@ -126,7 +125,6 @@ def _message(delivery: Delivery, topic: str) -> Any:
 
 def acknowledge(caller: Caller, request: Any, broker: Broker) -> Any:
     group, topic = limits.group_name(request.group), limits.topic_name(request.topic)
-    check_entries(len(request.entries), "receipts")
     entries = []
     for entry in request.entries:
         result = pb.AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle)

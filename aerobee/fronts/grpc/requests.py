@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MAX_BESIDE_BODIES = 256 * 1024  # bytes of a request
-MAX_ENTRIES = 1_000  # messages of one send, receipts of one ack
 MAX_PARTS = 20_000  # messages of a large send and their properties
 _MESSAGES = pb.SendMessageRequest.MESSAGES_FIELD_NUMBER
 _BODY = pb.Message.BODY_FIELD_NUMBER
@@ -41,11 +40,6 @@ def reader(kind: Any) -> Callable[[bytes], Any]:
             raise _refused(f"the request is no {kind.__name__}") from None
 
     return read
-
-
-def check_entries(count: int, what: str) -> None:
-    if count > MAX_ENTRIES:
-        raise _refused(f"{count} {what} in one request, limit {MAX_ENTRIES}; send several")
 
 
 def _refused(why: str) -> Refused:

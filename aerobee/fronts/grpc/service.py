@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import grpc
 
 from aerobee.broker.operations.renew import renew_due
 from aerobee.errors import AerobeeError
+from aerobee.fronts.gates.call import Place, Port, pass_gates, stream_through_gates
+from aerobee.fronts.gates.table import gates_at
 from aerobee.fronts.grpc import limits, requests
+from aerobee.fronts.grpc.call import GrpcCall
 from aerobee.fronts.grpc.caller import Caller
 from aerobee.fronts.grpc.clients import drop
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from aerobee.broker.broker import Broker
+    from aerobee.fronts.gates.call import Gate
     from aerobee.fronts.grpc.routes import Route
 
 log = logging.getLogger("aerobee.grpc")
@@ -86,30 +91,39 @@ class Service:
         return grpc.unary_unary_rpc_method_handler(self._unary(route), response_serializer=serialize)
 
     def _unary(self, route: Route) -> Callable[[bytes, Any], Any]:
-        read = requests.reader(route.request)
+        read, gates = requests.reader(route.request), self._gates(route.name)
 
-        async def call(data: bytes, context: Any) -> Any:
+        async def serve(data: bytes, context: Any) -> Any:
+            call = GrpcCall(route.name, data, context, self.peers.address(context), read)
             try:
-                request = read(data)
-                answer = route.adapter(self._caller(context), request, self.broker)
+                answer = pass_gates(gates, call, lambda: self._work(route, call, context))
                 return await answer if asyncio.iscoroutine(answer) else answer
             except Exception as error:
                 return _refusal(route, error)
 
-        return call
+        return serve
 
     def _stream(self, route: Route) -> Callable[[bytes, Any], AsyncIterator[Any]]:
-        read = requests.reader(route.request)
+        read, gates = requests.reader(route.request), self._gates(route.name)
 
-        async def call(data: bytes, context: Any) -> AsyncIterator[Any]:
+        async def serve(data: bytes, context: Any) -> AsyncIterator[Any]:
+            call = GrpcCall(route.name, data, context, self.peers.address(context), read)
             try:
-                request = read(data)
-                async for answer in route.adapter(self._caller(context), request, self.broker):
+                async for answer in stream_through_gates(
+                    gates, call, lambda: self._work(route, call, context)
+                ):
                     yield answer
             except Exception as error:
                 yield _refusal(route, error)
 
-        return call
+        return serve
+
+    def _gates(self, name: str) -> tuple[Gate, ...]:
+        return gates_at(Place(Port.GRPC, name, None, self.broker.clock, self.broker))
+
+    def _work(self, route: Route, call: GrpcCall, context: Any) -> Any:
+        request = call.asked
+        return route.adapter(self._caller(context), request, self.broker)
 
     def _caller(self, context: Any) -> Caller:
         remaining = context.time_remaining()
@@ -125,7 +139,7 @@ class Service:
             yield pb.TelemetryCommand(status=status_of(error))
             return
         peer.stream_opened()
-        listening = asyncio.ensure_future(self._listen(peer, commands))
+        listening = asyncio.ensure_future(self._listen(peer, commands, context))
         pending = asyncio.ensure_future(peer.next_command())
         try:
             while True:
@@ -147,17 +161,21 @@ class Service:
             return
         await context.abort(ending(error), str(error))
 
-    async def _listen(self, peer: Peer, commands: AsyncIterator[bytes]) -> None:
-        read = requests.reader(pb.TelemetryCommand)
+    async def _listen(self, peer: Peer, commands: AsyncIterator[bytes], context: Any) -> None:
+        read, gates = requests.reader(pb.TelemetryCommand), self._gates("Telemetry")
         async for data in commands:
-            command = read(data)
-            peer.last_seen = self.broker.clock.now()
-            kind = command.WhichOneof("command")
-            if kind == "settings":
-                settings = self.peers.settle(peer, command.settings)
-                peer.push(pb.TelemetryCommand(status=OK, settings=settings))
-            elif kind is not None:
-                log.debug("client=%s answered %s", peer.client_id, kind)
+            call = GrpcCall("Telemetry", data, context, peer.address, read)
+            pass_gates(gates, call, partial(self._heard, peer, call))
+
+    def _heard(self, peer: Peer, call: GrpcCall) -> None:
+        command = call.asked
+        peer.last_seen = self.broker.clock.now()
+        kind = command.WhichOneof("command")
+        if kind == "settings":
+            settings = self.peers.settle(peer, command.settings)
+            peer.push(pb.TelemetryCommand(status=OK, settings=settings))
+        elif kind is not None:
+            log.debug("client=%s answered %s", peer.client_id, kind)
 
     # -- what happens without a call -------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ import grpc
 
 from aerobee.broker.operations.heartbeat import heartbeat
 from aerobee.broker.operations.receive import max_attempts
-from aerobee.errors import NetworkError, ProtocolError
+from aerobee.errors import InvalidParameter, NetworkError, NoPermission, ProtocolError
 from aerobee.fronts.grpc import convert, limits
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.produce import transaction_id
@@ -147,13 +147,16 @@ class Peers:
     def __iter__(self) -> Any:
         return iter(list(self._by_id.values()))
 
+    def address(self, context: Any) -> Address:
+        return self.address_of(context.peer()) or _GONE
+
     def of(self, context: Any) -> Peer:
         """The caller; CLIENT_ID_REQUIRED when it does not say who it is."""
         said = dict(context.invocation_metadata() or ())
         client_id = said.get("x-mq-client-id", "")
         if not client_id:
             raise Refused(pb.CLIENT_ID_REQUIRED, "the metadata x-mq-client-id is missing")
-        address = self.address_of(context.peer()) or _GONE
+        address = self.address(context)
         peer = self._by_id.get(client_id)
         if peer is None or peer.gone:
             language, version = said.get("x-mq-language", "OTHER"), said.get("x-mq-client-version", "")
@@ -277,6 +280,8 @@ def ending(error: BaseException) -> grpc.StatusCode:
     """How a stream ends whose settings were not taken: whose fault it is, or that the kind of client is not served."""
     if isinstance(error, Refused) and error.code == pb.UNSUPPORTED:
         return grpc.StatusCode.UNIMPLEMENTED
-    if isinstance(error, (Refused, ProtocolError)):
+    if isinstance(error, (Refused, ProtocolError, InvalidParameter)):
         return grpc.StatusCode.INVALID_ARGUMENT
+    if isinstance(error, NoPermission):
+        return grpc.StatusCode.PERMISSION_DENIED
     return grpc.StatusCode.INTERNAL

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 
 MAX_LISTED = 1_000  # topics or groups made by one request
-MAX_SETTINGS_BYTES = 64 * 1024
 
 
 def _json(body: object) -> Reply:
@@ -254,8 +253,6 @@ def get_settings(request: Request, header: Header, broker: Broker) -> Answer:
 
 
 def change_settings(request: Request, header: Header, broker: Broker) -> Answer:
-    if len(request.command.body) > MAX_SETTINGS_BYTES:
-        raise InvalidParameter(f"settings of {len(request.command.body)} bytes, limit {MAX_SETTINGS_BYTES}")
     try:
         text = request.command.body.decode()
     except UnicodeDecodeError:

@@ -5,7 +5,7 @@ import pytest
 
 from aerobee.fronts.grpc import requests
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
-from aerobee.fronts.grpc.requests import MAX_BESIDE_BODIES, MAX_ENTRIES, MAX_PARTS, check_entries, reader
+from aerobee.fronts.grpc.requests import MAX_BESIDE_BODIES, MAX_PARTS, reader
 from aerobee.fronts.grpc.status import Refused
 
 LARGE = 4 * 1024 * 1024
@@ -53,9 +53,3 @@ def test_garbage_is_refused_by_name() -> None:
     for data in (b"\xff\xff\xff", b"\x0a\x7f"):
         with pytest.raises(Refused, match="the request is no SendMessageRequest"):
             reader(pb.SendMessageRequest)(data)
-
-
-def test_entries_are_counted_and_the_limit_named() -> None:
-    check_entries(MAX_ENTRIES, "messages")
-    with pytest.raises(Refused, match="1001 messages in one request, limit 1000; send several"):
-        check_entries(MAX_ENTRIES + 1, "messages")

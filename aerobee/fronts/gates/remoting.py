@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one path of a remoting request, from command to answer: on the broker's port, the VIP port, the name server's."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, cast
+
+from aerobee.errors import RequestCodeNotSupported
+from aerobee.fronts.gates.call import Call, Place, Port, pass_gates
+from aerobee.fronts.gates.table import gates_at
+from aerobee.net.connection import Large, Reply
+from aerobee.net.reply import refusal
+from aerobee.net.routes import Request, Route
+from aerobee.protocol.command import Header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from aerobee.clock import Clock
+    from aerobee.fronts.gates.call import Gate
+    from aerobee.net.connection import Answer, Connection
+    from aerobee.net.routes import Later
+    from aerobee.protocol.command import Command
+
+log = logging.getLogger("aerobee.front")
+
+_COMPLAIN_EVERY_MS = 60_000
+_MAX_COMPLAINTS = 1000  # codes remembered: a scan of all of them must not grow this for ever
+
+
+class NoFields(Header):
+    """Of requests that nobody serves."""
+
+
+class RemotingCall(Call):
+    __slots__ = ("_command", "_header", "_kind")
+
+    def __init__(self, port: Port, route: str, request: Request, kind: type[Header]) -> None:
+        command = request.command
+        super().__init__(port, route, command.code, request.connection.remote, command.body)
+        self._command = command
+        self._kind = kind
+        self._header: Header | None = None
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        return self._command.ext_dict()
+
+    @property
+    def asked(self) -> Header:
+        if self._header is None:
+            self._header = self._command.fields(self._kind)
+        return self._header
+
+
+def _as_it_is(command: Command, reply: Reply) -> Reply:
+    return reply
+
+
+class RemotingPath:
+    """`handle` is the handler of every connection a port accepts."""
+
+    def __init__(
+        self,
+        port: Port,
+        routes: Mapping[int, Route],
+        parts: Any,
+        clock: Clock,
+        finish: Callable[[Command, Reply], Reply] = _as_it_is,
+    ) -> None:
+        self._port = port
+        self._parts = parts
+        self._clock = clock
+        self._finish = finish  # what a port adds to answers, refusals among them
+        self._complained: dict[int, int] = {}  # unknown code -> when it was last logged
+        self._open: dict[int, Route] = {}  # routes without gates
+        self._gated: dict[int, tuple[str, Route, tuple[Gate, ...]]] = {}
+        for code, route in routes.items():
+            name = route.header.__name__
+            gates = gates_at(Place(port, name, code, clock, parts))
+            if gates:
+                self._gated[code] = (name, route, gates)
+            else:
+                self._open[code] = route
+        self._unknown = ("", Route(NoFields, self._refuse), gates_at(Place(port, "", None, clock, parts)))
+
+    def handle(self, connection: Connection, command: Command) -> Answer | Later:
+        request = Request(connection, command)
+        route = self._open.get(command.code)
+        try:
+            if route is None:
+                answer = self._through_gates(request)
+            else:
+                header, adapter = route
+                answer = adapter(request, command.fields(header), self._parts)
+        except Exception as error:
+            return self._finish(command, refusal(command, error, connection.remote_text))
+        if type(answer) is bytes or answer is None or type(answer) is Large:
+            return answer
+        if type(answer) is Reply:
+            return self._finish(command, answer)
+        return self._later(request, cast("Later", answer))
+
+    def _through_gates(self, request: Request) -> Answer | Later:
+        name, (header, adapter), gates = self._gated.get(request.command.code, self._unknown)
+        call = RemotingCall(self._port, name, request, header)
+        return cast(
+            "Answer | Later",
+            pass_gates(gates, call, lambda: adapter(request, call.asked, self._parts)),
+        )
+
+    async def _later(self, request: Request, later: Later) -> Answer:
+        try:
+            answer = await later
+        except Exception as error:
+            answer = refusal(request.command, error, request.connection.remote_text)
+        return self._finish(request.command, answer) if type(answer) is Reply else answer
+
+    def _refuse(self, request: Request, header: Header, parts: Any) -> Answer:
+        code, now = request.command.code, self._clock.now()
+        last = self._complained.get(code)
+        if last is None or now - last >= _COMPLAIN_EVERY_MS:
+            if len(self._complained) >= _MAX_COMPLAINTS:
+                self._complained.clear()
+            self._complained[code] = now
+            log.warning("request code=%d peer=%s: not supported", code, request.connection.remote_text)
+        raise RequestCodeNotSupported(f" request type {code} not supported")

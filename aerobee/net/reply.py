@@ -61,16 +61,18 @@ def reply_frame(request: Command, reply: Reply) -> bytes:
 
 def refusal(command: Command, error: BaseException, peer: str) -> Reply:
     """The one place where an exception becomes a remoting answer; `peer` is who asked, for the log."""
-    code, remark, level, trace = int(ResponseCode.SYSTEM_ERROR), str(error), logging.DEBUG, None
+    code, level, trace = int(ResponseCode.SYSTEM_ERROR), logging.DEBUG, None
     if isinstance(error, BrokerError):
         code, remark = error.code, error.remark
-    elif isinstance(error, DiskFull):
-        code = int(ResponseCode.SERVICE_NOT_AVAILABLE)
-    elif isinstance(error, StoreError):
-        level = logging.ERROR
-    elif not isinstance(error, ProtocolError):
+    elif isinstance(error, (StoreError, ProtocolError)):
+        remark = str(error)
+        if isinstance(error, DiskFull):
+            code = int(ResponseCode.SERVICE_NOT_AVAILABLE)
+        elif isinstance(error, StoreError):
+            level = logging.ERROR
+        # else a field is missing or does not convert: the framing is intact, so the connection lives
+    else:
         remark, level, trace = f"{type(error).__name__}: {error}", logging.ERROR, error
-    # else a field is missing or does not convert: the framing is intact, so the connection lives
     if command.flag & wire.ONE_WAY:
         level = max(level, logging.INFO)  # nobody else will tell
     log.log(level, "refused code=%d peer=%s: %s", command.code, peer, remark, exc_info=trace)

@@ -22,10 +22,13 @@ class Request(msgspec.Struct, gc=False):
     command: Command
 
 
+# Of what came, its header's fields, and the parts of the server that works on it.
+Adapter = Callable[[Request, Any, Any], Answer | Later]
+
+
 class Route(NamedTuple):
     header: type[Header]
-    # What came, its header's fields, and the parts of the server that works on it.
-    adapter: Callable[[Request, Any, Any], Answer | Later]
+    adapter: Adapter
 
 
 def route(header: type[H], adapter: Callable[[Request, H, Any], Answer | Later]) -> Route:

@@ -142,6 +142,14 @@ def test_the_broker_sees_values_and_never_frames(path: Path) -> None:
     assert not {module for module in used if module.startswith("aerobee.protocol.frames")}
 
 
+@pytest.mark.parametrize("path", [p for p in FILES if p.parent.name == "gates"], ids=name_of)
+def test_gates_know_no_broker_for_the_name_server_has_them_too(path: Path) -> None:
+    used = {module for layer, module, _ in own_imports(path) if layer not in EVERYONE | {"net", "protocol"}}
+    assert not {module for module in used if not module.startswith("aerobee.fronts.gates")} - {
+        "aerobee.fronts"
+    }
+
+
 def lines_not_run(node: ast.AST, *, lazily: bool) -> range:
     """The lines of an `if TYPE_CHECKING:` and, when imported lazily, of a function."""
     checking = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Any
 
 from aerobee.broker.operations.pull import Pull, code_of, pull, suggested_broker
 from aerobee.net.connection import Reply
-from aerobee.protocol.codes import VERSION, PullFlag
+from aerobee.protocol import fast_frames
+from aerobee.protocol.codes import PullFlag
 from aerobee.protocol.headers.consume import PullMessage, PullResult
 from aerobee.store.results import Found
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 _COMMIT = int(PullFlag.COMMIT_OFFSET)
 _SUSPEND = int(PullFlag.SUSPEND)
 _SUBSCRIPTION = int(PullFlag.SUBSCRIPTION)
-
-_LENGTHS = struct.Struct(">II").pack
 
 
 def pull_message(request: Request, header: PullMessage, broker: Broker) -> Answer | Later:
@@ -57,25 +55,26 @@ async def _held(command: Command, request: Pull, later: Coroutine[Any, Any, Foun
 def _answer(command: Command, request: Pull, found: Found, broker: Broker) -> Answer:
     code, next_broker = code_of(found.status, request.offset), suggested_broker(request.group, found, broker)
     # A bulk reader finds the records by their units, whatever a damaged one says of itself.
-    stored, counted, size = found.stored, "", found.size_bytes
-    if stored is not None:
-        counted, size = f'"recordCount":"{found.count}",', size + len(stored.units)
+    stored = found.stored
+    count = None if stored is None else found.count
     if command.serialize == 0:
-        # Written straight, see produce.py.
-        head = (
-            f'{{"code":{code.value},"extFields":{{"maxOffset":"{found.max_offset}","minOffset":"{found.min_offset}",'
-            f'"nextBeginOffset":"{found.next_offset}",{counted}"suggestWhichBrokerId":"{next_broker}"}},"flag":1,'
-            f'"language":"PYTHON","opaque":{command.opaque},"remark":"{found.status.value}",'
-            f'"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
-        ).encode()
-        lengths = _LENGTHS(len(head) + 4 + size, len(head))
-        return b"".join((lengths, head, *found.messages)) if stored is None else stored.joined(lengths + head)
+        head = fast_frames.pulled(
+            command.opaque,
+            code.value,
+            found.status.value,
+            (found.min_offset, found.max_offset),
+            found.next_offset,
+            next_broker,
+            count,
+            found.size_bytes + (0 if stored is None else len(stored.units)),
+        )
+        return b"".join((head, *found.messages)) if stored is None else stored.joined(head)
     result = PullResult(
         suggest_which_broker_id=next_broker,
         next_begin_offset=found.next_offset,
         min_offset=found.min_offset,
         max_offset=found.max_offset,
-        record_count=found.count if stored is not None else None,
+        record_count=count,
     )
     body = b"".join(found.messages) if stored is None else stored.joined()
     return Reply(code, result, body, found.status.value)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,7 +17,7 @@ from aerobee.broker.operations.peek import Peek, peek
 from aerobee.broker.operations.pop import Pop, Popped, pop
 from aerobee.errors import BrokerError, InvalidParameter, ProtocolError
 from aerobee.net.connection import Reply
-from aerobee.protocol import java_json
+from aerobee.protocol import fast_frames, java_json
 from aerobee.protocol.bodies import (
     Assignment,
     AssignmentQuery,
@@ -29,7 +28,7 @@ from aerobee.protocol.bodies import (
     decode_request,
     encode,
 )
-from aerobee.protocol.codes import VERSION, ResponseCode
+from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.command import ONE_WAY
 from aerobee.protocol.headers.consume import (
     AckMessage,
@@ -54,19 +53,6 @@ if TYPE_CHECKING:
     from aerobee.net.routes import Later, Request
     from aerobee.protocol.command import Command, Header
     from aerobee.protocol.headers.groups import GroupFigures
-
-
-_LENGTHS = struct.Struct(">II").pack
-# The answers to JSON requests, written straight; see produce.py.
-_POPPED = (
-    '{{"code":{},"extFields":{{"invisibleTime":"{}","msgOffsetInfo":"{}","popTime":"{}","restNum":"{}",'
-    '"reviveQid":"{}","startOffsetInfo":"{}"}},"flag":1,"language":"PYTHON","opaque":{},"remark":"{}",'
-    f'"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}}}'
-).format
-_DONE = (
-    '{{"code":0,"extFields":{{}},"flag":1,"language":"PYTHON","opaque":{},'
-    f'"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}}}'
-).format
 
 
 def pop_message(request: Request, header: PopMessage, broker: Broker) -> Answer | Later:
@@ -98,19 +84,18 @@ def _popped(command: Command, popped: Popped) -> Answer:
     if not popped.pop_time:  # refused before it was served: zeros and no strings
         return Reply(popped.code, PopResult(), remark="the request is older than its poll time")
     if command.serialize == 0 and not popped.order_counts:
-        body = b"".join(popped.messages)
-        head = _POPPED(
-            int(popped.code),
-            popped.invisible_ms,
-            msg_offset_info(popped.taken),
-            popped.pop_time,
-            popped.rest,
-            popped.revive_queue,
-            start_offset_info(popped.taken),
+        return fast_frames.popped(
             command.opaque,
+            int(popped.code),
             popped.status,
-        ).encode()
-        return b"".join((_LENGTHS(4 + len(head) + len(body), len(head)), head, body))
+            popped.pop_time,
+            popped.invisible_ms,
+            popped.revive_queue,
+            popped.rest,
+            start_offset_info(popped.taken),
+            msg_offset_info(popped.taken),
+            b"".join(popped.messages),
+        )
     header = PopResult(
         pop_time=popped.pop_time,
         invisible_time=popped.invisible_ms,
@@ -128,8 +113,7 @@ def ack_message(request: Request, header: AckMessage, broker: Broker) -> Answer:
     ack(Ack(header.consumer_group, header.topic, header.queue_id, header.offset, receipt), broker)
     command = request.command
     if command.serialize == 0 and not command.flag & ONE_WAY:
-        head = _DONE(command.opaque).encode()
-        return _LENGTHS(4 + len(head), len(head)) + head
+        return fast_frames.done(command.opaque)
     return Reply()
 
 

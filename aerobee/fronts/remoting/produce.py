@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,7 @@ from aerobee.broker.operations.recall import recall_handle
 from aerobee.broker.operations.send_back import SendBackRequest, send_back
 from aerobee.fronts.remoting.peer import born_host
 from aerobee.net.connection import Reply
-from aerobee.protocol import batch, names
-from aerobee.protocol.codes import VERSION
+from aerobee.protocol import batch, fast_frames, names
 from aerobee.protocol.command import ONE_WAY
 from aerobee.protocol.headers.produce import SendBack, SendMessage, SendMessageV2, SendResult
 from aerobee.protocol.message import Record
@@ -30,9 +28,6 @@ SendHeader = SendMessage | SendMessageV2
 
 _NOT_WAITING = "WAIT\x01false\x02"
 _FIRST_OLD_LIMIT = 121  # clients from 3.4.9 on know the limit of retries they send
-
-
-_LENGTHS = struct.Struct(">II").pack
 
 
 @lru_cache(maxsize=16)
@@ -87,14 +82,14 @@ def _send(request: Request, header: SendHeader, broker: Broker) -> Answer | Late
 
 def _sent_reply(command: Command, header: SendHeader, sent: Sent, broker: Broker) -> Answer:
     if command.serialize == 0 and not sent.timer_out and sent.unique_key.isalnum():
-        # Written straight: objects for header and frame would cost more than storing the message does.
-        head = (
-            f'{{"code":0,"extFields":{{"MSG_REGION":"{broker.settings.value.region}","TRACE_ON":"true",'
-            f'"msgId":"{_hex(broker.store.store_host)}{sent.physical_offset:016X}","queueId":"{sent.queue_id}",'
-            f'"queueOffset":"{sent.queue_offset}","transactionId":"{sent.unique_key}"}},"flag":1,'
-            f'"language":"PYTHON","opaque":{command.opaque},"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
-        ).encode()
-        return _LENGTHS(len(head) + 4, len(head)) + head
+        return fast_frames.sent(
+            command.opaque,
+            broker.settings.value.region,
+            f"{_hex(broker.store.store_host)}{sent.physical_offset:016X}",
+            sent.queue_id,
+            sent.queue_offset,
+            sent.unique_key,
+        )
     return Reply(header=_result(sent, _handle(header.topic, sent, broker), broker))
 
 

@@ -26,7 +26,7 @@ from aerobee.server import Server
 from aerobee.settings import BrokerConfig
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
     from aerobee.fronts.gates.call import Gate, Outcome
 
@@ -336,7 +336,7 @@ async def test_a_held_request_whose_peer_leaves_is_told_so() -> None:
 
 @pytest.mark.parametrize(("fail", "told"), [(False, "NoneType"), (True, "ZeroDivisionError")])
 async def test_a_stream_is_told_at_its_end(fail: bool, told: str) -> None:
-    async def work() -> AsyncIterator[int]:
+    async def work() -> AsyncGenerator[int, None]:
         yield 1
         yield 1 // (not fail)
 
@@ -350,6 +350,20 @@ async def test_a_stream_is_told_at_its_end(fail: bool, told: str) -> None:
         assert fail
     assert len(found) == (1 if fail else 2)
     assert book.lines == ["a in", f"a {told}"]
+
+
+async def test_a_stream_whose_peer_leaves_ends_its_work_and_is_told_at_once() -> None:
+    async def work() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+        finally:
+            book.lines.append("given back")
+
+    book = Book()
+    stream = stream_through_gates([book.gate("a")], CALL, work)
+    assert await anext(stream) == 1
+    await stream.aclose()
+    assert book.lines == ["a in", "given back", "a GeneratorExit"]
 
 
 def test_a_gate_that_fails_when_told_costs_nobody_the_answer(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from enum import Enum
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Sequence
+    from collections.abc import AsyncGenerator, Coroutine, Sequence
 
     from aerobee.clock import Clock
 
@@ -101,12 +102,13 @@ async def _held(waiting: list[Outcome], later: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def stream_through_gates(
-    gates: Sequence[Gate], call: Call, work: Callable[[], AsyncIterator[Any]]
-) -> AsyncIterator[Any]:
+    gates: Sequence[Gate], call: Call, work: Callable[[], AsyncGenerator[Any, None]]
+) -> AsyncGenerator[Any, None]:
     waiting = _enter(gates, call)
     try:
-        async for answer in work():
-            yield answer
+        async with aclosing(work()) as answers:  # a peer that leaves in the middle ends the work at once
+            async for answer in answers:
+                yield answer
     except BaseException as error:
         _tell(waiting, error)
         raise

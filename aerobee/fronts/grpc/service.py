@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,7 @@ def _unimplemented(path: str) -> Callable[[Any, Any], Any]:
 
 
 def _refusal(route: Route, error: Exception) -> Any:
-    """The one place where an exception becomes an answer."""
+    """The one place where an exception becomes a gRPC answer."""
     if not isinstance(error, (AerobeeError, Refused)):
         log.error("%s failed", route.name, exc_info=error)
     return route.answer(status=status_of(error))
@@ -109,10 +110,10 @@ class Service:
         async def serve(data: bytes, context: Any) -> AsyncIterator[Any]:
             call = GrpcCall(route.name, data, context, self.peers.address(context), read)
             try:
-                async for answer in stream_through_gates(
-                    gates, call, lambda: self._work(route, call, context)
-                ):
-                    yield answer
+                work = stream_through_gates(gates, call, lambda: self._work(route, call, context))
+                async with aclosing(work) as answers:
+                    async for answer in answers:
+                        yield answer
             except Exception as error:
                 yield _refusal(route, error)
 

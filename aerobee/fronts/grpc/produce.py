@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aerobee.broker.delivery.keeping import must_wait, until_kept
+from aerobee.broker.delivery.keeping import unkept
 from aerobee.broker.operations.end_transaction import EndTransaction, end_transaction
 from aerobee.broker.operations.recall import Recall, kept_elsewhere, recall, recall_handle
 from aerobee.broker.operations.send import PlainOrigin, Sent, send
@@ -75,8 +75,8 @@ async def send_message(caller: Caller, request: Any, broker: Broker) -> Any:
             if len(messages) == 1:
                 raise  # the whole request's: clients that look at its status only see the reason
             entries.append(pb.SendResultEntry(status=status_of(error)))
-    if ends and must_wait(topic, broker):
-        await until_kept(topic, ends, broker)
+    if (waiting := unkept(topic, ends, broker)) is not None:
+        await waiting
     return pb.SendMessageResponse(status=common(entry.status for entry in entries), entries=entries)
 
 
@@ -118,8 +118,8 @@ async def end(caller: Caller, request: Any, broker: Broker) -> Any:
     ended = end_transaction(
         EndTransaction(topic, known.half_offset, known.physical_offset, outcome, asked), broker
     )
-    if ended.end and broker.store.needs_sync:
-        await broker.store.durable(ended.end)
+    if (waiting := unkept("", ended.end, broker)) is not None:
+        await waiting
     return pb.EndTransactionResponse(status=OK)
 
 
@@ -130,6 +130,6 @@ async def recall_message(caller: Caller, request: Any, broker: Broker) -> Any:
     if keeper is not None:
         return pb.RecallMessageResponse(status=OK, message_id=await recall_at(keeper, asked))
     message_id, sent = recall(asked, broker)
-    if broker.store.needs_sync:
-        await broker.store.durable(sent.end)
+    if (waiting := unkept("", sent.end, broker)) is not None:
+        await waiting
     return pb.RecallMessageResponse(status=OK, message_id=message_id)

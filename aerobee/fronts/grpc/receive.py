@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aerobee.broker.delivery.keeping import until_kept
+from aerobee.broker.delivery.keeping import unkept
 from aerobee.broker.delivery.positions import Start
 from aerobee.broker.operations.ack import Ack, ack
 from aerobee.broker.operations.pop import Pop
@@ -152,7 +152,8 @@ async def forward_to_dead_letters(caller: Caller, request: Any, broker: Broker) 
     group, topic = limits.group_name(request.group), limits.topic_name(request.topic)
     receipt = broker.pops.renewals.release(group, topic, _parsed(request.receipt_handle))
     end = dead_letter(group, topic, receipt, broker)
-    await until_kept(names.dead_letter_topic(group), end, broker)
+    if (waiting := unkept(names.dead_letter_topic(group), end, broker)) is not None:
+        await waiting
     return pb.ForwardMessageToDeadLetterQueueResponse(status=OK)
 
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from aerobee.broker.delivery.keeping import must_wait, until_kept
+from aerobee.broker.delivery.keeping import unkept, unkept_message
 from aerobee.broker.operations import send as sending
 from aerobee.broker.operations.recall import recall_handle
 from aerobee.broker.operations.send_back import SendBackRequest, send_back
+from aerobee.fronts.remoting.later import answer_after
 from aerobee.fronts.remoting.peer import born_host
 from aerobee.net.connection import Reply
 from aerobee.protocol import batch, fast_frames, names
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 SendHeader = SendMessage | SendMessageV2
 
-_NOT_WAITING = "WAIT\x01false\x02"
 _FIRST_OLD_LIMIT = 121  # clients from 3.4.9 on know the limit of retries they send
 
 
@@ -70,11 +70,9 @@ def _send(request: Request, header: SendHeader, broker: Broker) -> Answer | Late
         reconsume_times=header.reconsume_times or 0,
     )
     sent = sending.send(record, header, broker)
-    # `must_wait` written out: a call less on the way of every send.
-    if header.topic in broker.topics.unsaved or (
-        broker.store.needs_sync and _NOT_WAITING not in record.properties_text
-    ):
-        return _when_kept(header.topic, sent.end, _sent_reply(command, header, sent, broker), broker)
+    waiting = unkept_message(header.topic, record.properties_text, sent.end, broker)
+    if waiting is not None:
+        return answer_after(waiting, _sent_reply(command, header, sent, broker))
     if command.flag & ONE_WAY:
         return None
     return _sent_reply(command, header, sent, broker)
@@ -112,14 +110,7 @@ def _send_batch(request: Request, header: SendHeader, broker: Broker) -> Answer 
             queue_offset=places.queue_offset,
         )
     )
-    if must_wait(header.topic, broker):
-        return _when_kept(header.topic, places.end, reply, broker)
-    return reply
-
-
-async def _when_kept(topic: str, end: int, reply: Answer, broker: Broker) -> Answer:
-    await until_kept(topic, end, broker)
-    return reply
+    return answer_after(unkept(header.topic, places.end, broker), reply)
 
 
 def _result(sent: Sent, handle: str | None, broker: Broker) -> SendResult:
@@ -142,7 +133,4 @@ def send_message_back(request: Request, header: SendBack, broker: Broker) -> Ans
     limit = header.max_reconsume_times if request.command.version >= _FIRST_OLD_LIMIT else None
     wanted = SendBackRequest(header.group, header.offset, header.delay_level, limit)
     end = send_back(wanted, broker)
-    topic = names.retry_topic(header.group)
-    if end and must_wait(topic, broker):
-        return _when_kept(topic, end, Reply(), broker)
-    return Reply()
+    return answer_after(unkept(names.retry_topic(header.group), end, broker), Reply())

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aerobee.broker.delivery.keeping import unkept
 from aerobee.broker.operations.check_transaction import resume_check
 from aerobee.broker.operations.end_transaction import EndTransaction, end_transaction
 from aerobee.broker.operations.recall import Recall, recall
 from aerobee.broker.operations.reply import reply
 from aerobee.broker.state.half_messages import Outcome
 from aerobee.errors import SystemFailure
+from aerobee.fronts.remoting.later import answer_after
 from aerobee.fronts.remoting.peer import born_host
 from aerobee.net.connection import Reply
 from aerobee.protocol.headers.produce import RecallMessage, RecallResult, SendReply, SendReplyV2, SendResult
@@ -36,7 +38,7 @@ def end(request: Request, header: h.EndTransaction, broker: Broker) -> Answer | 
         bool(header.from_transaction_check),
     )
     ended = end_transaction(wanted, broker)
-    return _when_durable(ended.end, Reply(), broker)
+    return answer_after(unkept("", ended.end, broker), Reply())
 
 
 def resume(request: Request, header: h.ResumeCheck, broker: Broker) -> Answer:
@@ -74,13 +76,4 @@ def take_back(request: Request, header: RecallMessage, broker: Broker) -> Answer
         header.topic, header.recall_handle, header.producer_group or "", born_host(request.connection)
     )
     unique_key, sent = recall(wanted, broker)
-    return _when_durable(sent.end, Reply(header=RecallResult(msg_id=unique_key)), broker)
-
-
-def _when_durable(end: int, answer: Reply, broker: Broker) -> Answer | Later:
-    return _wait(end, answer, broker) if end and broker.store.needs_sync else answer
-
-
-async def _wait(end: int, answer: Reply, broker: Broker) -> Answer:
-    await broker.store.durable(end)
-    return answer
+    return answer_after(unkept("", sent.end, broker), Reply(header=RecallResult(msg_id=unique_key)))

@@ -102,7 +102,9 @@ class ConsumeQueue:
         self.first_unit, self.max_offset, self.crc, self._min_for = starts[0], start, 0, -1
         self._min_offset = min(self._min_offset, start)
         self.unread = {file: known for file, known in self.unread.items() if file < start}
-        for later in starts:
+        # Those that were written down and are lost go from the sums as well, or they would be missed again.
+        written = {file.start for file in self.sums.of(self.topic, self.queue_id)}
+        for later in sorted(written.union(starts)):
             if later >= start:
                 self.remove_file(later)
 
@@ -149,8 +151,8 @@ class ConsumeQueue:
         """The first unit of the file after the one `offset` is in."""
         return offset - offset % self.file_units + self.file_units
 
-    def put(self, offset: int, unit: bytes) -> None:
-        """Recovery's way in: the unit of `offset`, fillers before it where units are missing."""
+    def put(self, offset: int, unit: bytes) -> list[str]:
+        """Recovery's way in: the unit of `offset`, fillers before it where units are missing. The paths written to."""
         if offset < self.max_offset:
             # A lower offset further on in the log: the topic was deleted in between and began again.
             self.remove_files()
@@ -161,17 +163,20 @@ class ConsumeQueue:
         elif offset > self.max_offset:
             # A hole among units: physical offsets must go on rising, bisection relies on it.
             filler = UNIT.pack(UNIT.unpack(unit)[0], FILLER_SIZE, 0)
-        self.fill(offset, filler)
+        paths = self.fill(offset, filler)
         self.tail += unit
         self.max_offset += 1
+        return paths
 
-    def fill(self, offset: int, filler: bytes) -> None:
-        """Units that stand for nothing, up to `offset`."""
+    def fill(self, offset: int, filler: bytes) -> list[str]:
+        """Units that stand for nothing, up to `offset`; the paths written to."""
+        paths: list[str] = []
         while self.max_offset < offset:
             count = min(offset - self.max_offset, _FILL_AT_ONCE)
             self.tail += filler * count
             self.max_offset += count
-            self.write_tail()
+            paths += self.write_tail()
+        return paths
 
     def replace(self, offset: int, unit: bytes) -> str:
         """Another unit at `offset`, where a wrong one is; the path written to, if any."""

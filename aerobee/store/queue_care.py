@@ -52,7 +52,8 @@ class QueueCare:
         """Offsets that were given are not given again, even where the log has lost the message."""
         self.rebuild(damages, log_end)
         for queue, _, end in damages:
-            queue.fill(end, UNIT.pack(max(0, log_end - 1), FILLER_SIZE, 0))
+            filler = UNIT.pack(max(0, log_end - 1), FILLER_SIZE, 0)
+            self._queues.written_paths.update(queue.fill(end, filler))
 
     def rebuild(self, damages: list[Damage], upto: int) -> None:
         """Tell the queues again from the log before `upto`."""
@@ -92,7 +93,8 @@ class QueueCare:
             queue = wanted.get((found.topic, found.queue_id)) if found is not None else None
             if found is None or queue is None or not self._is_new(queue, found.offset, at):
                 continue
-            queue.put(found.offset, UNIT.pack(at, place.size, found.code))
+            unit = UNIT.pack(at, place.size, found.code)
+            self._queues.written_paths.update(queue.put(found.offset, unit))
             told += 1
             if told % _WRITE_EVERY == 0:
                 self._write(wanted.values())

@@ -145,7 +145,7 @@ class ConsumeQueues:
     # -- writing ---------------------------------------------------------------------------------------
 
     def put(self, queue: ConsumeQueue, offset: int, unit: bytes) -> None:
-        queue.put(offset, unit)
+        self.written_paths.update(queue.put(offset, unit))
         self.dirty.setdefault(queue)
 
     def write_oldest(self, count: int) -> None:
@@ -169,11 +169,9 @@ class ConsumeQueues:
         return paths, directories
 
     def dispatched_to(self, log_end: int) -> int:
-        """Every record before this position has its unit in a file."""
-        for queue in self.dirty:
-            oldest: int = UNIT.unpack_from(queue.tail)[0]
-            return min(oldest, log_end)
-        return log_end
+        """Every record before this position has its unit in a file. All tails are looked at: recovery may have written
+        the head of one that waits longest."""
+        return min((UNIT.unpack_from(queue.tail)[0] for queue in self.dirty if queue.tail), default=log_end)
 
     @property
     def has_files(self) -> bool:

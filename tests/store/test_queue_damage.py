@@ -298,3 +298,29 @@ def test_random_damage_of_queue_files_loses_nothing(kit, tmp_path):
         assert kit.bodies(store) == bodies()
         assert len(kit.bodies(store, "other")) == COUNT
         store.close()
+
+
+@pytest.mark.parametrize("synced", [3, 20, 32])
+@pytest.mark.parametrize("count", [33, 40, 70])
+def test_sums_that_power_loss_left_ahead_of_the_files_hide_nothing(kit, tmp_path, synced, count):
+    """Deleting a topic writes sums at once, a checkpoint syncs the queue files later: power may go in between."""
+    store = kit.open()
+    for n in range(synced):
+        store.append(kit.message(body=b"%d" % n))
+    store.flush()
+    before = kit.copy(tmp_path / "synced")
+    for n in range(synced, count):
+        store.append(kit.message(body=b"%d" % n))
+    store._queues.write_oldest(100)
+    store._queues.sums.save()
+    kit.crash(store)
+    for kept in ("checkpoint", "consumequeue"):  # as they were when they were last synced
+        path = kit.root / kept
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        shutil.move(before / kept, path)
+    store = kit.open()
+    assert kit.bodies(store) == bodies(count)
+    store.append(kit.message(body=b"next"))
+    assert store.max_offset("orders", 0) == count + 1
+    store.close()
+    assert kit.bodies(kit.open()) == [*bodies(count), b"next"]

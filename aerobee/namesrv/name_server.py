@@ -47,9 +47,9 @@ class NameServer:
         self.routes = RouteTable(own)
         self._parts = Parts(self.routes, KeyValues(file), own, clock)
         self._clock = clock
-        path = RemotingPath(Port.NAMESRV, ROUTES, self._parts, clock)
+        self._path = RemotingPath(Port.NAMESRV, ROUTES, self._parts, clock)
         self._listener = Listener(
-            path.handle, clock, observer=self, limits=ListenLimits(), tls=tls, unfinished=unfinished
+            self._path.handle, clock, observer=self, limits=ListenLimits(), tls=tls, unfinished=unfinished
         )
         self._scan_timer: Timer | None = None
 

@@ -60,8 +60,10 @@ class Disk:
             flush._sync_file_system = whole
 
     def close(self) -> None:
-        for handle in self._handles.values():
-            os.close(handle)
+        with self._lock:  # a sync may still be under way in its thread
+            for handle in self._handles.values():
+                os.close(handle)
+            self._handles.clear()
 
     # -- syncs ---------------------------------------------------------------------------------------------
 

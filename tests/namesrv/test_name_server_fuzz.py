@@ -104,14 +104,14 @@ def requests(chance: random.Random) -> Iterator[bytes]:
 async def test_whatever_is_sent_the_name_server_answers_or_closes(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "aerobee")
     server = NameServer(NamesrvConfig(), ManualClock())
-    link, peer = Connection(server._handle), Wire()
+    link, peer = Connection(server._path.handle), Wire()
     link.connection_made(peer)
     for number, frame in enumerate(requests(random.Random(11))):
         if number == ROUNDS:
             break
         link.data_received(frame)
         if peer.is_closed or link._frames.pending_bytes:
-            link, peer = Connection(server._handle), Wire()
+            link, peer = Connection(server._path.handle), Wire()
             link.connection_made(peer)
         for answer in FrameDecoder().feed(bytes(peer.sent)):
             assert wire.decode(answer).is_response

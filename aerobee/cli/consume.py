@@ -51,7 +51,8 @@ def consume(
     sql: Annotated[
         str | None, typer.Option("--sql", help="only where this holds: \"amount > 100 AND region = 'EU'\"")
     ] = None,
-    count: counted.Dash = None,
+    count: counted.Count = None,
+    dash: counted.Dash = None,
     timeout: Annotated[
         str | None, typer.Option("--timeout", help="stop when nothing came for so long: 5s, 2m")
     ] = None,
@@ -71,7 +72,7 @@ def consume(
 
     aerobee consume orders -g audit --mode pop -n 10 --json | jq .body
     """
-    number, namesrv = counted.split(count, namesrv)
+    number, namesrv = counted.split(dash, namesrv, count)
     if tags is not None and sql is not None:
         raise typer.BadParameter("give --tags or --sql, not both")
     begin = times.parse_start(start, connect.clock.now())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`-n` of send and consume: a number is how many messages, an address is the name server, as elsewhere."""
+"""`--count` of send and consume; and their `-n`: an address is the name server, as elsewhere, a number is a count."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ Dash = Annotated[
         "-n", metavar="NUMBER", help="how many messages (an address: the name server, as elsewhere)"
     ),
 ]
+Count = Annotated[int | None, typer.Option("--count", "-c", help="how many messages", min=1)]
 Server = Annotated[
     str | None, typer.Option("--namesrv", help="name servers, ';' between them; or $AEROBEE_NAMESRV")
 ]
 
 
-def split(dash: list[str] | None, namesrv: str | None) -> tuple[int | None, str | None]:
+def split(
+    dash: list[str] | None, namesrv: str | None, count: int | None = None
+) -> tuple[int | None, str | None]:
     """The count, when one was given, and the name servers."""
-    count: int | None = None
     for text in dash or ():
         if ":" in text:
             namesrv = text

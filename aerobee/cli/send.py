@@ -73,7 +73,8 @@ def send(
     property_: Annotated[
         list[str] | None, typer.Option("--property", "-p", help="as name=value; repeatable")
     ] = None,
-    count: counted.Dash = None,
+    count: counted.Count = None,
+    dash: counted.Dash = None,
     size: Annotated[int | None, typer.Option("--size", help="bytes of each generated body", min=1)] = None,
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="stdin lines are JSON, as `consume --json` prints them")
@@ -89,7 +90,7 @@ def send(
 
     tail -f app.log | aerobee send logs
     """
-    number, namesrv = counted.split(count, namesrv)
+    number, namesrv = counted.split(dash, namesrv, count)
     address = connect.address_of(namesrv)
     wanted = Wanted(
         topic,

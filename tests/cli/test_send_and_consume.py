@@ -29,7 +29,7 @@ def test_one_message_is_sent_and_its_place_printed(good: Callable[..., Done]) ->
 
 
 def test_json_of_a_send_is_one_object_a_message(good: Callable[..., Done]) -> None:
-    rows = good("send", "cli-many", "-n", "5", "--size", "10", "--json").lines
+    rows = good("send", "cli-many", "--count", "5", "--size", "10", "--json").lines
     assert len(rows) == 5
     assert {row["status"] for row in rows} == {"SEND_OK"}
 
@@ -38,7 +38,7 @@ def test_json_of_a_send_is_one_object_a_message(good: Callable[..., Done]) -> No
 def test_lines_of_stdin_come_out_again(good: Callable[..., Done], mode: str) -> None:
     topic = f"cli-lines-{mode}"
     good("send", topic, stdin=b"one\ntwo\r\n\nthree")
-    done = good("consume", topic, "-g", f"cli-{mode}", "--mode", mode, "-n", "3", "--timeout", "20s")
+    done = good("consume", topic, "-g", f"cli-{mode}", "--mode", mode, "--count", "3", "--timeout", "20s")
     assert sorted(done.out.splitlines()) == ["one", "three", "two"]
 
 

@@ -12,6 +12,7 @@ import zstandard
 from aerobee.errors import ProtocolError
 from aerobee.protocol.message import MAX_BODY
 
+_ZLIB_OR_GZIP = zlib.MAX_WBITS | 32  # whichever its first bytes say
 COMPRESSED = 0x1
 TYPE_MASK = 0x700
 _MAX_WINDOW = 2**27
@@ -52,8 +53,8 @@ def decompress(body: bytes, sys_flag: int, limit: int = 4 * MAX_BODY) -> bytes:
 
 
 def inflate(data: bytes, limit: int) -> bytes:
-    """A whole zlib stream."""
-    stream = zlib.decompressobj()
+    """A whole zlib or gzip stream."""
+    stream = zlib.decompressobj(_ZLIB_OR_GZIP)
     try:
         found = stream.decompress(data, limit + 1)
     except zlib.error as error:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import zlib
 from typing import TYPE_CHECKING, Any
@@ -14,13 +13,12 @@ from aerobee.fronts.grpc.limits import INTERNAL, milliseconds
 from aerobee.fronts.grpc.status import Refused
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
-from aerobee.protocol.compression import COMPRESSED, decompress
-from aerobee.protocol.message import Record, host_text
+from aerobee.protocol.compression import COMPRESSED, decompress, inflate
+from aerobee.protocol.message import MAX_BODY, Record, host_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_GZIP = b"\x1f\x8b"
 _LAST_MOMENT = 253_402_300_799_999  # of the year 9999: protobuf knows no later one
 _TYPES = {"FIFO": pb.FIFO, "DELAY": pb.DELAY, "TRANSACTION": pb.TRANSACTION, "NORMAL": pb.NORMAL}
 
@@ -65,8 +63,8 @@ def _stored_body(message: Any) -> tuple[bytes, int]:
     if message.system_properties.body_encoding != pb.GZIP:
         return message.body, 0
     try:
-        plain = gzip.decompress(message.body) if message.body[:2] == _GZIP else zlib.decompress(message.body)
-    except (OSError, EOFError, zlib.error) as error:
+        plain = inflate(message.body, 4 * MAX_BODY)
+    except ProtocolError as error:
         raise Refused(pb.MESSAGE_CORRUPTED, f"the body says gzip and is not: {error}") from None
     return zlib.compress(plain, 5), COMPRESSED | 0x300
 
@@ -97,8 +95,6 @@ def from_record(record: Record, topic: str, receipt: str | None, attempt: int) -
         body = decompress(record.body, record.sys_flag)
     except ProtocolError:
         body = record.body
-    if body[:2] == _GZIP and record.sys_flag & COMPRESSED:
-        body = gzip.decompress(body)
     message = pb.Message(body=body)
     message.topic.name = topic
     for name, value in properties.items():

@@ -64,6 +64,7 @@ async def test_a_typed_topic_takes_only_its_type(client: Any) -> None:
         ({"user": {str(i): "x" for i in range(129)}}, pb.MESSAGE_PROPERTIES_TOO_LARGE),
         ({"user": {"big": "x" * 17_000}}, pb.MESSAGE_PROPERTIES_TOO_LARGE),
         ({"body": b"no gzip", "body_encoding": pb.GZIP}, pb.MESSAGE_CORRUPTED),
+        ({"body": gzip.compress(bytes(64 << 20)), "body_encoding": pb.GZIP}, pb.MESSAGE_CORRUPTED),
     ],
 )
 async def test_what_the_api_refuses(client: Any, fields: dict[str, Any], code: int) -> None:

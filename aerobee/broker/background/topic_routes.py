@@ -24,6 +24,7 @@ from aerobee.protocol.addresses import format_address, parse_address, parse_addr
 from aerobee.protocol.bodies import TopicRoute, decode
 from aerobee.protocol.command import request
 from aerobee.protocol.headers.route import GetRoute
+from aerobee.protocol.routing import NameServers
 
 if TYPE_CHECKING:
     import ssl
@@ -69,7 +70,7 @@ class RemoteRoutes:
     def __init__(
         self, servers: list[str], own_name: str, clock: Clock, tls: ssl.SSLContext | None = None
     ) -> None:
-        self._servers = servers  # the one that answered last is the first
+        self._servers = NameServers(servers)
         self._own_name = own_name
         self._clock = clock
         self._pool = Pool(tls=tls)
@@ -127,7 +128,7 @@ class RemoteRoutes:
 
     async def _ask(self, topic: str) -> TopicRoute:
         failure: AerobeeError = NetworkError("no name server is set")
-        for server in list(self._servers):
+        for server in self._servers:
             try:
                 async with asyncio.timeout(ASK_MS / 1000):
                     connection = await self._pool.get(server)
@@ -135,8 +136,6 @@ class RemoteRoutes:
                     answer = await connection.call(request(header), ASK_MS)
                 if answer.code != 0:
                     raise error_for(answer.code, answer.remark)
-                self._servers.remove(server)
-                self._servers.insert(0, server)
                 return decode(answer.body, TopicRoute)
             except TopicNotFound:
                 raise
@@ -144,6 +143,7 @@ class RemoteRoutes:
                 failure = NetworkError(f"{server} did not answer within {ASK_MS} ms")
             except AerobeeError as error:
                 failure = error
+            self._servers.failed(server)
         raise failure
 
     # -- keeping up ----------------------------------------------------------------------------------------

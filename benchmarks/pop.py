@@ -45,6 +45,7 @@ class Peer:
 
     remote_text = "127.0.0.1:0"
     remote = ("127.0.0.1", 0)
+    remote_packed = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
     is_open = True
 
     def __init__(self) -> None:

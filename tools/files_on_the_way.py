@@ -19,6 +19,8 @@ PACKAGE = Path(sys.modules["aerobee"].__file__ or "").parent
 # Asked all the time by everything: the clock is no step of a journey, nor is what only holds values.
 NO_STEPS = frozenset({"clock.py", "errors.py", "__init__.py"})
 
+WARM = 16  # times of each step before it is watched: every queue of the topic has had its first message
+
 Step = Callable[[], Awaitable[object]]
 
 
@@ -43,20 +45,22 @@ async def journeys() -> dict[str, set[str]]:
     """Each step once to warm it up, then once watched."""
     found: dict[str, set[str]] = {}
     async with Server(ephemeral=True) as server, Producer(server.namesrv, group="p") as producer:
-        await producer.send(Message("t", b"first"))
+        for _ in range(WARM):
+            await producer.send(Message("t", b"first"))
         found["send"] = await files_of(lambda: producer.send(Message("t", b"x")))
         async with PullConsumer(
             server.namesrv, group="pulling", topics={"t": "*"}, start="first"
         ) as consumer:
-            await _until_polled(consumer, 2)
+            await _until_polled(consumer, WARM + 1)
             found["pull"] = await files_of(lambda: _sent_and_polled(producer, consumer))
             found["pull"] -= found["send"] - await files_of(lambda: _polled(consumer))
         async with SimpleConsumer(
             server.namesrv, group="popping", topics={"t": "*"}, start="first"
         ) as consumer:
-            warm: list[ReceivedMessage] = []
-            await _received(consumer, warm)
-            await warm[0].ack()
+            for _ in range(WARM):
+                warm: list[ReceivedMessage] = []
+                await _received(consumer, warm)
+                await warm[0].ack()
             popped: list[ReceivedMessage] = []
             found["pop"] = await files_of(lambda: _received(consumer, popped))
             found["ack"] = await files_of(popped[0].ack)

@@ -16,10 +16,10 @@ from aerobee.client.consume.hooks import ReturnType
 from aerobee.client.message import SendStatus
 from aerobee.client.produce.sender import Sender
 from aerobee.client.session.tasks import Tasks
-from aerobee.client.session.templates import Sending
 from aerobee.clock import Alarm
 from aerobee.errors import AerobeeError
 from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.fast_frames import Sending
 from aerobee.protocol.message import host_text, parse_offset_message_id
 
 if TYPE_CHECKING:

@@ -28,6 +28,7 @@ from aerobee.protocol import command as wire
 from aerobee.protocol.addresses import format_address
 from aerobee.protocol.command import Command
 from aerobee.protocol.frames import DEFAULT_MAX_FRAME, FrameDecoder
+from aerobee.protocol.message import pack_host
 
 if TYPE_CHECKING:
     from aerobee.net.unfinished import Unfinished
@@ -98,6 +99,7 @@ class Connection(asyncio.Protocol):
         "attributes",
         "last_read_turns",
         "remote",
+        "remote_packed",
         "remote_text",
     )
 
@@ -130,6 +132,7 @@ class Connection(asyncio.Protocol):
         self._drained: asyncio.Future[None] | None = None
         self.remote: tuple[str, int] = ("", 0)
         self.remote_text = ""
+        self.remote_packed = b""  # as records have it
         self.last_read_turns = 0  # grows with every sign of life; idle peers are found by looking at it
         self.attributes: dict[str, Any] = {}  # what a front remembers of its peer (client id, language...)
 
@@ -140,6 +143,7 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername") or ("", 0)
         self.remote = (peer[0], peer[1])
         self.remote_text = format_address(peer[0], peer[1])
+        self.remote_packed = pack_host(peer[0], peer[1])
         transport.set_write_buffer_limits(high=self._limits.pause_bytes)
         if self._observer:
             self._observer.opened(self)

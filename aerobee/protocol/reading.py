@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from aerobee.protocol.codes import PullFlag
+from aerobee.protocol.codes import PullFlag, ResponseCode
 from aerobee.protocol.headers.consume import LitePullMessage, PopMessage, PullMessage
 
 if TYPE_CHECKING:
@@ -20,6 +20,15 @@ ANY_QUEUE = -1
 INIT_MIN, INIT_MAX = 0, 1  # where a POP group that never read a queue begins
 ORDINARY_MESSAGES = 32  # more in one answer only for who asks for bulk, and from an Aerobee broker
 EXTRA_WAIT_MS = 10_000  # a held request is answered late; the network may take longer still
+# What a pull is answered with, found or not; any other code is a refusal.
+PULL_ANSWERS = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }
+)
 
 
 class PullRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 class Peer:
     remote = ("127.0.0.1", 1)
     remote_text = "127.0.0.1:1"
+    remote_packed = b"\x7f\x00\x00\x01\x00\x00\x00\x01"
 
     def __init__(self) -> None:
         self.attributes: dict[str, Any] = {}

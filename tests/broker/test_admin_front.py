@@ -14,7 +14,7 @@ from aerobee.net.connection import Reply
 from aerobee.protocol import bodies, names
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command
-from aerobee.protocol.message import decode, decode_all
+from aerobee.protocol.message import decode, decode_all, pack_host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +32,7 @@ class Tool:
     """As much of a connection as a front looks at."""
 
     remote, remote_text, is_open = ("10.0.0.5", 4000), "10.0.0.5:4000", True
+    remote_packed = pack_host(*remote)
 
     def __init__(self) -> None:
         self.attributes: dict[str, Any] = {"language": "JAVA", "version": 479}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aerobee.broker.delivery.positions import Start
+from aerobee.broker.delivery.reading import Start
 from aerobee.broker.operations.admin import figures, groups, progress, settings, topics
 from aerobee.broker.operations.pop import Pop, pop
 from aerobee.broker.operations.pull import Pull, pull

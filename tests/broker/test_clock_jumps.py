@@ -11,7 +11,7 @@ import pytest
 from aerobee.broker.background.revive import Revive
 from aerobee.broker.background.schedule import Schedule
 from aerobee.broker.background.timers import Timers
-from aerobee.broker.delivery.positions import Start
+from aerobee.broker.delivery.reading import Start
 from aerobee.broker.operations.ack import Ack, ack
 from aerobee.broker.operations.check_transaction import check_transactions
 from aerobee.broker.operations.pop import Pop, Popped, pop

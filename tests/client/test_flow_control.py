@@ -3,8 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from aerobee.client.consume.flow_control import FlowLimits, Full, Warnings, full
-from aerobee.client.consume.inbox import Inbox
+from aerobee.client.consume.inbox import FlowLimits, Full, Inbox, Warnings, full
 from aerobee.client.message import ReceivedMessage
 from aerobee.client.options import Options
 

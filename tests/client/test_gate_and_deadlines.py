@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aerobee.client.produce.gate import Gate
+from aerobee.client.produce.producer import UnderWay
 from aerobee.client.session.deadlines import Deadlines
 from aerobee.clock import ManualClock
 from aerobee.errors import RequestTimeout
@@ -14,7 +14,7 @@ from aerobee.errors import RequestTimeout
 
 class TestGate:
     async def test_past_the_count_others_wait_in_order(self, settle: Any, tasks: Any) -> None:
-        gate, entered = Gate(2, 1_000), []
+        gate, entered = UnderWay(2, 1_000), []
 
         async def one(n: int) -> None:
             await gate.enter(1)
@@ -33,7 +33,7 @@ class TestGate:
         assert entered == [0, 1, 2, 3, 4]
 
     async def test_bytes_are_bounded_but_a_giant_alone_may_pass(self, settle: Any, tasks: Any) -> None:
-        gate = Gate(100, 10)
+        gate = UnderWay(100, 10)
         assert gate.try_enter(50)
         assert not gate.try_enter(1)
         gate.leave(50)
@@ -41,7 +41,7 @@ class TestGate:
         assert not gate.try_enter(6)
 
     async def test_one_who_gives_up_waiting_takes_no_place(self, settle: Any, tasks: Any) -> None:
-        gate = Gate(1, 10)
+        gate = UnderWay(1, 10)
         assert gate.try_enter(1)
         first, second = tasks.start(gate.enter(1), "a"), tasks.start(gate.enter(1), "b")
         await settle()
@@ -54,7 +54,7 @@ class TestGate:
         assert (gate.count, gate.bytes) == (0, 0)
 
     async def test_empty_is_waited_for(self, settle: Any, tasks: Any) -> None:
-        gate = Gate(5, 10)
+        gate = UnderWay(5, 10)
         assert await gate.empty(1)
         gate.try_enter(1)
         waiting = tasks.start(gate.empty(10_000), "empty")

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aerobee.client.options import Options
-from aerobee.client.session.templates import AckTemplate, Sending, SendTemplate
 from aerobee.protocol import command as wire
 from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.fast_frames import AckTemplate, Sending, SendTemplate
 from aerobee.protocol.headers.consume import AckMessage
 from aerobee.protocol.headers.produce import SendBatch, SendMessageV2
 
@@ -31,7 +31,9 @@ def test_the_template_says_what_the_general_encoder_says(
 ) -> None:
     queue_id, sys_flag, flag, opaque = numbers
     sending = Sending("to%pic", b"body", text, "ID", 1_700_000_000_000, sys_flag, flag, 2, 3, limit)
-    frame = SendTemplate(code, group, "to%pic", broker, Options()).frame(opaque, queue_id, sending)
+    options = Options()
+    template = SendTemplate(code, group, "to%pic", broker, options.template_topic, options.new_topic_queues)
+    frame = template.frame(opaque, queue_id, sending)
     decoded = wire.decode(frame[4:])
     kind = SendBatch if code == RequestCode.SEND_BATCH_MESSAGE else SendMessageV2
     header = kind(

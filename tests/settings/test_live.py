@@ -12,7 +12,7 @@ import pytest
 
 from aerobee.broker.background.jobs import Background
 from aerobee.broker.broker import Broker, assemble
-from aerobee.broker.delivery.positions import Start
+from aerobee.broker.delivery.reading import Start
 from aerobee.broker.delivery.redelivery import Expired, redeliver
 from aerobee.broker.operations.admin.settings import change_settings, settings
 from aerobee.broker.operations.admin.topics import checked

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aerobee.broker.delivery.destination import Target, route_delay, target_of
+from aerobee.broker.delivery.keeping import Unkept, unkept
 from aerobee.broker.state.half_messages import Half, Outcome
 from aerobee.errors import IllegalOperation, MessageIllegal, SystemFailure
 from aerobee.protocol import message as wire
@@ -47,7 +48,8 @@ class EndTransaction(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    end: int = 0  # physical offset that must be durable before a sync reply
+    end: int = 0  # of what was written of it, in the log
+    unkept: Unkept | None = None  # what its answer waits for
     message: Record | None = None  # as committed
 
 
@@ -62,7 +64,8 @@ def end_transaction(request: EndTransaction, broker: Broker) -> Ended:
         return _ended_before(origin, request, broker)
     _check_in_time(record, request, broker)
     message = _commit(record, target, broker) if request.outcome is Outcome.COMMIT else None
-    return Ended(write_op(origin, record.queue_offset, request.outcome, broker), message)
+    end = write_op(origin, record.queue_offset, request.outcome, broker)
+    return Ended(end, unkept("", end, broker), message)
 
 
 def _half_of(request: EndTransaction, broker: Broker) -> tuple[Record, Target]:

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from aerobee.broker import checks
-from aerobee.broker.delivery.filters import accept_for
+from aerobee.broker.delivery.reading import accept_for
 from aerobee.errors import GroupNotFound, SystemFailure
 from aerobee.protocol import names
 from aerobee.protocol.command import request as command_of

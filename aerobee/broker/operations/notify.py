@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.broker.delivery.pop_filters import accept_for_pop
-from aerobee.broker.delivery.positions import peek_position
+from aerobee.broker.delivery.reading import accept_for_pop, peek_position
 from aerobee.broker.operations.pop import check_reader, hold_left, queues_of
 from aerobee.broker.pop.held_pops import Parked, Reads
 from aerobee.broker.pop.pops import retry_topics

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.broker.delivery.positions import peek_position
-from aerobee.broker.delivery.transfer import ordinary_limit
+from aerobee.broker.delivery.reading import ordinary_limit, peek_position
 from aerobee.broker.operations.pop import MAX_MESSAGES, check_reader, queues_of
 from aerobee.broker.pop.pops import retry_topics
 

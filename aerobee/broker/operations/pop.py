@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from aerobee.broker import checks
-from aerobee.broker.delivery import positions as pop_position
-from aerobee.broker.delivery.pop_filters import accept_for_pop
-from aerobee.broker.delivery.transfer import note_distance, ordinary_limit
+from aerobee.broker.delivery import reading
+from aerobee.broker.delivery.reading import accept_for_pop, note_distance, ordinary_limit
 from aerobee.broker.pop.held_pops import Parked, Reads
 from aerobee.broker.pop.orders import OrderedBatch
 from aerobee.broker.pop.pops import retry_topics
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from aerobee.broker.broker import Broker
-    from aerobee.broker.delivery.positions import Start
+    from aerobee.broker.delivery.reading import Start
     from aerobee.broker.pop.in_flight import Lane
     from aerobee.clock import Clock
     from aerobee.protocol.filters import Accept
@@ -225,7 +224,7 @@ class _Visit:
 
     def _waiting(self, topic: str, queue_id: int) -> int:
         """What a queue holds for the group."""
-        position = pop_position.peek_position(topic, self.request.group, queue_id, self.broker)
+        position = reading.peek_position(topic, self.request.group, queue_id, self.broker)
         return max(0, self.broker.store.max_offset(topic, queue_id) - position)
 
     def _queue(self, topic: str, queue_id: int) -> None:
@@ -234,7 +233,7 @@ class _Visit:
             popped.rest += self._waiting(topic, queue_id)
             return
         lane = broker.pops.leases.in_flight.lane(topic, request.group, queue_id)
-        offset = pop_position.position(lane, request.start, broker)
+        offset = reading.position(lane, request.start, broker)
         if request.ordered and self._blocked(lane):
             return  # not counted as rest: nobody could take it (8592)
         if self.room <= 0:
@@ -242,8 +241,8 @@ class _Visit:
             return
         limit = ordinary_limit(self.room, broker.settings.value)
         found = broker.store.read(topic, queue_id, offset, limit, self.accept)
-        if found.status in pop_position.CORRECTED:
-            offset = pop_position.correct(lane, offset, found, broker)
+        if found.status in reading.CORRECTED:
+            offset = reading.correct(lane, offset, found, broker)
             found = broker.store.read(topic, queue_id, offset, limit, self.accept)
         if lane.skip and found.messages:
             _leave_out(found, lane.skip)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from aerobee.broker import checks
-from aerobee.broker.delivery.filters import accept_for
-from aerobee.broker.delivery.transfer import SCAN, note_distance, ordinary_limit
+from aerobee.broker.delivery.reading import SCAN, accept_for, note_distance, ordinary_limit
 from aerobee.errors import NoPermission, SubscriptionNotFound, SubscriptionNotLatest
 from aerobee.protocol.codes import ResponseCode
 from aerobee.store.results import Found, ReadLimit, ReadStatus
@@ -59,7 +58,7 @@ def pull(request: Pull, broker: Broker) -> Found | Coroutine[Any, Any, Found]:
 async def _held(request: Pull, accept: Accept | None, end: int, broker: Broker) -> Found:
     # This runs a turn of the loop after the read that found nothing; a message may have come in between. From here
     # to the parking there is no await, so none can slip in any more.
-    config = broker.config
+    config = broker.settings.value
     hold_ms = request.hold_ms if config.long_polling else config.short_polling_ms
     deadline = broker.clock.now() + hold_ms
     if broker.store.max_offset(request.topic, request.queue_id) == end:
@@ -115,7 +114,7 @@ def _admit(request: Pull, broker: Broker) -> Accept | None:
             f"group '{request.group}' topic '{request.topic}': subscription {subscription.sub_version} is known, "
             f"the pull has {request.sub_version}; send a heartbeat first"
         )
-    return accept_for(subscription.expression_type, subscription.sub_string, broker.config)
+    return accept_for(subscription.expression_type, subscription.sub_string, broker.settings.value)
 
 
 def _pending_reset(request: Pull, broker: Broker) -> Found | None:
@@ -164,7 +163,7 @@ def _limit(request: Pull, broker: Broker) -> ReadLimit:
 
 def suggested_broker(group: str, found: Found, broker: Broker) -> int:
     """The id of the broker to ask next. A reader of what has left memory is sent to a slave, where they serve reads."""
-    if not broker.config.slave_read:
+    if not broker.settings.value.slave_read:
         return 0
     config = broker.groups.require(group)
     is_slow = found.behind_bytes > broker.store.memory_bytes

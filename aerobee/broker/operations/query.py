@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.broker.delivery.filters import accept_for
+from aerobee.broker.delivery.reading import accept_for
 from aerobee.errors import QueryNotFound, SystemFailure
 from aerobee.protocol import message as wire
 from aerobee.protocol.bodies import ConsumeQueueUnit, ConsumeQueueView

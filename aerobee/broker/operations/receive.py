@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aerobee.broker.broker import Broker
+    from aerobee.broker.delivery.keeping import Unkept
     from aerobee.protocol.bodies import GroupConfig
     from aerobee.protocol.message import Record
 
@@ -49,17 +50,17 @@ async def receive(request: Pop, broker: Broker) -> list[Delivery]:
     return [each for each in _deliveries(popped, request, broker) if _wanted(each, request, broker)]
 
 
-def dead_letter(group: str, topic: str, receipt: Receipt, broker: Broker) -> int:
-    """The consumer gives up on a message. Its ack may fail: the copy among the dead letters is what counts, and the end
-    of it in the log is returned."""
+def dead_letter(group: str, topic: str, receipt: Receipt, broker: Broker) -> Unkept | None:
+    """The consumer gives up on a message. Its ack may fail: the copy among the dead letters is what counts, and what
+    its answer waits for is returned."""
     if receipt.commit_log_offset < 0:
         raise NoMessage(f"receipt handle {receipt.text!r} names no place in the commit log")
-    end = send_back(SendBackRequest(group, receipt.commit_log_offset, TO_DEAD_LETTERS, 0), broker)
+    unkept = send_back(SendBackRequest(group, receipt.commit_log_offset, TO_DEAD_LETTERS, 0), broker)
     try:
         _ack(group, topic, receipt, broker)
     except AerobeeError as error:
         log.info("group=%s topic=%s offset=%d is dead; its ack said: %s", group, topic, receipt.offset, error)
-    return end
+    return unkept
 
 
 def max_attempts(config: GroupConfig) -> int:

@@ -7,12 +7,14 @@ import logging
 from typing import TYPE_CHECKING
 
 from aerobee.broker.operations.change_invisible import Change, change_invisible
+from aerobee.broker.operations.receive import dead_letter
 from aerobee.errors import AerobeeError, NoMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aerobee.broker.broker import Broker
+    from aerobee.broker.delivery.keeping import Unkept
     from aerobee.protocol.receipt import Receipt
 
 log = logging.getLogger("aerobee.pop")
@@ -50,6 +52,11 @@ def extend(group: str, topic: str, receipt: Receipt, invisible_ms: int, broker: 
     )
 
 
+def keep_alive(client_id: str, group: str, topic: str, receipt: Receipt, broker: Broker) -> None:
+    """From now on the broker renews the lease, as long as the client lives."""
+    broker.pops.renewals.hold(group, topic, client_id, receipt)
+
+
 def renew_due(wall: int, alive: Callable[[str], bool], broker: Broker) -> None:
     """Extend what ends soon, for clients that are alive. By the clock that receipts are stamped with."""
     renewals = broker.pops.renewals
@@ -71,6 +78,12 @@ def give_back_all(client_id: str, broker: Broker) -> None:
     for lease in broker.pops.renewals.of_client(client_id):
         broker.pops.renewals.drop(lease)
         _visible_soon(lease.key.group, lease.key.topic, lease.receipt, broker)
+
+
+def give_up(group: str, topic: str, receipt: Receipt, broker: Broker) -> Unkept | None:
+    """To the dead letters, also by an expired handle: a client that is refused here tries for ever, and its ordered
+    queue stands still. Returns what the answer waits for."""
+    return dead_letter(group, topic, broker.pops.renewals.release(group, topic, receipt), broker)
 
 
 def give_back(group: str, topic: str, receipt: Receipt, broker: Broker) -> None:

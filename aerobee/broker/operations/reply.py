@@ -23,7 +23,6 @@ PUSH_TIMEOUT_MS = 10_000
 
 class Replied(msgspec.Struct, frozen=True):
     queue_id: int
-    end: int  # physical offset that must be durable before a sync reply
 
 
 async def reply(record: Record, origin: Origin, broker: Broker) -> Replied:
@@ -32,7 +31,7 @@ async def reply(record: Record, origin: Origin, broker: Broker) -> Replied:
     # Stored first: the topic's checks come before anything is done, and a reply nobody takes is on record.
     sent = send_reply(record, origin, broker)
     await _push(record, props.parse(text), origin, broker)
-    return Replied(sent.queue_id, sent.end)
+    return Replied(sent.queue_id)
 
 
 async def _push(record: Record, properties: dict[str, str], origin: Origin, broker: Broker) -> None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 from random import random
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, cast
 
 import msgspec
 
 from aerobee.broker import checks
 from aerobee.broker.delivery.destination import delay_level, route_delay, to_half
+from aerobee.broker.delivery.keeping import Unkept, unkept
 from aerobee.errors import InvalidParameter, MessageIllegal, NoPermission, SystemFailure
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
@@ -68,9 +69,15 @@ class Sent(msgspec.Struct, gc=False):
     queue_id: int
     queue_offset: int
     physical_offset: int
-    end: int  # physical offset after the record: what must be durable before a sync reply
+    end: int  # physical offset after the record
     unique_key: str
     timer_out: int = 0  # of a message in the timer
+    unkept: Unkept | None = None  # what its answer waits for
+
+
+class SentBatch(NamedTuple):
+    places: Places
+    unkept: Unkept | None  # what its answer waits for
 
 
 def send(record: Record, origin: Origin, broker: Broker) -> Sent:
@@ -96,7 +103,10 @@ def send(record: Record, origin: Origin, broker: Broker) -> Sent:
     broker.store.append(record)  # refuses what is too long
     broker.stats.sent(record.topic, 1, record.size)
     end = record.physical_offset + record.size
-    return Sent(queue_id, record.queue_offset, record.physical_offset, end, unique_key)
+    sent = Sent(queue_id, record.queue_offset, record.physical_offset, end, unique_key)
+    if record.topic in broker.topics.unsaved or broker.store.settings.value.flush == "sync":
+        sent.unkept = unkept(record.topic, end, broker, text)
+    return sent
 
 
 def send_reply(record: Record, origin: Origin, broker: Broker) -> Sent:
@@ -106,7 +116,7 @@ def send_reply(record: Record, origin: Origin, broker: Broker) -> Sent:
     return send(record, origin, broker)
 
 
-def send_batch(batch: Batch, origin: Origin, broker: Broker) -> Places:
+def send_batch(batch: Batch, origin: Origin, broker: Broker) -> SentBatch:
     """Store the messages of one batch, one after the other in one queue, all or none."""
     bodies = batch.members.bodies
     if not bodies:
@@ -122,7 +132,7 @@ def send_batch(batch: Batch, origin: Origin, broker: Broker) -> Places:
     _check_batch(batch)
     places = broker.store.append_columns(batch)
     broker.stats.sent(batch.topic, len(bodies), places.size_bytes)
-    return places
+    return SentBatch(places, unkept(batch.topic, places.end, broker))
 
 
 # -- the way of everything that is not plain -----------------------------------------------------------
@@ -161,15 +171,16 @@ def _send_special(record: Record, topic: TopicConfig, origin: Origin, broker: Br
     else:
         limits = broker.store.config
         route_delay(record, properties, now, len(broker.store.delays), limits.timer_max_delay_ms)
-    record.properties_text = props.render(properties)
+    text = record.properties_text = props.render(properties)
     _check(record)
     if record.topic != real_topic:
-        _check_room(record.properties_text)
+        _check_room(text)
     broker.store.append(record)
     broker.stats.stored(record.topic, 1, record.size)
     end = record.physical_offset + record.size
     timer_out = int(properties[props.TIMER_OUT_MS]) if record.topic == names.TIMER_TOPIC else 0
-    return Sent(queue_id, record.queue_offset, record.physical_offset, end, unique_key, timer_out)
+    waits = unkept(real_topic, end, broker, text)
+    return Sent(queue_id, record.queue_offset, record.physical_offset, end, unique_key, timer_out, waits)
 
 
 def _writable_topic(name: str, origin: Origin, broker: Broker) -> TopicConfig:

@@ -11,6 +11,7 @@ import msgspec
 
 from aerobee.broker import checks
 from aerobee.broker.delivery.destination import to_schedule
+from aerobee.broker.delivery.keeping import unkept
 from aerobee.errors import NoPermission, SystemFailure
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
@@ -19,6 +20,7 @@ from aerobee.protocol.message import Record
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
+    from aerobee.broker.delivery.keeping import Unkept
 
 FIRST_RETRY_LEVEL = 3
 
@@ -30,12 +32,12 @@ class SendBackRequest(msgspec.Struct, frozen=True):
     max_reconsume_times: int | None = None  # None = the group's
 
 
-def send_back(request: SendBackRequest, broker: Broker) -> int:
-    """Store the copy; returns its end in the log, 0 when the group keeps no retries."""
+def send_back(request: SendBackRequest, broker: Broker) -> Unkept | None:
+    """Store the copy, unless the group keeps no retries; returns what the answer waits for."""
     group = broker.groups.require(request.group)
     checks.broker_writable(broker.config)
     if group.retry_queue_nums <= 0:
-        return 0
+        return None
     topic = broker.topics.ensure(names.retry_topic(request.group), group.retry_queue_nums)
     if not topic.perm & Perm.WRITE:
         raise NoPermission(f"topic '{topic.topic_name}' may not be written (perm {topic.perm})")
@@ -44,20 +46,21 @@ def send_back(request: SendBackRequest, broker: Broker) -> int:
         raise SystemFailure(f"no message at commit-log offset {request.physical_offset}; it may have expired")
     limit = group.retry_max_times if request.max_reconsume_times is None else request.max_reconsume_times
     copy, properties = _copy(original)
+    goes_to = topic.topic_name
     if original.reconsume_times >= limit or request.delay_level < 0:
-        copy.topic = broker.topics.ensure(names.dead_letter_topic(request.group)).topic_name
+        copy.topic = goes_to = broker.topics.ensure(names.dead_letter_topic(request.group)).topic_name
         copy.queue_id = 0
         properties[props.DELAY] = "0"
     else:
         level = request.delay_level or FIRST_RETRY_LEVEL + original.reconsume_times
-        copy.topic = topic.topic_name
+        copy.topic = goes_to
         copy.queue_id = randrange(topic.write_queue_nums or 1)
         to_schedule(copy, properties, min(level, len(broker.store.delays)))
     copy.properties_text = props.render(properties)
     broker.store.append(copy)
     broker.stats.stored(copy.topic, 1, copy.size)
     broker.stats.sent_back(request.group, original.topic)
-    return copy.physical_offset + copy.size
+    return unkept(goes_to, copy.physical_offset + copy.size, broker)
 
 
 def _copy(original: Record) -> tuple[Record, dict[str, str]]:

@@ -20,7 +20,7 @@ import itertools
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from aerobee.broker.state.arrival import Arrival
+from aerobee.broker.state.parked_reads import Arrival
 from aerobee.clock import tell, told
 from aerobee.protocol import names
 

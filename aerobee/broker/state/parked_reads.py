@@ -16,7 +16,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from aerobee.broker.state.arrival import Arrival
 from aerobee.clock import tell, told
 
 if TYPE_CHECKING:
@@ -30,6 +29,35 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.parked")
 
 Key = tuple[str, int]  # topic, queue id
+
+
+class Arrival:
+    """A message just stored, as the filters of held pulls and held pops see it.
+
+    Its properties are parsed at most once, however many filters look at them.
+    """
+
+    __slots__ = ("_properties", "_record", "_tags_code")
+
+    def __init__(self, record: Record, tags_code: int) -> None:
+        self._record = record
+        self._tags_code = tags_code
+        self._properties: dict[str, str] | None = None
+
+    def passes(self, accept: Accept | None) -> bool:
+        if accept is None:
+            return True
+        if accept.codes is not None and self._tags_code not in accept.codes:
+            return False
+        if accept.properties is None:
+            return True
+        if self._properties is None:
+            self._properties = self._record.properties
+        try:
+            return accept.properties(self._properties)
+        except Exception:  # a filter that fails on this message does not match it, and must not stop the send
+            log.exception("filter failed")
+            return False
 
 
 class _Waiter:

@@ -42,6 +42,7 @@ class Topics(SavedTable):
         super().__init__(file)
         self._clock = clock
         self._table: dict[str, TopicConfig] = {}
+        self.get: Callable[[str], TopicConfig | None] = self._table.get
         # Topics a send may go to without further questions: neither reserved nor a retry topic.
         self._plain: dict[str, TopicConfig] = {}
         self.plain: Callable[[str], TopicConfig | None] = self._plain.get
@@ -59,9 +60,6 @@ class Topics(SavedTable):
                     log.error(
                         "topics.json names %r, which no topic can be called: left out", config.topic_name[:64]
                     )
-
-    def get(self, name: str) -> TopicConfig | None:
-        return self._table.get(name)
 
     def all(self) -> dict[str, TopicConfig]:
         return self._table

@@ -15,8 +15,11 @@ from aerobee.protocol import batch
 from aerobee.protocol import message as codec
 from aerobee.protocol.codes import SysFlag
 from aerobee.protocol.compression import decompress
+from aerobee.protocol.filters.tags import TAG
 
 if TYPE_CHECKING:
+    from aerobee.protocol.filters.tags import Subscription
+    from aerobee.protocol.headers.consume import PullResult
     from aerobee.protocol.message import Record
 
 _unpack = codec.HEAD_V4.unpack_from
@@ -37,6 +40,21 @@ def decode_messages(data: bytes, origin: Origin) -> list[ReceivedMessage]:
         return _decode(data, origin)
     except (UnicodeDecodeError, IndexError) as error:
         raise ProtocolError(f"record: {error}") from None
+
+
+def decode_pulled(
+    data: bytes, broker_name: str, result: PullResult, subscription: Subscription
+) -> list[ReceivedMessage]:
+    """Those of a pull's answer that are subscribed to."""
+    messages = decode_messages(data, Origin(broker_name, result.min_offset, result.max_offset))
+    return wanted(messages, subscription)
+
+
+def wanted(messages: list[ReceivedMessage], subscription: Subscription) -> list[ReceivedMessage]:
+    """The broker compared hashes of tags; here the tags themselves are compared."""
+    if subscription.kind != TAG or not subscription.tags:
+        return messages
+    return [message for message in messages if message.tags in subscription.tags]
 
 
 def _decode(data: bytes, origin: Origin) -> list[ReceivedMessage]:

@@ -9,32 +9,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.client.consume import flow_control
-from aerobee.client.consume.decoding import decode_messages
+from aerobee.client.consume.decoding import decode_pulled
+from aerobee.client.consume.inbox import Full, full
 from aerobee.client.consume.start_offset import start_offset
-from aerobee.client.message import Origin, ReceivedMessage
+from aerobee.client.message import ReceivedMessage
 from aerobee.errors import AerobeeError, FlowControl, NoRoute
 from aerobee.protocol import names
 from aerobee.protocol.codes import PullFlag, ResponseCode
-from aerobee.protocol.filters.tags import TAG, Subscription
 from aerobee.protocol.headers.consume import PullMessage, PullResult
-from aerobee.protocol.reading import PullRequest, member_pull, pull
+from aerobee.protocol.reading import PULL_ANSWERS, PullRequest, member_pull, pull
 
 if TYPE_CHECKING:
     from aerobee.client.consume.membership import Membership, OwnedQueue
     from aerobee.client.options import PushOptions
     from aerobee.protocol.command import Command
+    from aerobee.protocol.filters.tags import Subscription
 
 log = logging.getLogger("aerobee.client.fetch")
-
-ANSWERS = frozenset(
-    {
-        ResponseCode.SUCCESS,
-        ResponseCode.PULL_NOT_FOUND,
-        ResponseCode.PULL_RETRY_IMMEDIATELY,
-        ResponseCode.PULL_OFFSET_MOVED,
-    }
-)
 
 Submit = Callable[["OwnedQueue", Sequence[ReceivedMessage]], None]
 
@@ -70,7 +61,7 @@ class FetchLoop:
             return options.exception_ms
         if member.suspended:  # 4
             return options.suspended_ms
-        reason = flow_control.full(inbox, member.limits(owned.queue.topic))  # 5 count, 6 size, 7 span
+        reason = full(inbox, member.limits(owned.queue.topic))  # 5 count, 6 size, 7 span
         if reason is not None:
             self._warn_full(owned, reason)
             return options.flow_control_ms
@@ -95,7 +86,7 @@ class FetchLoop:
         )  # 10, Java's callback
         return handle(owned, request, subscription, answer, began)
 
-    def _warn_full(self, owned: OwnedQueue, reason: flow_control.Full) -> None:
+    def _warn_full(self, owned: OwnedQueue, reason: Full) -> None:
         if self._member.flow_warnings.hit(reason):
             inbox = owned.inbox
             log.warning(
@@ -153,7 +144,7 @@ class FetchLoop:
             # Offsets live with the master, which slaves copy; a slave would keep ours to itself.
             request = msgspec.structs.replace(request, sys_flag=request.sys_flag & ~PullFlag.COMMIT_OFFSET)
         return await session.call(
-            address, request, timeout_ms=self._member.options.pull_timeout_ms, accept=ANSWERS
+            address, request, timeout_ms=self._member.options.pull_timeout_ms, accept=PULL_ANSWERS
         )
 
     def _nothing_found(
@@ -181,10 +172,7 @@ class FetchLoop:
         now = self._member.clock.now()
         result = answer.fields(PullResult)
         owned.next_broker = result.suggest_which_broker_id
-        messages = decode_messages(
-            answer.body, Origin(owned.queue.broker_name, result.min_offset, result.max_offset)
-        )
-        messages = wanted(messages, subscription)
+        messages = decode_pulled(answer.body, owned.queue.broker_name, result, subscription)
         owned.next_offset = result.next_begin_offset
         if result.next_begin_offset < request.queue_offset:
             log.warning("answer of queue=%s goes back to offset=%d", owned.queue, result.next_begin_offset)
@@ -193,10 +181,3 @@ class FetchLoop:
             self._submit(owned, messages)
         self._member.figures.pulled(owned.queue.topic, len(messages), now - began, now)
         return self._member.options.pull_interval_ms if messages else 0
-
-
-def wanted(messages: list[ReceivedMessage], subscription: Subscription) -> list[ReceivedMessage]:
-    """The broker compared hashes of tags; here the tags themselves are compared."""
-    if subscription.kind != TAG or not subscription.tags:
-        return messages
-    return [message for message in messages if message.tags in subscription.tags]

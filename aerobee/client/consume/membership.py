@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic
 
 from aerobee.client.consume.figures import Figures
-from aerobee.client.consume.flow_control import FlowLimits, Warnings
-from aerobee.client.consume.inbox import Inbox
+from aerobee.client.consume.inbox import FlowLimits, Inbox, Warnings
 from aerobee.protocol.bodies import MessageModel
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from aerobee.client.consume import backoff
 from aerobee.client.consume.concurrent_loop import failed_part
-from aerobee.client.consume.fetch_loop import wanted
-from aerobee.client.consume.flow_control import Full
+from aerobee.client.consume.decoding import wanted
+from aerobee.client.consume.inbox import Full
 from aerobee.client.consume.popped import PopAnswer, pop
 from aerobee.client.consume.slots import Slots
 from aerobee.errors import AerobeeError, FlowControl

@@ -11,13 +11,13 @@ import msgspec
 
 from aerobee.client.consume.decoding import decode_messages
 from aerobee.client.message import Origin, ReceivedMessage
-from aerobee.client.session.templates import AckTemplate
 from aerobee.protocol import command as wire
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol import receipt as receipts
 from aerobee.protocol.accounts import sign
 from aerobee.protocol.codes import ResponseCode
+from aerobee.protocol.fast_frames import AckTemplate
 from aerobee.protocol.headers.consume import (
     AckMessage,
     ChangeInvisible,

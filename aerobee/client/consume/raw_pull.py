@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.client.consume.decoding import decode_messages
-from aerobee.client.consume.fetch_loop import ANSWERS, wanted
-from aerobee.client.message import Origin, ReceivedMessage
+from aerobee.client.consume.decoding import decode_pulled
 from aerobee.errors import NoRoute
 from aerobee.protocol.headers.consume import PullResult
-from aerobee.protocol.reading import EXTRA_WAIT_MS, lite_pull
+from aerobee.protocol.reading import EXTRA_WAIT_MS, PULL_ANSWERS, lite_pull
 
 if TYPE_CHECKING:
+    from aerobee.client.message import ReceivedMessage
     from aerobee.client.session.session import Session
     from aerobee.protocol.reading import PullRequest
 
@@ -47,15 +46,12 @@ async def pull(session: Session, request: PullRequest) -> PullAnswer:
     if address is None:
         raise NoRoute(f"broker {queue.broker_name!r} has no address in the route of topic {queue.topic!r}")
     answer = await session.call(
-        address, lite_pull(request), timeout_ms=request.hold_ms + EXTRA_WAIT_MS, accept=ANSWERS
+        address, lite_pull(request), timeout_ms=request.hold_ms + EXTRA_WAIT_MS, accept=PULL_ANSWERS
     )
     result = answer.fields(PullResult)
     messages: list[ReceivedMessage] = []
     if answer.code == 0:
-        messages = decode_messages(
-            answer.body, Origin(queue.broker_name, result.min_offset, result.max_offset)
-        )
-        messages = wanted(messages, request.subscription)
+        messages = decode_pulled(answer.body, queue.broker_name, result, request.subscription)
     return PullAnswer(
         PullStatus(answer.code), messages, result.next_begin_offset, result.min_offset, result.max_offset
     )

@@ -7,11 +7,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from aerobee.client.consume import backoff
-from aerobee.client.session.templates import Sending
 from aerobee.errors import AerobeeError
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol.codes import SysFlag
+from aerobee.protocol.fast_frames import Sending
 from aerobee.protocol.headers.produce import SendBack, SendMessageV2
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from aerobee.protocol.filters.sql_parser import parse as parse_sql
 from aerobee.protocol.filters.tags import SQL92, TAG, Subscription, subscribe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 class Sql(msgspec.Struct, frozen=True):
@@ -30,6 +30,7 @@ class Subscriptions:
         if not isinstance(topics, Mapping):
             raise TypeError(f"topics is {topics!r}; give a mapping: topics={{'orders': '*'}}")
         self._topics: dict[str, Subscription] = {}
+        self.get: Callable[[str], Subscription | None] = self._topics.get
         self._told: dict[str, int] = {}
         for topic, expression in topics.items():
             self.add(topic, expression, now)
@@ -67,9 +68,6 @@ class Subscriptions:
 
     def told_version(self, topic: str) -> int:
         return self._told.get(topic, 0)
-
-    def get(self, topic: str) -> Subscription | None:
-        return self._topics.get(topic)
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._topics

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aerobee.client.session.templates import Sending
 from aerobee.protocol import batch, compression, names
 from aerobee.protocol import properties as props
 from aerobee.protocol.batch import BatchItem
+from aerobee.protocol.fast_frames import Sending
 from aerobee.protocol.message import MAX_PROPERTIES
 
 if TYPE_CHECKING:

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
 from aerobee.client.message import Message, SendResult
 from aerobee.client.options import ProducerOptions
 from aerobee.client.produce import queue_selector
-from aerobee.client.produce.gate import Gate
 from aerobee.client.produce.outgoing import check_batch, prepare, prepare_batch, split
 from aerobee.client.produce.replies import Replies
 from aerobee.client.produce.sender import Sender
@@ -60,7 +61,7 @@ class Producer:
         self._clock = self.session.clock
         ip = self.session.client_id.partition("@")[0]
         self._ids = UniqueIds(pack_host(ip, 0)[:-4], os.getpid(), self._clock)
-        self._gate = Gate(self._options.max_in_flight, self._options.max_in_flight_bytes)
+        self._under_way = UnderWay(self._options.max_in_flight, self._options.max_in_flight_bytes)
         self._sender = Sender(self.session, group)
         self._replies = Replies(self.session)
         self._tracer = Tracer(self.session, self._sender, group) if self._options.trace else None
@@ -89,7 +90,7 @@ class Producer:
         if not self._open:
             return
         self._open = False
-        await self._gate.empty(self._options.stop_wait_ms)
+        await self._under_way.empty(self._options.stop_wait_ms)
         if self._tracer is not None:
             await self._tracer.close()
         await self.session.leave(producer_group=self.group)
@@ -114,8 +115,8 @@ class Producer:
             message.message_id = self._ids.next()
         sending = prepare(message, self._options, self._clock.wall())
         size = len(sending.body)
-        if not self._gate.try_enter(size):
-            await self._gate.enter(size)
+        if not self._under_way.try_enter(size):
+            await self._under_way.enter(size)
         try:
             if queue is None and (selector is not None or message.sharding_key):
                 queue = await self._select(message, selector, argument)
@@ -126,7 +127,7 @@ class Producer:
                 call, chosen = started
                 result = await self._sender.finish(call, sending, _SEND, queue, chosen)
         finally:
-            self._gate.leave(size)
+            self._under_way.leave(size)
         if self._tracer is not None:
             self._tracer.sent(message, sending, result, self._clock.wall())
         return result
@@ -152,11 +153,11 @@ class Producer:
         results = []
         for part in split(messages, self._options.max_message_bytes):
             sending = prepare_batch(part, self._clock.wall())
-            await self._gate.enter(len(sending.body))
+            await self._under_way.enter(len(sending.body))
             try:
                 results.append(await self._sender.send(sending, RequestCode.SEND_BATCH_MESSAGE, queue))
             finally:
-                self._gate.leave(len(sending.body))
+                self._under_way.leave(len(sending.body))
         return results
 
     async def queues(self, topic: str) -> Sequence[MessageQueue]:
@@ -209,3 +210,64 @@ class Producer:
 
     def reply_arrived(self, header: PushReply, body: bytes) -> bool:
         return self._replies.arrived(header, body)
+
+
+class UnderWay:
+    """Bounds what is sent and not answered: a count and a number of bytes. Who comes when it is full waits, in order.
+
+    `enter` before, `leave` after. The first one always enters, however big.
+    """
+
+    __slots__ = ("_emptied", "_max_bytes", "_max_count", "_waiting", "bytes", "count")
+
+    def __init__(self, max_count: int, max_bytes: int) -> None:
+        self._max_count = max_count
+        self._max_bytes = max_bytes
+        self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
+        self._emptied: asyncio.Future[None] | None = None
+        self.count = 0
+        self.bytes = 0
+
+    def try_enter(self, size: int) -> bool:
+        if self._waiting or not self._has_room(size):
+            return False
+        self.count += 1
+        self.bytes += size
+        return True
+
+    async def enter(self, size: int) -> None:
+        if self.try_enter(size):
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((turn, size))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.leave(size)  # it was our turn already
+            raise
+
+    def leave(self, size: int) -> None:
+        self.count -= 1
+        self.bytes -= size
+        if not self.count and self._emptied is not None and not self._emptied.done():
+            self._emptied.set_result(None)
+        while self._waiting:
+            turn, wanted = self._waiting[0]
+            if not turn.done():
+                if not self._has_room(wanted):
+                    return
+                self.count += 1
+                self.bytes += wanted
+                turn.set_result(None)
+            self._waiting.popleft()
+
+    async def empty(self, wait_ms: int) -> bool:
+        """Wait, so long at most, until nothing is under way."""
+        if self.count:
+            self._emptied = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._emptied], timeout=wait_ms / 1000)
+        return not self.count
+
+    def _has_room(self, size: int) -> bool:
+        return not self.count or (self.count < self._max_count and self.bytes + size <= self._max_bytes)

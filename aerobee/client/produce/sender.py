@@ -12,12 +12,12 @@ import msgspec
 from aerobee.client.message import STATUS_BY_CODE, SendResult, SendStatus
 from aerobee.client.produce.queue_selector import Faults, InTurn
 from aerobee.client.session.deadlines import Deadlines
-from aerobee.client.session.templates import Sending, SendTemplate
 from aerobee.errors import AerobeeError, BrokerError, NetworkError, NoRoute, RequestTimeout, error_for
 from aerobee.protocol import command as wire
 from aerobee.protocol.accounts import sign
 from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.fast_frames import Sending, SendTemplate
 from aerobee.protocol.headers.produce import SendResult as SendResultHeader
 from aerobee.protocol.routing import TopicQueues, limited
 
@@ -117,11 +117,15 @@ class Sender:
         connection = self._session.open_connection(address) if address else None
         if connection is None:
             return None
-        template = (
-            warm.template if warm else SendTemplate(code, self._group, topic, broker_name, self._options)
-        )
+        template = warm.template if warm else self._template(code, topic, broker_name)
         warm = self._warm[key] = WarmConnection(template, connection, routes.version)
         return warm
+
+    def _template(self, code: RequestCode, topic: str, broker_name: str) -> SendTemplate:
+        options = self._options
+        return SendTemplate(
+            code, self._group, topic, broker_name, options.template_topic, options.new_topic_queues
+        )
 
     async def finish(
         self, call: asyncio.Future[Command], sending: Sending, code: RequestCode, queue: MessageQueue | None,
@@ -190,7 +194,7 @@ class Sender:
         if address is None:
             raise NoRoute(f"broker {queue.broker_name!r} has no master now")
         connection = await self._session.connection(address)
-        template = SendTemplate(code, self._group, sending.topic, queue.broker_name, self._options)
+        template = self._template(code, sending.topic, queue.broker_name)
         began = self._clock.now()
         call = self._start(WarmConnection(template, connection, 0), sending, queue)
         self._deadlines.watch(call, deadline)
@@ -220,9 +224,7 @@ class Sender:
         if address is None:
             raise NoRoute(f"broker {chosen.broker_name!r} has no master now")
         connection = self._session.open_connection(address) or await self._session.connection(address)
-        template = SendTemplate(
-            RequestCode.SEND_MESSAGE_V2, self._group, sending.topic, chosen.broker_name, self._options
-        )
+        template = self._template(RequestCode.SEND_MESSAGE_V2, sending.topic, chosen.broker_name)
         connection.send(self._signed(template, chosen, sending))
 
 

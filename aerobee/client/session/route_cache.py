@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aerobee.protocol.routing import MASTER, TopicQueues, unfold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from aerobee.protocol.bodies import TopicRoute
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 class RouteCache:
     def __init__(self) -> None:
         self._topics: dict[str, TopicQueues] = {}
+        self.get: Callable[[str], TopicQueues | None] = self._topics.get
         self._brokers: dict[str, dict[int, str]] = {}  # broker name -> broker id -> address
+        self._masters: dict[str, str] = {}  # broker name -> address
+        self.master: Callable[[str], str | None] = self._masters.get
         self.version = 0  # grows with every change: what was derived from a route is stale then
-
-    def get(self, topic: str) -> TopicQueues | None:
-        return self._topics.get(topic)
 
     def put(self, topic: str, route: TopicRoute) -> bool:
         """Remember a route; True when it differs from the one before."""
@@ -28,6 +28,9 @@ class RouteCache:
         for broker in route.broker_datas:
             if self._brokers.get(broker.broker_name) != broker.broker_addrs:
                 self._brokers[broker.broker_name] = dict(broker.broker_addrs)
+                self._masters.pop(broker.broker_name, None)
+                if MASTER in broker.broker_addrs:
+                    self._masters[broker.broker_name] = broker.broker_addrs[MASTER]
                 self.version += 1
         if known is not None and known.route == route:
             return False
@@ -41,9 +44,6 @@ class RouteCache:
 
     def topics(self) -> list[str]:
         return list(self._topics)
-
-    def master(self, broker_name: str) -> str | None:
-        return self._brokers.get(broker_name, {}).get(MASTER)
 
     def address(self, broker_name: str, broker_id: int = MASTER) -> str | None:
         """The broker asked for; a missing slave is replaced by the next one, else by any of the name."""

@@ -142,6 +142,9 @@ class Session(Generic[Held]):
 
     async def connection(self, address: str) -> Connection:
         """The open connection; a broker's new one starts with our heartbeat, for it knows us no longer."""
+        known = self._greeted.get(address)
+        if known is not None and known.is_open:
+            return known
         connection = await self._pool.get(address)
         if self._greeted.get(address) is not connection:
             await self._greetings.get(address)
@@ -164,8 +167,8 @@ class Session(Generic[Held]):
 
     def open_connection(self, address: str) -> Connection | None:
         """The greeted open connection, if there is one: the way without waiting."""
-        connection = self._pool.peek(address)
-        return connection if connection is not None and self._greeted.get(address) is connection else None
+        connection = self._greeted.get(address)
+        return connection if connection is not None and connection.is_open else None
 
     async def call(
         self,
@@ -189,7 +192,10 @@ class Session(Generic[Held]):
         timeout_ms: int,
         accept: Collection[int] = SUCCESS,
     ) -> Command:
-        answer = await connection.call(sign(wire.request(header, body), self.options), timeout_ms)
+        request = wire.request(header, body)
+        if self.options.access_key:
+            sign(request, self.options)
+        answer = await connection.call(request, timeout_ms)
         if answer.code not in accept:
             raise error_for(answer.code, answer.remark)
         return answer

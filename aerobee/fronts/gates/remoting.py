@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, cast
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aerobee.errors import RequestCodeNotSupported
 from aerobee.fronts.gates.call import Call, Place, Port, pass_gates
@@ -15,7 +16,7 @@ from aerobee.net.routes import Request, Route
 from aerobee.protocol.command import Header
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from aerobee.clock import Clock
     from aerobee.fronts.gates.call import Gate
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from aerobee.protocol.command import Command
 
 log = logging.getLogger("aerobee.front")
+
+R = TypeVar("R")
 
 _COMPLAIN_EVERY_MS = 60_000
 _MAX_COMPLAINTS = 1000  # codes remembered: a scan of all of them must not grow this for ever
@@ -127,3 +130,12 @@ class RemotingPath:
             self._complained[code] = now
             log.warning("request code=%d peer=%s: not supported", code, request.connection.remote_text)
         raise RequestCodeNotSupported(f" request type {code} not supported")
+
+
+def answer_of(result: R | Coroutine[Any, Any, R], make: Callable[[R], Answer]) -> Answer | Later:
+    """What `make` says of an operation's result: now, or when the operation lets go of a request it holds."""
+    return _held(result, make) if type(result) is CoroutineType else make(cast("R", result))
+
+
+async def _held(later: Coroutine[Any, Any, R], make: Callable[[R], Answer]) -> Answer:
+    return make(await later)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aerobee.broker.delivery.keeping import unkept
+from aerobee.broker.delivery.keeping import until_kept
 from aerobee.broker.operations.end_transaction import EndTransaction, end_transaction
 from aerobee.broker.operations.recall import Recall, kept_elsewhere, recall, recall_handle
 from aerobee.broker.operations.send import PlainOrigin, Sent, send
@@ -65,18 +65,18 @@ async def send_message(caller: Caller, request: Any, broker: Broker) -> Any:
             message.system_properties, broker.clock.wall(), broker.config.grpc_max_delay_ms
         )
         _check_type(message, topic, broker)
-    entries, ends = [], 0
+    entries, unkept = [], None
     for message in messages:
         try:
             sent = _send(message, topic, broker, caller.peer)
-            ends = max(ends, sent.end)
+            unkept = sent.unkept or unkept
             entries.append(_entry(message, topic, sent, broker))
         except AerobeeError as error:
             if len(messages) == 1:
                 raise  # the whole request's: clients that look at its status only see the reason
             entries.append(pb.SendResultEntry(status=status_of(error)))
-    if (waiting := unkept(topic, ends, broker)) is not None:
-        await waiting
+    if unkept:
+        await until_kept(unkept, broker)
     return pb.SendMessageResponse(status=common(entry.status for entry in entries), entries=entries)
 
 
@@ -118,8 +118,8 @@ async def end(caller: Caller, request: Any, broker: Broker) -> Any:
     ended = end_transaction(
         EndTransaction(topic, known.half_offset, known.physical_offset, outcome, asked), broker
     )
-    if (waiting := unkept("", ended.end, broker)) is not None:
-        await waiting
+    if ended.unkept:
+        await until_kept(ended.unkept, broker)
     return pb.EndTransactionResponse(status=OK)
 
 
@@ -130,6 +130,6 @@ async def recall_message(caller: Caller, request: Any, broker: Broker) -> Any:
     if keeper is not None:
         return pb.RecallMessageResponse(status=OK, message_id=await recall_at(keeper, asked))
     message_id, sent = recall(asked, broker)
-    if (waiting := unkept("", sent.end, broker)) is not None:
-        await waiting
+    if sent.unkept:
+        await until_kept(sent.unkept, broker)
     return pb.RecallMessageResponse(status=OK, message_id=message_id)

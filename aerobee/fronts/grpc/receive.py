@@ -5,17 +5,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aerobee.broker.delivery.keeping import unkept
-from aerobee.broker.delivery.positions import Start
+from aerobee.broker.delivery.keeping import until_kept
+from aerobee.broker.delivery.reading import Start
 from aerobee.broker.operations.ack import Ack, ack
 from aerobee.broker.operations.pop import Pop
-from aerobee.broker.operations.receive import dead_letter, receive
-from aerobee.broker.operations.renew import extend, give_back, take_over
+from aerobee.broker.operations.receive import receive
+from aerobee.broker.operations.renew import extend, give_back, give_up, keep_alive, take_over
 from aerobee.errors import AerobeeError, ProtocolError
 from aerobee.fronts.grpc import convert, limits
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.status import OK, Refused, common, status_of
-from aerobee.protocol import names
 from aerobee.protocol.filters.tags import SQL92, TAG, parse_tags
 from aerobee.protocol.receipt import Receipt
 
@@ -47,7 +46,7 @@ async def receive_message(caller: Caller, request: Any, broker: Broker) -> Async
         yield pb.ReceiveMessageResponse(status=OK)
         for delivery in deliveries:
             if request.auto_renew:
-                broker.pops.renewals.hold(asked.group, asked.topic, peer.client_id, delivery.receipt)
+                keep_alive(peer.client_id, asked.group, asked.topic, delivery.receipt, broker)
             yield pb.ReceiveMessageResponse(message=_message(delivery, asked.topic))
             done += 1
         yield _delivered_at(broker)
@@ -148,12 +147,10 @@ def change_duration(caller: Caller, request: Any, broker: Broker) -> Any:
 
 
 async def forward_to_dead_letters(caller: Caller, request: Any, broker: Broker) -> Any:
-    """Also by an expired handle: a client that is refused here tries for ever, and its ordered queue stands still."""
     group, topic = limits.group_name(request.group), limits.topic_name(request.topic)
-    receipt = broker.pops.renewals.release(group, topic, _parsed(request.receipt_handle))
-    end = dead_letter(group, topic, receipt, broker)
-    if (waiting := unkept(names.dead_letter_topic(group), end, broker)) is not None:
-        await waiting
+    unkept = give_up(group, topic, _parsed(request.receipt_handle), broker)
+    if unkept:
+        await until_kept(unkept, broker)
     return pb.ForwardMessageToDeadLetterQueueResponse(status=OK)
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from aerobee.broker import checks
 from aerobee.broker.operations import heartbeat as op
-from aerobee.fronts.remoting.peer import introduce
 from aerobee.net.connection import Reply
 from aerobee.protocol import bodies
 from aerobee.protocol.headers import consume as h
@@ -25,7 +24,8 @@ _ORDER = attrgetter("topic", "broker_name", "queue_id")
 
 
 def heartbeat(request: Request, header: Header, broker: Broker) -> Answer:
-    introduce(request.connection, request.command)
+    attributes = request.connection.attributes  # who speaks, for tools that list clients
+    attributes["language"], attributes["version"] = request.command.language, request.command.version
     beat = bodies.decode_request(request.command.body, bodies.Heartbeat)
     full_form = op.heartbeat(request.connection, beat, broker)
     return Reply(header=h.HeartbeatResult(support_v2=True, subscription_changed=full_form))

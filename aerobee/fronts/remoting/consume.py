@@ -3,22 +3,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from aerobee.broker.operations.pull import Pull, code_of, pull, suggested_broker
+from aerobee.fronts.gates.remoting import answer_of
 from aerobee.net.connection import Reply
 from aerobee.protocol import fast_frames
 from aerobee.protocol.codes import PullFlag
 from aerobee.protocol.headers.consume import PullMessage, PullResult
-from aerobee.store.results import Found
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from aerobee.broker.broker import Broker
     from aerobee.net.connection import Answer
     from aerobee.net.routes import Later, Request
     from aerobee.protocol.command import Command
+    from aerobee.store.results import Found
 
 _COMMIT = int(PullFlag.COMMIT_OFFSET)
 _SUSPEND = int(PullFlag.SUSPEND)
@@ -42,17 +42,10 @@ def pull_message(request: Request, header: PullMessage, broker: Broker) -> Answe
         bool(header.as_stored),
         bool(header.bulk),
     )
-    found = pull(wanted, broker)
-    if type(found) is Found:
-        return _answer(request.command, wanted, found, broker)
-    return _held(request.command, wanted, found, broker)  # type: ignore[arg-type]
+    return answer_of(pull(wanted, broker), partial(_answer, request.command, wanted, broker))
 
 
-async def _held(command: Command, request: Pull, later: Coroutine[Any, Any, Found], broker: Broker) -> Answer:
-    return _answer(command, request, await later, broker)
-
-
-def _answer(command: Command, request: Pull, found: Found, broker: Broker) -> Answer:
+def _answer(command: Command, request: Pull, broker: Broker, found: Found) -> Answer:
     code, next_broker = code_of(found.status, request.offset), suggested_broker(request.group, found, broker)
     # A bulk reader finds the records by their units, whatever a damaged one says of itself.
     stored = found.stored

@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aerobee.broker.delivery.positions import Start
+from aerobee.broker.delivery.reading import Start
 from aerobee.broker.operations.ack import Ack, ack, batch_ack, read_receipt
 from aerobee.broker.operations.admin.figures import group_figures
 from aerobee.broker.operations.assignment import query_assignment, route_of, set_mode
 from aerobee.broker.operations.change_invisible import Change, change_invisible
-from aerobee.broker.operations.notify import Notified, Notify, notify, polling_info
+from aerobee.broker.operations.notify import Notify, notify, polling_info
 from aerobee.broker.operations.peek import Peek, peek
-from aerobee.broker.operations.pop import Pop, Popped, pop
+from aerobee.broker.operations.pop import Pop, pop
 from aerobee.errors import BrokerError, InvalidParameter, ProtocolError
+from aerobee.fronts.gates.remoting import answer_of
 from aerobee.net.connection import Reply
 from aerobee.protocol import fast_frames, java_json
 from aerobee.protocol.bodies import (
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
     from enum import Enum
 
     from aerobee.broker.broker import Broker
+    from aerobee.broker.operations.notify import Notified
+    from aerobee.broker.operations.pop import Popped
     from aerobee.net.connection import Answer
     from aerobee.net.routes import Later, Request
     from aerobee.protocol.command import Command, Header
@@ -70,14 +74,7 @@ def pop_message(request: Request, header: PopMessage, broker: Broker) -> Answer 
         bool(header.order),
         header.attempt_id,
     )
-    popped = pop(wanted, broker)
-    if type(popped) is Popped:
-        return _popped(request.command, popped)
-    return _popped_later(request.command, popped)  # type: ignore[arg-type]
-
-
-async def _popped_later(command: Command, later: Coroutine[Any, Any, Popped]) -> Answer:
-    return _popped(command, await later)
+    return answer_of(pop(wanted, broker), partial(_popped, request.command))
 
 
 def _popped(command: Command, popped: Popped) -> Answer:
@@ -166,14 +163,7 @@ def notification(request: Request, header: Notification, broker: Broker) -> Answ
         header.exp,
         header.exp_type,
     )
-    notified = notify(wanted, broker)
-    if type(notified) is Notified:
-        return _notified(notified)
-    return _notified_later(notified)  # type: ignore[arg-type]
-
-
-async def _notified_later(later: Coroutine[Any, Any, Notified]) -> Answer:
-    return _notified(await later)
+    return answer_of(notify(wanted, broker), _notified)
 
 
 def _notified(notified: Notified) -> Answer:

@@ -6,14 +6,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from aerobee.broker.delivery.keeping import unkept, unkept_message
 from aerobee.broker.operations import send as sending
 from aerobee.broker.operations.recall import recall_handle
 from aerobee.broker.operations.send_back import SendBackRequest, send_back
-from aerobee.fronts.remoting.later import answer_after
-from aerobee.fronts.remoting.peer import born_host
+from aerobee.fronts.remoting.later import kept
 from aerobee.net.connection import Reply
-from aerobee.protocol import batch, fast_frames, names
+from aerobee.protocol import batch, fast_frames
 from aerobee.protocol.command import ONE_WAY
 from aerobee.protocol.headers.produce import SendBack, SendMessage, SendMessageV2, SendResult
 from aerobee.protocol.message import Record
@@ -66,16 +64,14 @@ def _send(request: Request, header: SendHeader, broker: Broker) -> Answer | Late
         flag=header.flag,
         sys_flag=header.sys_flag,
         born_timestamp=header.born_timestamp,
-        born_host=born_host(request.connection),
+        born_host=request.connection.remote_packed,
         reconsume_times=header.reconsume_times or 0,
     )
     sent = sending.send(record, header, broker)
-    waiting = unkept_message(header.topic, record.properties_text, sent.end, broker)
-    if waiting is not None:
-        return answer_after(waiting, _sent_reply(command, header, sent, broker))
     if command.flag & ONE_WAY:
         return None
-    return _sent_reply(command, header, sent, broker)
+    reply = _sent_reply(command, header, sent, broker)
+    return reply if sent.unkept is None else kept(sent.unkept, reply, broker)
 
 
 def _sent_reply(command: Command, header: SendHeader, sent: Sent, broker: Broker) -> Answer:
@@ -98,10 +94,10 @@ def _send_batch(request: Request, header: SendHeader, broker: Broker) -> Answer 
         batch.columns(request.command.body, sending.MAX_BATCH),
         header.sys_flag,
         header.born_timestamp,
-        born_host(request.connection),
+        request.connection.remote_packed,
         header.reconsume_times or 0,
     )
-    places = sending.send_batch(wanted, header, broker)
+    places, unkept = sending.send_batch(wanted, header, broker)
     host = _hex(broker.store.store_host)
     reply = Reply(
         header=SendResult(
@@ -110,7 +106,7 @@ def _send_batch(request: Request, header: SendHeader, broker: Broker) -> Answer 
             queue_offset=places.queue_offset,
         )
     )
-    return answer_after(unkept(header.topic, places.end, broker), reply)
+    return reply if unkept is None else kept(unkept, reply, broker)
 
 
 def _result(sent: Sent, handle: str | None, broker: Broker) -> SendResult:
@@ -132,5 +128,5 @@ def _handle(topic: str, sent: Sent, broker: Broker) -> str | None:
 def send_message_back(request: Request, header: SendBack, broker: Broker) -> Answer | Later:
     limit = header.max_reconsume_times if request.command.version >= _FIRST_OLD_LIMIT else None
     wanted = SendBackRequest(header.group, header.offset, header.delay_level, limit)
-    end = send_back(wanted, broker)
-    return answer_after(unkept(names.retry_topic(header.group), end, broker), Reply())
+    unkept = send_back(wanted, broker)
+    return Reply() if unkept is None else kept(unkept, Reply(), broker)

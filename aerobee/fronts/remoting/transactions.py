@@ -5,15 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aerobee.broker.delivery.keeping import unkept
 from aerobee.broker.operations.check_transaction import resume_check
 from aerobee.broker.operations.end_transaction import EndTransaction, end_transaction
 from aerobee.broker.operations.recall import Recall, recall
 from aerobee.broker.operations.reply import reply
 from aerobee.broker.state.half_messages import Outcome
 from aerobee.errors import SystemFailure
-from aerobee.fronts.remoting.later import answer_after
-from aerobee.fronts.remoting.peer import born_host
+from aerobee.fronts.remoting.later import kept
 from aerobee.net.connection import Reply
 from aerobee.protocol.headers.produce import RecallMessage, RecallResult, SendReply, SendReplyV2, SendResult
 from aerobee.protocol.message import Record
@@ -38,7 +36,7 @@ def end(request: Request, header: h.EndTransaction, broker: Broker) -> Answer | 
         bool(header.from_transaction_check),
     )
     ended = end_transaction(wanted, broker)
-    return answer_after(unkept("", ended.end, broker), Reply())
+    return Reply() if ended.unkept is None else kept(ended.unkept, Reply(), broker)
 
 
 def resume(request: Request, header: h.ResumeCheck, broker: Broker) -> Answer:
@@ -63,7 +61,7 @@ async def _reply(request: Request, header: SendReply | SendReplyV2, broker: Brok
         flag=header.flag,
         sys_flag=header.sys_flag,
         born_timestamp=header.born_timestamp,
-        born_host=born_host(request.connection),
+        born_host=request.connection.remote_packed,
         reconsume_times=header.reconsume_times or 0,
     )
     replied = await reply(record, header, broker)
@@ -73,7 +71,8 @@ async def _reply(request: Request, header: SendReply | SendReplyV2, broker: Brok
 
 def take_back(request: Request, header: RecallMessage, broker: Broker) -> Answer | Later:
     wanted = Recall(
-        header.topic, header.recall_handle, header.producer_group or "", born_host(request.connection)
+        header.topic, header.recall_handle, header.producer_group or "", request.connection.remote_packed
     )
     unique_key, sent = recall(wanted, broker)
-    return answer_after(unkept("", sent.end, broker), Reply(header=RecallResult(msg_id=unique_key)))
+    reply = Reply(header=RecallResult(msg_id=unique_key))
+    return reply if sent.unkept is None else kept(sent.unkept, reply, broker)

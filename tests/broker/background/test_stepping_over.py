@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from aerobee.broker.background.jobs import Background
 from aerobee.broker.background.schedule import Schedule
 from aerobee.broker.background.timers import Timers
-from aerobee.broker.delivery.positions import Start
+from aerobee.broker.delivery.reading import Start
 from aerobee.broker.operations.admin.cluster import runtime_info
 from aerobee.broker.operations.pop import Pop, pop
 from aerobee.broker.state.skipped import Skipped, is_of_the_record

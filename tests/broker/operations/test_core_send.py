@@ -255,7 +255,8 @@ def batch(bench: Any, *records: Record) -> Places:
         [record.body for record in records],
         [record.properties_text for record in records],
     )
-    return send_batch(Batch(last.topic, last.queue_id, members, last.sys_flag), PlainOrigin(), bench.broker)
+    batch = Batch(last.topic, last.queue_id, members, last.sys_flag)
+    return send_batch(batch, PlainOrigin(), bench.broker).places
 
 
 def test_batch_gets_consecutive_offsets_and_keeps_its_properties(bench: Any) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from aerobee.broker.background.revive import Revive
 from aerobee.broker.broker import Broker, assemble
-from aerobee.broker.delivery.positions import Start
+from aerobee.broker.delivery.reading import Start
 from aerobee.broker.operations.ack import Ack, ack
 from aerobee.broker.operations.change_invisible import Change, Changed, change_invisible
 from aerobee.broker.operations.pop import Pop, Popped, pop

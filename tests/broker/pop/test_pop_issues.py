@@ -11,7 +11,7 @@ import asyncio
 
 import pytest
 
-from aerobee.broker.delivery.positions import Start
+from aerobee.broker.delivery.reading import Start
 from aerobee.broker.operations.admin.figures import group_figures, lag
 from aerobee.broker.operations.admin.topics import delete_topic
 from aerobee.broker.operations.pop import pop

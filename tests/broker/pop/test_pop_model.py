@@ -25,7 +25,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from aerobee.broker.background.revive import Revive
 from aerobee.broker.broker import Broker
-from aerobee.broker.delivery.positions import Start
+from aerobee.broker.delivery.reading import Start
 from aerobee.broker.operations.ack import Ack, ack, batch_ack
 from aerobee.broker.operations.admin.figures import group_figures
 from aerobee.broker.operations.change_invisible import Change, change_invisible

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from aerobee.broker.delivery.positions import Start
+from aerobee.broker.delivery.reading import Start
 from aerobee.errors import (
     GroupNotFound,
     InvalidParameter,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aerobee.broker.delivery.positions import Start
+from aerobee.broker.delivery.reading import Start
 from aerobee.broker.operations.ack import Ack, ack
 from aerobee.broker.operations.admin.settings import change_settings
 from aerobee.broker.operations.pop import Pop

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aerobee.broker.state.arrival import Arrival
+from aerobee.broker.state.parked_reads import Arrival
 from aerobee.protocol.filters import Accept
 from aerobee.protocol.message import Record
 

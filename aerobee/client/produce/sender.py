@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,9 @@ import msgspec
 
 from aerobee.client.message import STATUS_BY_CODE, SendResult, SendStatus
 from aerobee.client.produce.queue_selector import Faults, InTurn
-from aerobee.client.session.deadlines import Deadlines
-from aerobee.errors import AerobeeError, BrokerError, NetworkError, NoRoute, RequestTimeout, error_for
+from aerobee.client.produce.tries import Lines, NotAsWished, Tries
+from aerobee.client.session.deadlines import Deadlines, expire
+from aerobee.errors import AerobeeError, NetworkError, NoRoute, error_for
 from aerobee.protocol import command as wire
 from aerobee.protocol.accounts import sign
 from aerobee.protocol.bodies import MessageQueue
@@ -32,9 +34,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aerobee.client.producer")
 
-# NO_BUYER_ID and NOT_IN_CURRENT_UNIT have no error class of their own.
-RETRY_CODES = frozenset({17, 14, 1, 2, 16, 204, 205, 1500})
-
 
 class Sender:
     def __init__(self, session: Session[SendOptions], group: str) -> None:
@@ -46,6 +45,7 @@ class Sender:
         self._turns: dict[str, InTurn] = {}
         self._faults = Faults() if session.options.avoid_slow_brokers else None
         self._deadlines = Deadlines(session.clock)
+        self._lines = Lines(session.clock)
         self._rendered_here = not session.options.access_key  # signed frames take the general way
 
     def close(self) -> None:
@@ -94,6 +94,8 @@ class Sender:
         known = self._session.routes.get(topic)
         if known is None or not known.writable:
             return None
+        if queue is not None and queue in self._lines:
+            return None
         chosen = queue or self._choose(known.writable, topic, None)
         warm = self._warm_connection(code, topic, chosen.broker_name)
         if warm is None:
@@ -133,78 +135,115 @@ class Sender:
     ) -> SendResult:  # fmt: skip
         """Wait for a try begun by `start_now`; further tries follow when it fails."""
         try:
-            result = result_of(await call, sending, chosen)
-            if self._faults is not None:
-                took_ms = self._clock.wall() - sending.born
-                self._faults.answered(chosen.broker_name, took_ms, self._clock.now())
-            if result.status is SendStatus.OK or not self._options.retry_unless_ok:
-                return result
+            result = self._good(await call, sending, chosen)
         except AerobeeError as error:
-            if queue is not None or not self._options.send_retries or not _worth_a_retry(error):
-                raise _named(error, sending, self._options.send_timeout_ms) from None
-            log.info("send to broker=%s failed, trying again: %s", chosen.broker_name, error)
-            await self._after_failure(sending.topic, chosen, error)
-        return await self.send(
-            sending, code, queue, avoid=chosen.broker_name, tries=self._options.send_retries
-        )
+            tries = self._tries(sending, queue)
+            tries.at = chosen.broker_name
+            return await self._send_again(tries, error, sending, code, queue)
+        if self._faults is not None:
+            took_ms = self._clock.wall() - sending.born
+            self._faults.answered(chosen.broker_name, took_ms, self._clock.now())
+        return result
 
-    async def send(
+    async def send(self, sending: Sending, code: RequestCode, queue: MessageQueue | None) -> SendResult:
+        """In turn with those that wait for the same queue. Without a queue given, tries go to other brokers too."""
+        tries = self._tries(sending, queue)
+        if queue is not None and queue in self._lines:
+            await self._lines.join(queue, tries.deadline)
+        try:
+            return await self._try(tries, sending, code, queue)
+        except AerobeeError as error:
+            return await self._send_again(tries, error, sending, code, queue)
+
+    def _tries(self, sending: Sending, queue: MessageQueue | None) -> Tries:
+        # A refusal of the one broker that has the queue is final; only its absence is waited for.
+        refusals = self._options.send_retries if queue is None else 0
+        deadline = self._deadline(sending)
+        return Tries(refusals, deadline - self._options.send_timeout_ms, deadline)
+
+    async def _send_again(
         self,
+        tries: Tries,
+        error: AerobeeError,
         sending: Sending,
         code: RequestCode,
         queue: MessageQueue | None,
-        *,
-        avoid: str | None = None,
-        tries: int | None = None,
     ) -> SendResult:
-        """With a queue given there is one try; else retries go to other brokers while there is time."""
-        queues = await self.queues(sending.topic)
-        deadline = self._deadline(sending)
-        tries = 1 if queue is not None else tries or 1 + self._options.send_retries
-        while True:
-            chosen = queue or self._choose(queues, sending.topic, avoid)
-            tries -= 1
-            try:
-                result = await self._try(sending, code, chosen, deadline)
-                if tries == 0 or result.status is SendStatus.OK or not self._options.retry_unless_ok:
-                    return result
-            except AerobeeError as error:
-                if tries == 0 or not _worth_a_retry(error) or self._clock.now() >= deadline:
-                    raise
-                log.info("send to broker=%s failed, trying again: %s", chosen.broker_name, error)
-                queues = await self._after_failure(sending.topic, chosen, error) or queues
-            avoid = chosen.broker_name
+        """What goes to one queue stands in line, so that none overtakes another while the broker is away."""
+        if queue is None or not self._options.send_retries or not isinstance(error, NetworkError):
+            return await self._try_again(tries, error, sending, code, queue)
+        if not self._lines.lead(queue):
+            await self._lines.join(queue, tries.deadline)
+            return await self.send(sending, code, queue)
+        try:
+            return await self._try_again(tries, error, sending, code, queue)
+        finally:
+            self._lines.dissolve(queue)
 
-    async def _after_failure(
-        self, topic: str, queue: MessageQueue, error: AerobeeError
-    ) -> Sequence[MessageQueue] | None:
-        if self._faults is not None:
-            self._faults.failed(queue.broker_name, self._clock.now())
-        if isinstance(error, NetworkError) or getattr(error, "refresh_route", False):
+    async def _try_again(
+        self,
+        tries: Tries,
+        error: AerobeeError,
+        sending: Sending,
+        code: RequestCode,
+        queue: MessageQueue | None,
+    ) -> SendResult:
+        while self._options.send_retries and (pause := tries.again(error, self._clock.now())) is not None:
+            log.info("send to broker=%s failed, trying again: %s", tries.at, error)
+            await self._after_failure(sending.topic, tries.at, error)
+            if pause:
+                await self._clock.sleep(pause)
             try:
-                return (await self._session.refresh_route(topic)).writable
-            except AerobeeError:
-                return None  # the route we have is the best there is
-        return None
+                return await self._try(tries, sending, code, queue)
+            except AerobeeError as failed:
+                error = failed
+        if isinstance(error, NotAsWished):
+            return error.result
+        raise tries.told(error, sending.topic, self._clock.now()) from None
+
+    async def _after_failure(self, topic: str, broker_name: str | None, error: AerobeeError) -> None:
+        if self._faults is not None and broker_name is not None:
+            self._faults.failed(broker_name, self._clock.now())
+        if isinstance(error, NetworkError) or getattr(error, "refresh_route", False):
+            with suppress(AerobeeError):  # the route we have is the best there is
+                await self._session.refresh_route(topic)
 
     async def _try(
-        self, sending: Sending, code: RequestCode, queue: MessageQueue, deadline: int
+        self, tries: Tries, sending: Sending, code: RequestCode, queue: MessageQueue | None
     ) -> SendResult:
-        address = self._session.routes.master(queue.broker_name)
-        if address is None:
-            raise NoRoute(f"broker {queue.broker_name!r} has no master now")
-        connection = await self._session.connection(address)
-        template = self._template(code, sending.topic, queue.broker_name)
-        began = self._clock.now()
-        call = self._start(WarmConnection(template, connection, 0), sending, queue)
-        self._deadlines.watch(call, deadline)
         try:
-            answer = await call
-        except RequestTimeout as error:
-            raise _named(error, sending, self._options.send_timeout_ms) from None
+            queues = await self.queues(sending.topic)
+        except NoRoute:
+            # Known before: its broker restarts. Nothing known at all: the server is starting.
+            tries.hopeless = bool(self._session.routes.topics()) and not self._session.routes.had(
+                sending.topic
+            )
+            raise
+        tries.brokers = {each.broker_name for each in queues}
+        chosen = queue or self._choose(queues, sending.topic, tries.at)
+        tries.at = chosen.broker_name
+        address = self._session.routes.master(chosen.broker_name)
+        if address is None:
+            raise NoRoute(f"broker {chosen.broker_name!r} has no master now")
+        connection = await self._session.connection(address)
+        template = self._template(code, sending.topic, chosen.broker_name)
+        began = self._clock.now()
+        call = self._start(WarmConnection(template, connection, 0), sending, chosen)
+        # Not among `_deadlines`: they expire in the order they came, and this one began before others that came earlier.
+        timer = self._clock.call_at(tries.deadline, partial(expire, call))
+        try:
+            result = self._good(await call, sending, chosen)
+        finally:
+            timer.cancel()
         if self._faults is not None:
-            self._faults.answered(queue.broker_name, self._clock.now() - began, self._clock.now())
-        return result_of(answer, sending, queue)
+            self._faults.answered(chosen.broker_name, self._clock.now() - began, self._clock.now())
+        return result
+
+    def _good(self, answer: Command, sending: Sending, queue: MessageQueue) -> SendResult:
+        result = result_of(answer, sending, queue)
+        if result.status is not SendStatus.OK and self._options.retry_unless_ok:
+            raise NotAsWished(result)
+        return result
 
     def _start(self, warm: WarmConnection, sending: Sending, queue: MessageQueue) -> asyncio.Future[Command]:
         if self._rendered_here:
@@ -234,21 +273,6 @@ class WarmConnection(msgspec.Struct):
     template: SendTemplate
     connection: Connection
     version: int
-
-
-def _named(error: AerobeeError, sending: Sending, timeout_ms: int) -> AerobeeError:
-    """A timeout told with what was asked; other errors say it themselves."""
-    if type(error) is RequestTimeout:
-        return RequestTimeout(
-            f"no answer to a send to {sending.topic!r} within {timeout_ms} ms; it may have arrived"
-        )
-    return error
-
-
-def _worth_a_retry(error: AerobeeError) -> bool:
-    if isinstance(error, BrokerError):
-        return error.code in RETRY_CODES
-    return bool(getattr(error, "retryable", False)) or getattr(error, "code", None) in RETRY_CODES
 
 
 def result_of(answer: Command, sending: Sending, queue: MessageQueue) -> SendResult:

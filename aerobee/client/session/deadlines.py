@@ -38,12 +38,15 @@ class Deadlines:
     def expire(self, now: int) -> None:
         waiting = self._waiting
         while waiting and (waiting[0][1].done() or waiting[0][0] <= now):
-            _, call = waiting.popleft()
-            if not call.done():
-                call.set_exception(RequestTimeout("no answer in time"))
-                call.exception()  # its waiter may be gone: no "never retrieved" warning
+            expire(waiting.popleft()[1])
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def expire(call: asyncio.Future[Any]) -> None:
+    if not call.done():
+        call.set_exception(RequestTimeout("no answer in time"))
+        call.exception()  # its waiter may be gone: no "never retrieved" warning

@@ -20,6 +20,7 @@ class RouteCache:
         self._brokers: dict[str, dict[int, str]] = {}  # broker name -> broker id -> address
         self._masters: dict[str, str] = {}  # broker name -> address
         self.master: Callable[[str], str | None] = self._masters.get
+        self._had: set[str] = set()  # topics that were known once
         self.version = 0  # grows with every change: what was derived from a route is stale then
 
     def put(self, topic: str, route: TopicRoute) -> bool:
@@ -35,12 +36,17 @@ class RouteCache:
         if known is not None and known.route == route:
             return False
         self._topics[topic] = unfold(topic, route)
+        self._had.add(topic)
         self.version += 1
         return True
 
     def forget(self, topic: str) -> None:
         self._topics.pop(topic, None)
         self.version += 1
+
+    def had(self, topic: str) -> bool:
+        """Whether the topic was ever known, be it gone now."""
+        return topic in self._had
 
     def topics(self) -> list[str]:
         return list(self._topics)

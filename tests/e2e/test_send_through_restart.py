@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A broker that restarts, or is killed and comes back, costs its producers time and no message."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aerobee import Message, Producer, PullConsumer, Server
+from aerobee.client.options import ProducerOptions
+from aerobee.errors import NetworkError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+
+KEYS = 4
+AWAY_S = 1.5
+
+
+async def test_a_restart_fails_no_send_and_keeps_the_order_of_each_key(tmp_path: Path) -> None:
+    async with Server(data=tmp_path, namesrv_port=0, broker_port=0) as first:
+        namesrv, ports = first.namesrv, _ports(first)
+        producer = Producer(namesrv, options=ProducerOptions(send_timeout_ms=20_000))
+        await producer.start()
+        await producer.send(Message("orders", b"warm"))
+        stop = asyncio.Event()
+        sending = [asyncio.create_task(_send_keyed(producer, f"k{n}", stop)) for n in range(KEYS)]
+        plain = asyncio.create_task(_send_plain(producer, stop))
+        await asyncio.sleep(0.3)
+    await asyncio.sleep(AWAY_S)
+    async with Server(data=tmp_path, **ports):
+        await asyncio.sleep(0.5)
+        stop.set()
+        counts = await asyncio.gather(*sending)
+        sent = await plain
+        found = await _all(namesrv, sum(counts) + sent)
+        await producer.stop()
+    for key, count in zip([f"k{n}" for n in range(KEYS)], counts, strict=True):
+        seen = list(dict.fromkeys(body for body in found if body.startswith(key.encode() + b":")))
+        assert seen == [f"{key}:{n}".encode() for n in range(count)], key
+    assert {body for body in found if body.startswith(b"p:")} == {b"p:%d" % n for n in range(sent)}
+
+
+async def test_a_broker_that_stays_away_is_an_error_that_says_what_was_tried(tmp_path: Path) -> None:
+    async with Server(data=tmp_path, namesrv_port=0, broker_port=0) as server:
+        producer = Producer(server.namesrv, options=ProducerOptions(send_timeout_ms=400))
+        await producer.start()
+        await producer.send(Message("orders", b"warm"))
+    with pytest.raises(
+        NetworkError, match=r"'orders' could not be sent: \d+ tries in \d+ ms.*send_timeout_ms"
+    ):
+        await producer.send(Message("orders", b"x"))
+    await producer.stop()
+
+
+async def _send_keyed(producer: Producer, key: str, stop: asyncio.Event) -> int:
+    """Several under way at once: order must not hang on waiting for each."""
+    count, under_way = 0, []
+    while not stop.is_set():
+        under_way.append(
+            asyncio.create_task(producer.send(Message("orders", f"{key}:{count}".encode(), sharding_key=key)))
+        )
+        count += 1
+        await asyncio.sleep(0.02)
+    await asyncio.gather(*under_way)
+    return count
+
+
+async def _send_plain(producer: Producer, stop: asyncio.Event) -> int:
+    count = 0
+    while not stop.is_set():
+        await producer.send(Message("orders", b"p:%d" % count))
+        count += 1
+        await asyncio.sleep(0.02)
+    return count
+
+
+async def _all(namesrv: str, least: int) -> list[bytes]:
+    found: list[bytes] = []
+    async with PullConsumer(namesrv, group="reader", topics={"orders": "*"}, start="first") as consumer:
+        while len(found) <= least:
+            part = await consumer.poll(max_messages=32, timeout_ms=5_000)
+            if not part:
+                break
+            found += [message.body for message in part]
+    return found
+
+
+def _ports(server: Server) -> dict[str, int]:
+    return {
+        "namesrv_port": int(server.namesrv.rpartition(":")[2]),
+        "broker_port": int(server.broker_address.rpartition(":")[2]),
+    }

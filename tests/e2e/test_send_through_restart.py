@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
 
-from aerobee import Message, Producer, PullConsumer, Server
+from aerobee import Message, Producer, PullConsumer, PushConsumer, Server
 from aerobee.client.options import ProducerOptions
 from aerobee.errors import NetworkError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.slow
@@ -95,3 +97,44 @@ def _ports(server: Server) -> dict[str, int]:
         "namesrv_port": int(server.namesrv.rpartition(":")[2]),
         "broker_port": int(server.broker_address.rpartition(":")[2]),
     }
+
+
+async def test_consumers_of_a_broker_that_is_away_say_so_once_and_go_on_when_it_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "aerobee.client")
+    got: list[bytes] = []
+    async with Server(data=tmp_path, namesrv_port=0, broker_port=0) as first:
+        namesrv, ports = first.namesrv, _ports(first)
+        producer = Producer(namesrv, options=ProducerOptions(send_timeout_ms=20_000))
+        await producer.start()
+        await producer.send(Message("orders", b"before"))
+        consumer = PushConsumer(
+            namesrv,
+            group="billing",
+            topics={"orders": "*"},
+            start="first",
+            handler=lambda message: got.append(message.body),
+        )
+        await consumer.start()
+        await _until(lambda: got == [b"before"])
+        caplog.clear()
+    await asyncio.sleep(3)
+    away = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    async with Server(data=tmp_path, **ports):
+        await producer.send(Message("orders", b"after"))
+        await _until(lambda: b"after" in got)
+        await consumer.stop()
+        await producer.stop()
+    assert away, "somebody must be told"
+    assert len(away) == len(set(away)) <= 2 * 2, (
+        away
+    )  # name server and broker, each its line, perhaps in two words
+    back = [record.getMessage() for record in caplog.records if "answers again" in record.getMessage()]
+    assert back
+
+
+async def _until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not true():  # noqa: ASYNC110 - a handler of ours has no event to wait for
+            await asyncio.sleep(0.02)

@@ -13,6 +13,7 @@ from aerobee.client.consume.decoding import decode_pulled
 from aerobee.client.consume.inbox import Full, full
 from aerobee.client.consume.start_offset import start_offset
 from aerobee.client.message import ReceivedMessage
+from aerobee.client.session.outages import level
 from aerobee.errors import AerobeeError, FlowControl, NoRoute
 from aerobee.protocol import names
 from aerobee.protocol.codes import PullFlag, ResponseCode
@@ -79,7 +80,7 @@ class FetchLoop:
             return options.broker_flow_control_ms
         except AerobeeError as error:
             if not names.is_retry(owned.queue.topic):
-                log.warning("pull failed group=%s queue=%s: %s", member.group, owned.queue, error)
+                log.log(level(error), "pull failed group=%s queue=%s: %s", member.group, owned.queue, error)
             return options.exception_ms
         handle = (
             self._found if answer.code == ResponseCode.SUCCESS else self._nothing_found
@@ -104,7 +105,7 @@ class FetchLoop:
             try:
                 offset = await start_offset(member.session, member.offsets, member.start, owned.queue)
             except AerobeeError as error:
-                log.warning("no start offset for queue=%s: %s", owned.queue, error)
+                log.log(level(error), "no start offset for queue=%s: %s", owned.queue, error)
                 return False
             if offset < owned.next_offset:
                 log.warning(

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from aerobee.client.session.outages import level
 from aerobee.errors import AerobeeError, ProtocolError, QueryNotFound
 from aerobee.protocol import bodies
 from aerobee.protocol.headers.offsets import OffsetResult, QueryConsumerOffset, UpdateConsumerOffset
@@ -115,8 +116,13 @@ class RemoteOffsets:
         try:
             await self.update(queue, offset)
         except AerobeeError as error:
-            log.warning(
-                "offset not reported group=%s queue=%s offset=%d: %s", self._group, queue, offset, error
+            log.log(
+                level(error),
+                "offset not reported group=%s queue=%s offset=%d: %s",
+                self._group,
+                queue,
+                offset,
+                error,
             )
 
     async def update(self, queue: MessageQueue, offset: int) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from aerobee.client.consume.membership import OwnedQueue, PoppedQueue
 from aerobee.client.consume.start_offset import start_offset
+from aerobee.client.session.outages import level
 from aerobee.errors import AerobeeError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Ownership:
         try:
             offset = await start_offset(member.session, member.offsets, member.start, queue)
         except AerobeeError as error:
-            log.warning("no start offset for queue=%s, not taken: %s", queue, error)
+            log.log(level(error), "no start offset for queue=%s, not taken: %s", queue, error)
             return False
         if queue in member.pulled:
             return True  # a second add of the same queue changes nothing

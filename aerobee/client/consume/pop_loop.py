@@ -14,6 +14,7 @@ from aerobee.client.consume.decoding import wanted
 from aerobee.client.consume.inbox import Full
 from aerobee.client.consume.popped import PopAnswer, pop
 from aerobee.client.consume.slots import Slots
+from aerobee.client.session.outages import level
 from aerobee.errors import AerobeeError, FlowControl
 from aerobee.protocol import reading
 from aerobee.protocol.bodies import ConsumeFromWhere
@@ -84,7 +85,7 @@ class PopLoop:
         except FlowControl:
             return options.broker_flow_control_ms
         except AerobeeError as error:
-            log.warning("pop failed group=%s queue=%s: %s", member.group, popped.queue, error)
+            log.log(level(error), "pop failed group=%s queue=%s: %s", member.group, popped.queue, error)
             return options.exception_ms
         if answer.full:
             return options.exception_ms

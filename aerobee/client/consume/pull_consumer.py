@@ -23,6 +23,7 @@ from aerobee.client.consume.rebalancer import Rebalancer
 from aerobee.client.consume.start_offset import Start, StartPoint
 from aerobee.client.consume.subscriptions import Expression, Subscriptions
 from aerobee.client.options import PullOptions
+from aerobee.client.session.outages import level
 from aerobee.client.session.session import Session
 from aerobee.client.session.tasks import Tasks
 from aerobee.errors import AerobeeError, FlowControl, SystemFailure
@@ -325,7 +326,7 @@ class PullConsumer:
         except FlowControl:
             return options.broker_flow_control_ms
         except AerobeeError as error:
-            log.warning("pull failed group=%s queue=%s: %s", self.group, queue, error)
+            log.log(level(error), "pull failed group=%s queue=%s: %s", self.group, queue, error)
             return FAILED_MS
         if answer.messages and not owned.inbox.dropped:
             owned.inbox.put(answer.messages)

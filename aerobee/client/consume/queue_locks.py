@@ -8,6 +8,7 @@ import logging
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from aerobee.client.session.outages import level
 from aerobee.errors import AerobeeError
 from aerobee.protocol import bodies
 from aerobee.protocol.headers.consume import LockQueues, UnlockQueues
@@ -38,7 +39,7 @@ class QueueLocks:
         try:
             return queue in await self._ask(queue.broker_name, [queue])
         except AerobeeError as error:
-            log.warning("lock of queue=%s failed: %s", queue, error)
+            log.log(level(error), "lock of queue=%s failed: %s", queue, error)
             return False
 
     async def renew_forever(self) -> None:
@@ -56,7 +57,7 @@ class QueueLocks:
             try:
                 held = await self._ask(broker_name, [owned.queue for owned in queues])
             except AerobeeError as error:
-                log.warning("locks at broker=%s not renewed: %s", broker_name, error)
+                log.log(level(error), "locks at broker=%s not renewed: %s", broker_name, error)
                 continue
             for owned in queues:
                 if self._member.pulled.get(owned.queue) is owned:
@@ -108,7 +109,7 @@ class QueueLocks:
                 await member.session.call(address, UnlockQueues(), body, timeout_ms=timeout_ms)
             except AerobeeError as error:
                 if not tries_left:
-                    log.warning("unlock at broker=%s failed: %s", broker_name, error)
+                    log.log(level(error), "unlock at broker=%s failed: %s", broker_name, error)
             else:
                 return
 

@@ -11,6 +11,7 @@ import msgspec
 
 from aerobee.client.consume.assignment import Wanted
 from aerobee.client.consume.rebalance.table import compare, unsubscribed
+from aerobee.client.session.outages import level
 from aerobee.clock import Alarm
 from aerobee.errors import AerobeeError, NoRoute
 from aerobee.protocol import names
@@ -44,6 +45,7 @@ class Rebalancer(Generic[Wanted]):
         self._assign = assign
         self._idle_ms = idle_ms
         self._alarm = Alarm(member.clock)
+        self._unrouted: set[str] = set()  # topics that no name server knows now
 
     def wake(self) -> None:
         self._alarm.ring()
@@ -71,7 +73,9 @@ class Rebalancer(Generic[Wanted]):
                 balanced = await self._rebalance_topic(topic) and balanced
             except (AerobeeError, ValueError) as error:
                 if not names.is_retry(topic):
-                    log.warning("rebalance failed group=%s topic=%s: %s", member.group, topic, error)
+                    log.log(
+                        level(error), "rebalance failed group=%s topic=%s: %s", member.group, topic, error
+                    )
                     balanced = False
         for queue in unsubscribed(list(member.pulled), set(member.subscriptions)):
             self._ownership.drop(queue)
@@ -86,8 +90,13 @@ class Rebalancer(Generic[Wanted]):
         except NoRoute:
             if not names.is_retry(topic):
                 self._changed(topic, (), ())
-                log.warning("topic=%s of group=%s has no route yet", topic, member.group)
+                if topic not in self._unrouted:  # asked every second: told once
+                    self._unrouted.add(topic)
+                    log.warning("topic=%s of group=%s has no route yet", topic, member.group)
             return names.is_retry(topic)
+        if topic in self._unrouted:
+            self._unrouted.remove(topic)
+            log.info("topic=%s of group=%s has a route now", topic, member.group)
         assigned = await self._assign(member, topic, queues)
         return assigned is None or await self._apply(topic, queues, assigned)
 

@@ -12,6 +12,7 @@ from aerobee.client.options import Options, SessionOptions, whole
 from aerobee.client.session import broker_requests
 from aerobee.client.session.deadlines import Deadlines
 from aerobee.client.session.identity import client_id, local_ip
+from aerobee.client.session.outages import Outages, level
 from aerobee.client.session.route_cache import RouteCache
 from aerobee.client.session.tasks import Tasks
 from aerobee.clock import Clock, SystemClock
@@ -75,6 +76,7 @@ class Session(Generic[Held]):
         self.client_id = client_id(ip, self.options.instance)
         self.routes = RouteCache()
         self.tasks = Tasks()
+        self.outages = Outages(self.clock)
         self.deadlines = Deadlines(self.clock)  # of requests that wait `request_timeout_ms` without a task
         self.producers: dict[str, Producer] = {}
         self.consumers: dict[str, Consumer] = {}
@@ -145,7 +147,11 @@ class Session(Generic[Held]):
         known = self._greeted.get(address)
         if known is not None and known.is_open:
             return known
-        connection = await self._pool.get(address)
+        try:
+            connection = await self._pool.get(address)
+        except NetworkError as error:
+            self.outages.failed(address, error)
+            raise
         if self._greeted.get(address) is not connection:
             await self._greetings.get(address)
         return connection
@@ -159,7 +165,7 @@ class Session(Generic[Held]):
             if is_new_to_broker:
                 await self._greet(address, connection)
         except AerobeeError as error:
-            log.warning("heartbeat to broker=%s failed: %s", address, error)
+            log.log(level(error), "heartbeat to broker=%s failed: %s", address, error)
         self._greeted[address] = connection
         if is_new_to_broker:
             for consumer in list(self.consumers.values()):
@@ -180,9 +186,16 @@ class Session(Generic[Held]):
         accept: Collection[int] = SUCCESS,
     ) -> Command:
         connection = await self.connection(address)
-        return await self._call_on(
-            connection, header, body, timeout_ms or self.options.request_timeout_ms, accept
-        )
+        try:
+            answer = await self._call_on(
+                connection, header, body, timeout_ms or self.options.request_timeout_ms, accept
+            )
+        except NetworkError as error:
+            self.outages.failed(address, error)
+            raise
+        if self.outages.open:
+            self.outages.answered(address)
+        return answer
 
     async def _call_on(
         self,
@@ -306,7 +319,7 @@ class Session(Generic[Held]):
             if known is connection:  # else the greeting has said it
                 await self._greet(address, connection)
         except AerobeeError as error:
-            log.warning("heartbeat to broker=%s failed: %s", address, error)
+            log.log(level(error), "heartbeat to broker=%s failed: %s", address, error)
             return False
         return True
 

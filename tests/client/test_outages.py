@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An outage of an hour is told in sixty lines, not in one a second and topic."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from aerobee.client.session.outages import Outages, level
+from aerobee.clock import ManualClock
+from aerobee.errors import NetworkError, SystemFailure
+
+if TYPE_CHECKING:
+    import pytest
+
+AWAY = NetworkError("cannot connect to 127.0.0.1:10911: Connection refused")
+BROKER = "127.0.0.1:10911"
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_an_hour_without_a_broker_is_a_line_a_minute_and_one_at_each_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock(0)
+    outages = Outages(clock)
+    for _ in range(3_600):
+        outages.failed(BROKER, AWAY)
+        clock.advance(seconds=1)
+    outages.answered(BROKER)
+    told = lines(caplog)
+    assert len(told) == 1 + 59 + 1
+    assert told[0] == f"server={BROKER} does not answer, trying on: {AWAY}"
+    assert told[1] == f"server={BROKER} has not answered for s=60 failures=61: {AWAY}"
+    assert told[-1] == f"server={BROKER} answers again after s=3600.0 failures=3600"
+
+
+def test_servers_are_told_apart_and_one_that_answers_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    outages = Outages(ManualClock(0))
+    outages.failed(BROKER, AWAY)
+    outages.failed("127.0.0.1:9876", AWAY)
+    assert len(lines(caplog)) == 2
+    outages.answered(BROKER)
+    assert list(outages.open) == ["127.0.0.1:9876"]
+    outages.answered(BROKER)
+    assert len(lines(caplog)) == 3, "who was not away does not come back"
+    outages.failed(BROKER, AWAY)
+    assert lines(caplog)[-1].startswith(f"server={BROKER} does not answer"), "a new outage is a new line"
+
+
+def test_only_what_is_no_outage_is_worth_a_warning_of_its_own() -> None:
+    assert level(AWAY) == logging.DEBUG
+    assert level(SystemFailure("no")) == logging.WARNING
+    assert level(ValueError("no")) == logging.WARNING

@@ -48,7 +48,8 @@ def test_both_times_are_the_machines_while_nobody_sets_its_clock() -> None:
 @pytest.mark.parametrize("jump", [-2 * HOUR, 2 * HOUR, -24 * HOUR, 24 * HOUR, 1_000, -300])
 def test_the_time_of_the_run_goes_on_evenly_while_the_wall_clock_is_set(jump: int) -> None:
     machine = Machine()
-    clock, jumps = machine.clock(), []
+    jumps: list[int] = []
+    clock = machine.clock()
     clock.on_jump.append(jumps.append)
     machine.pass_ms(1_000)
     machine.wall_ms += jump
@@ -100,7 +101,9 @@ def test_a_look_that_was_interrupted_says_nothing() -> None:
 
 
 def test_a_test_sets_the_wall_clock_without_time_passing() -> None:
-    clock, fired, jumps = ManualClock(NOON), [], []
+    fired: list[int] = []
+    jumps: list[int] = []
+    clock = ManualClock(NOON)
     clock.on_jump.append(jumps.append)
     clock.call_at(NOON + 1_000, lambda: fired.append(clock.now()))
     clock.set_wall(NOON + HOUR)

@@ -26,7 +26,8 @@ HEAD = """# SPDX-License-Identifier: Apache-2.0
 
 def clients() -> list[type]:
     kinds = [getattr(blocking, name) for name in blocking.__all__]
-    return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, blocking._Blocking)]
+    blocks = blocking._Blocking  # type: ignore[attr-defined]
+    return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, blocks)]
 
 
 def tree_of(kind: type) -> ast.ClassDef:

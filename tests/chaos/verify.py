@@ -87,8 +87,8 @@ class Verifier:
         batches: dict[str, list[tuple[Place, int, int]]] = defaultdict(list)
         for place, kept in self.ledger.messages.items():
             if kept.name.startswith("b-"):
-                batch, number, size = kept.name.rsplit(".", 2)
-                batches[batch].append((place, int(number), int(size)))
+                batch, number, count = kept.name.rsplit(".", 2)
+                batches[batch].append((place, int(number), int(count)))
         for batch, members in batches.items():
             members.sort(key=lambda member: member[1])
             first, _, size = members[0]

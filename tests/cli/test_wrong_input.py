@@ -25,7 +25,7 @@ NOBODY = "127.0.0.1:1"
 # Servers in the foreground and whole stories: walked only with what must be refused before anything starts.
 NOT_WALKED = {"serve", "namesrv", "broker", "demo", "pipeline", "store"}
 # Without these it answers by itself.
-ASKS_A_SERVER_WITH = {("settings",): ("--broker", "no-such-broker")}
+ASKS_A_SERVER_WITH: dict[tuple[str, ...], tuple[str, ...]] = {("settings",): ("--broker", "no-such-broker")}
 
 
 def commands(
@@ -33,7 +33,7 @@ def commands(
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Every command there is, with its path."""
     if command is None:
-        root = get_command(app)
+        root: Any = get_command(app)
         for name in COMMANDS:
             if name in walked:
                 yield from commands(root.get_command(None, name), (name,))

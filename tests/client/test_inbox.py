@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -137,7 +137,9 @@ def test_clear_forgets_everything() -> None:
     )
 )
 def test_it_behaves_like_a_sorted_map(steps: list[tuple[str, int]]) -> None:
-    inbox, inside, taken, following = Inbox(0), {}, {}, 0
+    inside: dict[int, Any] = {}
+    taken: dict[int, Any] = {}
+    inbox, following = Inbox(0), 0
     for step, number in steps:
         if step == "put":
             new = [plain(following + n) for n in range(number % 4)]

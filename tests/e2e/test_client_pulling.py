@@ -57,7 +57,7 @@ async def test_poll_gives_everything_once_and_goes_on_where_it_stopped(cluster: 
 
 async def test_poll_respects_its_limit(cluster: Any, filled: str) -> None:
     async with reader(cluster, cluster.fresh("g"), filled) as consumer:
-        sizes = []
+        sizes: list[int] = []
         while sum(sizes) < 40:
             sizes.append(len(await consumer.poll(max_messages=7, timeout_ms=10_000)))
         assert max(sizes) <= 7
@@ -153,7 +153,8 @@ async def test_pulling_by_hand_until_there_is_nothing_new(cluster: Any, filled: 
 async def test_a_schedule_calls_back_for_every_owned_queue(
     cluster: Any, filled: str, eventually: Any
 ) -> None:
-    calls, errors = Counter[int](), []
+    calls = Counter[int]()
+    errors: list[Any] = []
 
     async def callback(queue: Any, turn: Any) -> None:
         calls[queue.queue_id] += 1

@@ -5,7 +5,7 @@ import asyncio
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -68,7 +68,7 @@ async def test_clock_of_the_test_moves_delays() -> None:
 
 
 async def test_second_server_on_the_same_directory_is_refused(tmp_path: Path) -> None:
-    ports = {"namesrv_port": 0, "broker_port": 0}
+    ports: dict[str, Any] = {"namesrv_port": 0, "broker_port": 0}
     async with Server(tmp_path, **ports) as first:
         with pytest.raises(StoreInUse, match=str(tmp_path)):
             await Server(tmp_path, **ports).start()

@@ -111,7 +111,7 @@ async def test_no_form_of_send_reaches_what_only_the_broker_writes(peer: Any, se
     path = "REAL_TOPIC\x01../../../VICTIM\x02REAL_QID\x010\x02TIMER_OUT_MS\x011\x02"
     ends = {topic: server.broker.store.max_offset(topic, 0) for topic in own}
     for topic in own:
-        fields = {"topic": topic, "queue_id": 0, "properties": path}
+        fields: dict[str, Any] = {"topic": topic, "queue_id": 0, "properties": path}
         peer.connection.send(request(produce.SendMessageV2(**fields), b"one-way"))
         for header in (produce.SendMessage(**fields), produce.SendMessageV2(**fields)):
             for serialize in (0, 1):
@@ -296,7 +296,7 @@ async def test_held_pulls_are_answered_when_the_broker_stops(peer: Any, server: 
 
 async def test_offsets_over_the_wire(peer: Any) -> None:
     await peer.send()
-    name = {"consumer_group": "billing", "topic": "orders", "queue_id": 0}
+    name: dict[str, Any] = {"consumer_group": "billing", "topic": "orders", "queue_id": 0}
     unknown = await peer.call(offsets.QueryConsumerOffset(**name, set_zero_if_not_found=False))
     assert unknown.code == 22
     assert ext(await peer.call(offsets.QueryConsumerOffset(**name))) == {"offset": "0"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aerobee.protocol import batch, bodies, command, names
 from aerobee.protocol import properties as props
@@ -29,7 +29,7 @@ ODD = [
     "", "-1", "0", "1", "9" * 30, "9" * 5000, "²", "null", "true", "x y", "x" * 300, "\0\1\2", str(-(2**63)),
     str(2**31), str(2**63), "1 2 3 4 5 6 7 8", "0 1700000000000 60000 0 0 broker-a 0 0", "{", "a&b;c=d", "fuzz",
 ]  # fmt: skip
-RAW = [*ODD, None, True, [], {}, 1e308, -(2**63), 2**70]
+RAW: list[Any] = [*ODD, None, True, [], {}, 1e308, -(2**63), 2**70]
 NAMES = [
     "fuzz", "..", ".", "../../x", "a/b", "%RETRY%fuzz", "%RETRY%../x", "%DLQ%fuzz", "%RETRY%fuzz+fuzz", "a\0b",
     "ü", "x" * 127, "x" * 128, "%RETRY%" + "x" * 248, "%", "|", "a b", "\udcff", "TBW102", "DefaultCluster",
@@ -155,7 +155,7 @@ def corpus() -> list[bytes]:
     lock = bodies.LockBatch(client_id="fuzz", consumer_group="fuzz", mq_set=[queue])
     items = [BatchItem(0, b"one", "KEYS\x01a\x02"), BatchItem(0, b"two", "")]
     receipt = "0 1700000000000 60000 0 0 broker-a 0 0"
-    place = {"consumer_group": "fuzz", "topic": "fuzz", "queue_id": 0}
+    place: dict[str, Any] = {"consumer_group": "fuzz", "topic": "fuzz", "queue_id": 0}
     requests = [
         request(produce.SendMessageV2(topic="fuzz", properties="TAGS\x01a\x02KEYS\x01k\x02"), b"body" * 10),
         request(produce.SendMessage(topic="fuzz", properties="DELAY\x011\x02"), b"delayed"),
@@ -184,8 +184,8 @@ def corpus() -> list[bytes]:
     return [command.encode(one) for one in requests]
 
 
-def pull(topic: str, group: str, offset: int = 0) -> dict[str, object]:
-    place = {"consumer_group": group, "topic": topic, "queue_id": 0}
+def pull(topic: str, group: str, offset: int = 0) -> dict[str, Any]:
+    place: dict[str, Any] = {"consumer_group": group, "topic": topic, "queue_id": 0}
     return {**place, "queue_offset": offset, "subscription": "*"}
 
 

@@ -94,8 +94,8 @@ def test_pipelines_sign_whatever_they_ask(spark: SparkSession, broker: Server, t
         spark, topic, group, handler, namesrv=broker.namesrv, checkpoint=str(tmp_path / "checkpoint"), once=True,
         max_reconsume=0, options=ACCOUNT,
     )  # fmt: skip
-    dead = spark.read.format("rocketmq").options(**brokers).option("subscribe", f"%DLQ%{group}")
-    dead = dead.option("includeProperties", "true").load()
+    letters = spark.read.format("rocketmq").options(**brokers).option("subscribe", f"%DLQ%{group}")
+    dead = letters.option("includeProperties", "true").load()
     assert [bytes(row.body) for row in dead.collect()] == [b"07"]
     for expected in ((1, 0, 1), (1, 1, 0)):
         outcome = replay(

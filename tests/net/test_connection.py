@@ -272,7 +272,7 @@ async def test_too_many_held_requests_on_one_connection_end_it(ends: Any, desk: 
 
 async def test_a_caller_waits_for_a_peer_that_does_not_read(ends: Any, desk: Desk) -> None:
     async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.transport.pause_reading()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
         await release.wait()
         writer.transport.abort()
 

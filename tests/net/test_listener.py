@@ -113,7 +113,7 @@ async def test_a_peer_that_drips_bytes_counts_as_idle(ends: Any, clock: ManualCl
         pending = visitors.now[0]._frames.pending_bytes if visitors.now else 0
         writer.write(bytes([byte]))
         await until(
-            lambda pending=pending: not visitors.now or visitors.now[0]._frames.pending_bytes > pending
+            lambda pending=pending: not visitors.now or visitors.now[0]._frames.pending_bytes > pending  # type: ignore[misc]
         )
         clock.advance(seconds=10)
         if not visitors.now:
@@ -131,7 +131,7 @@ async def test_a_large_frame_that_keeps_coming_is_not_idle(
     for at in range(0, len(frame), 10_000):
         writer.write(frame[at : at + 10_000])
         if at + 10_000 < len(frame):
-            await until(lambda at=at: listener.connections[0]._frames.pending_bytes == at + 10_000)
+            await until(lambda at=at: listener.connections[0]._frames.pending_bytes == at + 10_000)  # type: ignore[misc]
             clock.advance(seconds=60)
     (size,) = struct.unpack(">I", await reader.readexactly(4))
     assert len(wire.decode(await reader.readexactly(size)).body) == 100_000
@@ -255,7 +255,7 @@ async def test_the_oldest_unfinished_frames_are_cut_off_first(
     links = [await ends.raw(listener) for _ in range(3)]
     for n, (_, writer) in enumerate(links, 1):
         writer.write(frame[:80_000])
-        await until(lambda n=n: unfinished.total == n * 80_000)
+        await until(lambda n=n: unfinished.total == n * 80_000)  # type: ignore[misc]
     links[2][1].write(frame[80_000:100_000])
     await until(lambda: len(listener.connections) == 2)
     assert await links[0][0].read() == b""
@@ -279,7 +279,7 @@ async def test_a_frame_counts_from_its_own_beginning(ends: Any, until: Until) ->
     old.write(frame[500:] + frame[:100])  # whole, and another one begun: now the younger of the two
     await old_reader.readexactly(4)
     assert unfinished.total == 700
-    assert [connection.remote for connection in unfinished._held] == [
+    assert [connection.remote for connection in unfinished._held] == [  # type: ignore[attr-defined]
         new.get_extra_info("sockname"),
         old.get_extra_info("sockname"),
     ]

@@ -13,7 +13,7 @@ from aerobee.protocol import batch
 from aerobee.protocol.batch import BatchItem
 from aerobee.protocol.message import Record
 
-text = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 items = st.lists(
     st.builds(BatchItem, st.integers(-(2**31), 2**31 - 1), st.binary(max_size=30), text), max_size=5
 )

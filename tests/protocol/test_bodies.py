@@ -275,7 +275,7 @@ LEAVES = {
     inspect.IntType: st.integers(-(2**63), 2**63 - 1),
     inspect.FloatType: st.floats(allow_nan=False, allow_infinity=False),
     inspect.BoolType: st.booleans(),
-    inspect.StrType: st.text(st.characters(exclude_categories=("Cs",)), max_size=6),
+    inspect.StrType: st.text(st.characters(exclude_categories=["Cs"]), max_size=6),
     inspect.AnyType: st.dictionaries(st.sampled_from(["x", "y"]), st.integers(0, 9), max_size=2),
 }
 
@@ -363,7 +363,7 @@ def test_a_registration_survives_plain_and_compressed(body: B.RegisterBrokerBody
 
 
 def test_a_compressed_registration_has_javas_layout() -> None:
-    body = PINNED["RegisterBrokerBody"][0]
+    body: Any = PINNED["RegisterBrokerBody"][0]
     plain = zlib.decompress(B.compress_registration(body, 479))
     parts = [VERSION.encode(), b"T 8 8 6 SINGLE_TAG {}", b"[]"]
     sized = [struct.pack(">i", len(part)) + part for part in parts]

@@ -24,10 +24,10 @@ HEADERS = [
 ]
 REQUESTS = {kind.code: kind for kind in HEADERS if hasattr(kind, "code")}
 
-VALUES = {
+VALUES: dict[type, st.SearchStrategy[Any]] = {
     inspect.IntType: st.integers(-(2**63), 2**63 - 1),
     inspect.BoolType: st.booleans(),
-    inspect.StrType: st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12),
+    inspect.StrType: st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12),
 }
 
 

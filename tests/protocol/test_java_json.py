@@ -14,7 +14,7 @@ from aerobee.errors import ProtocolError
 from aerobee.protocol import java_json
 from aerobee.protocol.java_json import Dialect, decode, encode, parse
 
-text = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | text,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(text, inner, max_size=4),

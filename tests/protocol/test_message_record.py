@@ -14,7 +14,7 @@ from aerobee.errors import CorruptRecord, ProtocolError
 from aerobee.protocol import message
 from aerobee.protocol.message import Record
 
-text = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 longs = st.integers(-(2**63), 2**63 - 1)
 ints = st.integers(-(2**31), 2**31 - 1)
 hosts = st.binary(min_size=8, max_size=8) | st.binary(min_size=20, max_size=20)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from aerobee.protocol import properties as props
 
 words = st.text(
-    st.characters(exclude_categories=("Cs",), exclude_characters="\x01\x02"), min_size=1, max_size=9
+    st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1, max_size=9
 )
 
 

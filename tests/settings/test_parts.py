@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -38,7 +38,8 @@ def test_it_has_every_setting_once_with_its_default() -> None:
 
 
 def test_settings_of_every_part_are_checked() -> None:
-    for wrong in ({"tries": 10}, {"batch": 33}):
+    cases: tuple[dict[str, Any], ...] = ({"tries": 10}, {"batch": 33})
+    for wrong in cases:
         with pytest.raises(ValueError, match="is not a whole number from"):
             Both(**wrong)
     with pytest.raises(ValueError, match="33"):

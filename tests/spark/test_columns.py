@@ -110,7 +110,7 @@ def test_rows_of_one_length_that_differ_anywhere_give_their_own_values(
     data = bytearray(one * count)
     for at_row, column, byte in changes:
         data[(at_row % count + 1) * len(one) - len(text) + column % len(text)] = byte
-    fast, plain = both(bytes(data), columns.positions_of(data), ("msgId", "tags", "keys"))
+    fast, plain = both(bytes(data), columns.positions_of(bytes(data)), ("msgId", "tags", "keys"))
     assert fast.batch.equals(plain.batch)
 
 
@@ -118,7 +118,7 @@ def test_rows_of_one_length_that_differ_anywhere_give_their_own_values(
 def test_a_value_that_is_no_text_is_made_one(count: int) -> None:
     data = bytearray(b"".join(message.encode(Record("t", b"x", f"TAGS\x01{i:03}\x02")) for i in range(count)))
     data[-3] = 0xFF
-    found = columns.decode(bytes(data), columns.positions_of(data), ("tags",), "b")
+    found = columns.decode(bytes(data), columns.positions_of(bytes(data)), ("tags",), "b")
     wanted = [f"{i:03}" for i in range(count - 1)] + [f"0\N{REPLACEMENT CHARACTER}{(count - 1) % 10}"]
     assert found.batch.column("tags").to_pylist() == wanted
     found.batch.validate(full=True)

@@ -200,7 +200,7 @@ def test_a_message_missing_from_the_store_is_found_lost(
     send(server, "ledger-lost", [f"m{i}" for i in range(20)])
     server.run(_set_offsets(server, "ledger-lost", "g-lost"))
     server.flush()
-    copy = shutil.copytree(server.server.data, tmp_path / "copy")
+    copy = shutil.copytree(str(server.server.data), tmp_path / "copy")
     store = copy / "store"
     record = server.server.broker.store.record_of("ledger-lost", *_first_place(server, "ledger-lost"))
     assert record is not None

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,9 @@ from hypothesis import strategies as st
 
 from aerobee.spark.reading import plan
 from aerobee.spark.reading.plan import Range
+
+if TYPE_CHECKING:
+    from aerobee.spark.option_values import Offsets
 
 queues = st.dictionaries(st.integers(0, 12).map(str), st.integers(0, 1000), max_size=8)
 offsets = st.dictionaries(
@@ -55,9 +59,7 @@ def test_min_partitions_splits_a_queue_over_several_tasks(ranges: list[Range], w
 
 
 @given(offsets, offsets, st.integers(1, 500))
-def test_clipping_keeps_the_limit_and_starves_no_queue(
-    start: plan.Offsets, end: plan.Offsets, limit: int
-) -> None:
+def test_clipping_keeps_the_limit_and_starves_no_queue(start: Offsets, end: Offsets, limit: int) -> None:
     for topic, broker, queue, offset in plan.flat(start):
         plan.put(end, topic, broker, queue, max(offset, plan.get(end, topic, broker, queue, 0)))
     clipped = plan.clip(start, end, limit)
@@ -69,7 +71,7 @@ def test_clipping_keeps_the_limit_and_starves_no_queue(
 
 
 @given(offsets)
-def test_equal_offsets_are_equal_text(value: plan.Offsets) -> None:
+def test_equal_offsets_are_equal_text(value: Offsets) -> None:
     turned = {
         t: {b: dict(reversed(q.items())) for b, q in reversed(bs.items())}
         for t, bs in reversed(value.items())
@@ -104,7 +106,7 @@ def test_lost_offsets_fail_by_default_and_name_the_queue(start: int, end: int, l
 # -- topics that come and go ---------------------------------------------------------------------------
 
 
-def at(offset: int, topic: str = "t") -> plan.Offsets:
+def at(offset: int, topic: str = "t") -> Offsets:
     return {topic: {"b": {"0": offset}}}
 
 

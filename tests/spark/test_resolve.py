@@ -33,6 +33,9 @@ class ByTheThousand:
     def offset_at(self, topic: str, broker: str, queue: int, timestamp: int) -> int:
         return timestamp // 1000
 
+    def forget_routes(self) -> None:
+        pass
+
 
 def read(**given: str) -> options.Read:
     return options.for_batch({"namesrv": "127.0.0.1:9876", "subscribe": "orders,bills", **given})

@@ -49,8 +49,8 @@ def test_rows_retries_and_replays_go_by_tls(spark: SparkSession, server: TestSer
     )  # fmt: skip
     offsets = server.server.broker.offsets.table(group, topic)
     assert sum(offsets.values()) == 10
-    dead = spark.read.format("rocketmq").options(**brokers).option("subscribe", f"%DLQ%{group}")
-    dead = dead.option("includeProperties", "true").load()
+    letters = spark.read.format("rocketmq").options(**brokers).option("subscribe", f"%DLQ%{group}")
+    dead = letters.option("includeProperties", "true").load()
     assert [bytes(row.body) for row in dead.collect()] == [b"7"]
     sent = replay(dead, name="fix", namesrv=server.namesrv, audit=str(tmp_path / "audit"), options=TLS)
     assert sent.sent == 1

@@ -95,7 +95,7 @@ def test_each_batch_may_be_written_as_a_batch(
         writer = batch.select("body").write.format("rocketmq").option("namesrv", server.namesrv)
         writer.mode("append").save("foreach")
 
-    query = stream(spark, server, "batches").writeStream.foreachBatch(write)
-    query = query.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+    writing = stream(spark, server, "batches").writeStream.foreachBatch(write)
+    query = writing.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
     query.awaitTermination()
     assert sorted(int(bytes(row.body)) for row in rows(spark, server, "foreach")) == list(range(100))

@@ -149,14 +149,14 @@ def main() -> None:
         store.close()
         if number % 13 == 12 or number == rounds - 1:
             compare_with_rebuild(root, mode, found)
-    report = {
+    totals = {
         "rounds": rounds,
         "unclean": unclean,
         "messages": len(acked),
         "torn": torn,
         "redispatched": dispatched,
     }
-    sys.stdout.write(json.dumps(report))
+    sys.stdout.write(json.dumps(totals))
 
 
 if __name__ == "__main__":

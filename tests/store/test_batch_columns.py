@@ -33,8 +33,8 @@ batches = some.lists(members, min_size=1, max_size=6)
 
 def batch_of(rows, **shared):
     flags, bodies, texts = zip(*rows, strict=True)
-    texts = [text.format(n=n) for n, text in enumerate(texts)]
-    return Batch("orders", 3, Columns(list(flags), list(bodies), texts), **shared)
+    numbered = [text.format(n=n) for n, text in enumerate(texts)]
+    return Batch("orders", 3, Columns(list(flags), list(bodies), numbered), **shared)
 
 
 @given(batches, some.booleans(), some.sampled_from([pack_host("10.0.0.9", 7), pack_host("::1", 7)]))

@@ -3,6 +3,7 @@
 
 import os
 import stat
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,7 +12,7 @@ from aerobee.store.timer_wheel import TimerWheel
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077])
-def umask(request):
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
     before = os.umask(request.param)
     yield request.param
     os.umask(before)

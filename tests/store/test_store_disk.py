@@ -12,8 +12,6 @@ import textwrap
 import pytest
 
 from aerobee.errors import DiskFull
-from aerobee.store import consume_queue
-from aerobee.store import segment as segment_module
 from aerobee.store.message_store import ReadLimit, ReadStatus
 from aerobee.store.retention import Disk, disk_of
 
@@ -159,7 +157,7 @@ def test_no_space_for_a_file_changes_nothing(kit, monkeypatch, part):
             raise OSError(errno.ENOSPC, "No space left on device")
         real(fd, start, length)
 
-    monkeypatch.setattr(segment_module.os, "posix_fallocate", posix_fallocate)
+    monkeypatch.setattr(os, "posix_fallocate", posix_fallocate)
     text = "KEYS\x01" + " ".join(map(str, range(255))) + "\x02"
     for _ in range(2):
         blocked = (
@@ -187,7 +185,7 @@ def test_units_that_cannot_be_written_wait_in_memory(kit, monkeypatch, caplog):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(consume_queue.os, "pwrite", pwrite)
+        patched.setattr(os, "pwrite", pwrite)
         tick(kit, store)
         assert "wait in memory" in caplog.text
         assert len(kit.bodies(store)) == 5

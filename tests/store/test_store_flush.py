@@ -10,16 +10,16 @@ from aerobee.store import flush as flush_module
 
 
 @pytest.fixture
-def syncs(monkeypatch):
+def syncs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Counts what is synced."""
-    calls = []
+    calls: list[int] = []
     real = os.fdatasync
 
     def fdatasync(fd):
         calls.append(fd)
         real(fd)
 
-    monkeypatch.setattr(flush_module.os, "fdatasync", fdatasync)
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
     return calls
 
 
@@ -76,7 +76,7 @@ async def test_a_failed_sync_stops_writes_and_keeps_reads(kit, monkeypatch, capl
     def broken(fd):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(flush_module.os, "fdatasync", broken)
+    monkeypatch.setattr(os, "fdatasync", broken)
     waiters = [asyncio.create_task(store.durable(store.log_max)) for _ in range(3)]
     for waiter in waiters:
         with pytest.raises(StoreError, match="check the disk"):

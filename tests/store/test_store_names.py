@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -59,7 +59,8 @@ def test_nothing_is_stored_in_a_queue_there_cannot_be(store: MessageStore, queue
 def test_nothing_is_stored_with_a_number_that_a_record_cannot_hold(store: MessageStore, field: str) -> None:
     store.append(Record("orders", b"x"))
     before = store.log_max
-    for number in (2**63, -(2**63) - 1):
+    numbers: list[Any] = [2**63, -(2**63) - 1]
+    for number in numbers:
         with pytest.raises(MessageIllegal, match="cannot hold"):
             store.append(Record("orders", b"x", **{field: number}))
         with pytest.raises(MessageIllegal, match="cannot hold"):

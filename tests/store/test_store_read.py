@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import mmap
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ from aerobee.protocol.message import decode
 from aerobee.protocol.names import SCHEDULE_TOPIC
 from aerobee.protocol.properties import tag_code
 from aerobee.store.consume_queue import UNIT
-from aerobee.store.message_store import ReadLimit, ReadStatus
+from aerobee.store.message_store import MessageStore, ReadLimit, ReadStatus
 
 
 class Only(msgspec.Struct):
@@ -23,7 +24,7 @@ def tagged(*tags: str) -> Only:
 
 
 @pytest.fixture
-def store(kit):
+def store(kit: Any) -> MessageStore:
     """Ten messages, tags a b a b ..., numbers 0 to 9."""
     store = kit.open()
     for n in range(10):

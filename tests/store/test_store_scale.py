@@ -6,7 +6,9 @@ import resource
 import shutil
 import tempfile
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +27,7 @@ def mappings():
 
 
 @pytest.fixture
-def in_memory(kit):
+def in_memory(kit: Any) -> Iterator[None]:
     """160,000 directories and files: on tmpfs they take seconds, on a busy disk minutes."""
     shared = Path("/dev/shm")
     root = Path(tempfile.mkdtemp(prefix="aerobee-scale", dir=shared if shared.is_dir() else None))

@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Offsets by time: LOWER the first message at or after it, UPPER the last at or before it."""
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aerobee.store.message_store import Boundary
+from aerobee.store.message_store import Boundary, MessageStore
 
 
 @pytest.fixture
-def start(kit):
+def start(kit: Any) -> int:
     return kit.clock.now()
 
 
 @pytest.fixture
-def store(kit, start):
+def store(kit: Any, start: int) -> MessageStore:
     """Stored at 0, 10, 10, 10, 20 ms."""
     store = kit.open()
     for wait in (0, 10, 0, 0, 10):

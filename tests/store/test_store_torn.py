@@ -17,6 +17,8 @@ LOG = "commitlog/" + "0" * 20
 class Stores(mmap.mmap):
     """The mapped log, noting what is stored into it: a copy is not one step, only its pieces are."""
 
+    noted: list[tuple[int, bytes]]
+
     def __setitem__(self, part, data):
         super().__setitem__(part, data)
         self.noted.append((part.start, bytes(data)))

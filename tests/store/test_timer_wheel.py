@@ -9,17 +9,16 @@ import struct
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aerobee.errors import DiskFull, StoreError
-from aerobee.store import segment as segment_module
 from aerobee.store import timer_wheel as module
 from aerobee.store.timer_log import DELETE, PLAIN, ROLL, Entry, TimerLog
-from aerobee.store.timer_slots import TimerSlots
+from aerobee.store.timer_slots import Slot, TimerSlots
 from aerobee.store.timer_wheel import ROLL_SECONDS, Due, TimerWheel
 
 if TYPE_CHECKING:
@@ -343,7 +342,7 @@ def test_a_full_disk_refuses_the_message_and_takes_it_later(
     for key in range(310):  # one file, nearly
         driver.send(key, NOW + 5_000)
     driver.tick(0)
-    real = segment_module.os.posix_fallocate
+    real = os.posix_fallocate
 
     def full(fd: int, start: int, length: int) -> None:
         raise OSError(28, "No space left on device")
@@ -351,12 +350,12 @@ def test_a_full_disk_refuses_the_message_and_takes_it_later(
     for key in range(310, 700):
         driver.send(key, NOW + 7_000_000)
     with monkeypatch.context() as patch:
-        patch.setattr(segment_module.os, "posix_fallocate", full)
+        patch.setattr(os, "posix_fallocate", full)
         for _ in range(2):
             with pytest.raises(DiskFull):
                 driver.read_topic()
         assert driver.wheel.pending == driver.wheel.queue_offset
-    assert segment_module.os.posix_fallocate is real
+    assert os.posix_fallocate is real
     driver.tick(0)
     driver.tick(8_000_000)
     assert driver.keys() == list(range(700))
@@ -472,7 +471,7 @@ def test_a_slot_of_an_earlier_turn_of_the_wheel_is_empty(tmp_path: Path) -> None
     slots = TimerSlots(tmp_path / "wheel")
     assert slots.get(5).last == -1
     slots.reserve(5)
-    slots.put(5, module.Slot(1, 2, 3))
+    slots.put(5, Slot(1, 2, 3))
     assert slots.get(5) == (1, 2, 3, 0)
     assert slots.get(5 + 1_209_600).last == -1
     assert list(slots.since(5)) == [(5, (1, 2, 3, 0))]
@@ -572,7 +571,7 @@ def test_power_loss_repeats_perhaps_but_never_loses(steps: list[tuple[str, int]]
             shutil.copytree(live / "config", driver.root / "config", dirs_exist_ok=True)
         for bit, name in ((1, "timerlog"), (2, "timerwheel")):
             if survivors & bit and (live / name).exists():
-                copy = shutil.copytree if (live / name).is_dir() else shutil.copy
+                copy: Any = shutil.copytree if (live / name).is_dir() else shutil.copy
                 driver.root.mkdir(exist_ok=True)
                 copy(live / name, driver.root / name, **({"dirs_exist_ok": True} if bit == 1 else {}))
         driver.wheel = driver.open()

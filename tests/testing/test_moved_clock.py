@@ -8,9 +8,8 @@ import threading
 
 import pytest
 
-from aerobee.clock import SystemClock
+from aerobee.clock import ManualClock, SystemClock
 from aerobee.testing import TestClock, TestServer, eventually, wait_until
-from aerobee.testing.server import ManualClock
 
 
 def clock_here() -> TestClock:

@@ -33,6 +33,7 @@ from aerobee.spark.reading.queue_source import MISSING, BrokerQueues, chosen_top
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from aerobee.clock import Clock
     from aerobee.spark.option_values import Offsets
     from aerobee.spark.options import Read
 
@@ -48,7 +49,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._source_now: Any = None
         self._sizes: sizes.Sizes | None = None
-        self._clock = SystemClock()
+        self._clock: Clock = SystemClock()
         self._bounds: plan.Bounds = {}
         self._discovered_at = 0
         self._looked_at = 0

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 class Link:
     remote_text = "10.0.0.1:1"
+    call: Any = None  # not used here
+    start_call: Any = None
+    close: Any = None
 
     def __init__(self) -> None:
         self.attributes: dict[str, Any] = {"language": "JAVA", "version": 479}

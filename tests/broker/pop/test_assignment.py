@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -39,7 +39,7 @@ class Link:
     is_open = True
 
     def __init__(self) -> None:
-        self.attributes = {}
+        self.attributes: dict[str, str] = {}
 
     def send(self, command: Command) -> None: ...
 
@@ -91,7 +91,8 @@ def test_the_mode_is_set_per_topic_and_group_and_kept_over_a_restart(shop):
 
 @pytest.mark.seed("S000-3")
 def test_a_mode_is_pull_or_pop_and_nothing_else(shop):
-    for mode in ("POLL", "pop", "", 7, None):
+    modes: tuple[Any, ...] = ("POLL", "pop", "", 7, None)
+    for mode in modes:
         with pytest.raises(InvalidParameter, match="neither PULL nor POP"):
             set_mode(shop, mode=mode)
 

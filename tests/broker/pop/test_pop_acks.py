@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -58,7 +60,7 @@ def batch(*entries: BatchAckEntry) -> bytes:
 
 
 @pytest.fixture
-def popped(shop):
+def popped(shop: Any) -> list[Any]:
     shop.send(*"abc")
     return shop.pop(invisible_ms=20_000)
 

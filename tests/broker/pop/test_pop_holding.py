@@ -39,7 +39,7 @@ async def test_a_message_between_the_look_and_the_waiting_is_not_missed(shop):
     popping = shop.hold()  # a task that has not run yet
     asking = notify(Notify("other", "orders", -1, 15_000, shop.clock.now()), shop.broker)
     shop.send("a")
-    assert (await asking).has_message
+    assert (await asking).has_message  # type: ignore[misc]
     assert [one.body for one in await popping] == ["a"]
 
 
@@ -80,7 +80,7 @@ async def test_messages_left_over_wake_another_request_of_the_same_key_only(shop
 
 async def test_the_end_of_the_poll_time_is_a_timeout(shop):
     later = pop(shop.request(poll_ms=10_000), shop.broker)
-    task = asyncio.get_running_loop().create_task(later)
+    task = asyncio.get_running_loop().create_task(later)  # type: ignore[arg-type]
     await turns()
     shop.clock.advance(9_949)
     await turns()
@@ -182,7 +182,7 @@ async def test_a_stop_answers_everybody_and_holds_nobody_any_more(shop):
     shop.broker.pops.stop()
     assert await held == []
     later = pop(shop.request(poll_ms=10_000), shop.broker)
-    assert (await later).code is ResponseCode.POLLING_TIMEOUT
+    assert (await later).code is ResponseCode.POLLING_TIMEOUT  # type: ignore[misc]
 
 
 async def test_a_connection_that_goes_leaves_nothing_behind(shop):
@@ -248,7 +248,7 @@ def notice(shop, **more) -> Notify:
 
 async def test_a_notification_says_at_once_or_as_soon_as_there_is_something(shop):
     assert notify(notice(shop), shop.broker).has_message is False
-    held = asyncio.ensure_future(notify(notice(shop, poll_ms=5_000), shop.broker))
+    held = asyncio.ensure_future(notify(notice(shop, poll_ms=5_000), shop.broker))  # type: ignore[arg-type]
     await turns()
     shop.send("a", queue_id=3)
     assert (await held).has_message
@@ -266,7 +266,7 @@ async def test_a_notification_sees_retries_and_not_blocked_ordered_queues(shop):
     shop.send("a", "b")
     shop.pop(ordered=True, max_messages=1, invisible_ms=5_000)
     assert notify(notice(shop, ordered=True), shop.broker).has_message is False
-    held = asyncio.ensure_future(notify(notice(shop, ordered=True, poll_ms=20_000), shop.broker))
+    held = asyncio.ensure_future(notify(notice(shop, ordered=True, poll_ms=20_000), shop.broker))  # type: ignore[arg-type]
     await turns()
     shop.clock.advance(5_000)
     assert (await held).has_message, "woken exactly when the block ended"
@@ -274,9 +274,9 @@ async def test_a_notification_sees_retries_and_not_blocked_ordered_queues(shop):
 
 async def test_a_notification_ends_with_its_poll_time_or_when_too_many_wait(make_shop):
     shop = make_shop(pop_polling_per_key=0)
-    held = asyncio.ensure_future(notify(notice(shop, poll_ms=5_000), shop.broker))
+    held = asyncio.ensure_future(notify(notice(shop, poll_ms=5_000), shop.broker))  # type: ignore[arg-type]
     await turns()
-    full = await notify(notice(shop, poll_ms=5_000), shop.broker)
+    full = await notify(notice(shop, poll_ms=5_000), shop.broker)  # type: ignore[misc]
     assert full.polling_full
     shop.clock.advance(5_000)
     assert await held == type(full)()

@@ -356,7 +356,7 @@ async def test_issue_8592_a_blocked_ordered_queue_does_not_spin(shop):
 
 async def test_issue_7986_6496_5839_one_deadline_and_the_answer_comes_before_it(shop):
     request = shop.request(poll_ms=10_000, born_time=shop.clock.now() - 4_000)
-    task = asyncio.ensure_future(pop(request, shop.broker))
+    task = asyncio.ensure_future(pop(request, shop.broker))  # type: ignore[arg-type]
     await turns()
     shop.clock.advance(5_950)
     assert (await task).code is ResponseCode.POLLING_TIMEOUT

@@ -15,7 +15,7 @@ import shutil
 import tempfile
 from collections import defaultdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pytest
@@ -47,6 +47,9 @@ from aerobee.protocol.receipt import Receipt, bits_text
 from aerobee.settings import BrokerConfig, InForce
 from aerobee.store.results import Found, ReadStatus, Unit
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 TOPICS = ("orders", "bills")
 QUEUES = 2
 GROUPS = {"limited": 2, "endless": -1}  # name -> retry_max_times
@@ -62,7 +65,7 @@ class ListStore:
 
     def __init__(self) -> None:
         self.queues: dict[tuple[str, int], list[Record]] = defaultdict(list)
-        self.listeners: dict[object, object] = {}
+        self.listeners: dict[Any, object] = {}
         self.physical = 0
         self.full = False
 
@@ -139,7 +142,7 @@ class Lease(msgspec.Struct):
 
 
 @pytest.fixture(autouse=True)
-def quiet():
+def quiet() -> Iterator[None]:
     """Thousands of redeliveries and refusals are meant here: nobody has to read of each."""
     logger = logging.getLogger("aerobee")
     before = logger.level
@@ -180,21 +183,21 @@ class History(RuleBasedStateMachine):
         for topic, _ in self.store.queues:
             topics.ensure(topic)
         settings = InForce(CONFIG)
-        pops = Pops(settings, clock, self.store, offsets, directory)
+        pops = Pops(settings, clock, self.store, offsets, directory)  # type: ignore[arg-type]
         pops.draw = lambda: self.drawn
         self.drawn = 0
         self.broker = Broker(
             settings=settings,
             clock=clock,
-            store=self.store,
+            store=self.store,  # type: ignore[arg-type]
             topics=topics,
             groups=groups,
             offsets=offsets,
             clients=Clients(),
-            parked=None,
-            locks=None,
+            parked=None,  # type: ignore[arg-type]
+            locks=None,  # type: ignore[arg-type]
             pops=pops,
-            transactions=None,
+            transactions=None,  # type: ignore[arg-type]
             stats=Stats(clock.now()),
         )
         self.revive = Revive(self.broker)
@@ -473,7 +476,7 @@ class History(RuleBasedStateMachine):
                     if key in open_by_lease:
                         open_by_lease[key] = False
             else:
-                for key in open_by_lease:
+                for key in open_by_lease:  # type: ignore[assignment]
                     if (
                         body["t"] in (None, key[0])
                         and body["c"] in (None, key[1])
@@ -482,7 +485,7 @@ class History(RuleBasedStateMachine):
                     ):
                         open_by_lease[key] = False
         found: dict[Place, bool] = {}
-        for key, is_open in open_by_lease.items():
+        for key, is_open in open_by_lease.items():  # type: ignore[assignment]
             found[places[key]] = found.get(places[key], False) or is_open
         return found
 
@@ -663,7 +666,7 @@ _SETTINGS = settings(
 
 TestHistory = History.TestCase
 TestHistory.settings = _SETTINGS
-TestHistory.pytestmark = [
+TestHistory.pytestmark = [  # type: ignore[attr-defined]
     pytest.mark.slow,
     pytest.mark.seed("S000-17", "S000-18", "S000-20", "S000-27", "S000-28", "S000-29", "S000-31"),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -223,14 +224,15 @@ def test_a_deleted_topic_or_group_leaves_no_batch(shop):
 def test_whatever_happens_a_queue_is_delivered_in_order_and_one_batch_at_a_time(data):
     """Pops, acks, changes and time at random on one queue of 40 messages, on the pure state."""
     orders, key, end = Orders(), ("t", "g", 0), 40
-    now, committed, out = 1_000, 0, None
+    now, committed = 1_000, 0
+    out: dict[str, Any] | None = None
     acked: set[int] = set()
     for _ in range(data.draw(st.integers(1, 80))):
         step = data.draw(st.sampled_from(["pop", "ack", "ack", "ack", "change", "wait"]))
         if step == "wait":
             now += data.draw(st.sampled_from([1, 500, 5_000]))
         elif step == "pop":
-            visible = {} if out is None else out["visible"]
+            visible: dict[int, int] = {} if out is None else out["visible"]
             busy = any(at > now for offset, at in visible.items() if offset not in acked)
             assert orders.blocked(key, None, now) == busy
             offsets = list(range(committed, min(end, committed + data.draw(st.integers(1, 5)))))
@@ -240,7 +242,7 @@ def test_whatever_happens_a_queue_is_delivered_in_order_and_one_batch_at_a_time(
             assert all(offset in acked for offset in range(committed))
             lease = OrderedBatch(pop_time=now, invisible_time=1_000, last_consume=now)
             counts = dict(orders.popped(key, offsets, lease))
-            before = {} if out is None else out["counts"]
+            before: dict[int, int] = {} if out is None else out["counts"]
             assert counts == {offset: before.get(offset, -1) + 1 for offset in offsets}
             out = {"time": now, "visible": dict.fromkeys(offsets, now + 1_000), "counts": counts}
             acked -= set(offsets)  # delivered again: to be acked again
@@ -273,4 +275,4 @@ def test_the_state_survives_its_own_file():
     orders.popped(("t", "g", 3), [5, 9], OrderedBatch(pop_time=1, invisible_time=2, attempt_id="a"))
     again = Orders()
     again.load(orders.text())
-    assert msgspec.structs.astuple(again.get("t", "g", 3)) == msgspec.structs.astuple(orders.get("t", "g", 3))
+    assert msgspec.structs.astuple(again.get("t", "g", 3)) == msgspec.structs.astuple(orders.get("t", "g", 3))  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Quoted everywhere: the checkout may live under a path with spaces.
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast fuzz chaos check format interop bench bench-quick serve dist clean
+.PHONY: demo test test-fast fuzz chaos check format interop bench bench-quick serve dist clean mutants
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Aerobee needs Python 3.11 or newer, this is " + sys.version.split()[0])'
@@ -29,6 +29,11 @@ test-fast: $(STAMP)
 # Odd input of five kinds against a whole broker; CASES= and SEED= to run longer or again.
 fuzz: $(STAMP)
 	$(BIN)/python -m tests.fuzz.run --cases $(or $(CASES),100000) --seed $(or $(SEED),1)
+
+# Bugs put into a copy, one at a time: do the tests notice? Hours for everything: PACKAGE=client SAMPLE=60 SEED=1 JOBS=2.
+mutants: $(STAMP)
+	nice $(BIN)/python -m tools.mutants $(if $(PACKAGE),--package $(PACKAGE)) $(if $(SAMPLE),--sample $(SAMPLE)) \
+		--seed $(or $(SEED),1) --jobs $(or $(JOBS),1)
 
 # Kills and power cuts under load, for five minutes; `make chaos ROUNDS=100` for so many of each kind in each flush mode.
 chaos: $(STAMP)
@@ -61,4 +66,4 @@ dist: $(STAMP)
 	$(BIN)/python -m build
 
 clean:
-	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .interop
+	rm -rf build dist .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis .interop

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make mutants`: small bugs are put into a copy of the code, one at a time; do the tests notice?
+
+Theory of operation. `mutations` finds what can be broken, `touching` knows which tests run that line (measured once),
+`trying` runs them against the mutant in a copy of the tree, `results` keeps what became of it. Everything known is in
+`.mutants/`: stop a run and start it again, it goes on where it was. A survivor is a test to be written, or a line in
+`equivalent.toml` with the reason why nobody could see the difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import queue
+import random
+import sys
+import threading
+from collections import deque
+from pathlib import Path
+
+from tools.mutants.mutations import Mutant, mutants_of
+from tools.mutants.results import Results, equivalents
+from tools.mutants.touching import Touching
+from tools.mutants.trying import Copy
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / ".mutants"
+PACKAGES = ("protocol", "net", "store", "namesrv", "broker", "fronts", "client", "spark")
+_TESTS_S = 60.0  # so many seconds of tests are enough for a mutant that hundreds run
+
+
+def _mutants(package: str) -> list[Mutant]:
+    found: list[Mutant] = []
+    for path in sorted((ROOT / "aerobee" / package).rglob("*.py")):
+        if "generated" not in path.parts:
+            found += mutants_of(path.relative_to(ROOT).as_posix(), path.read_bytes())
+    return found
+
+
+def _sample(mutants: list[Mutant], size: int, seed: int) -> list[Mutant]:
+    if not size:
+        return mutants
+    chosen = sorted(mutants, key=lambda each: each.id)
+    random.Random(seed).shuffle(chosen)
+    return chosen[:size]
+
+
+def _chosen(touching: Touching, mutant: Mutant) -> tuple[list[str], float]:
+    """The tests for a mutant and how long they take: the quickest, those of its own package first."""
+    own = f"tests/{mutant.path.split('/')[1]}/"
+    tests = touching.tests_of(mutant)
+    if not tests and not mutant.function:  # names and numbers that are only declared there
+        tests = sorted(touching.seconds, key=lambda test: touching.seconds[test])
+    total, found = 0.0, []
+    for test in sorted(tests, key=lambda test: not test.startswith(own)):
+        if total < _TESTS_S:
+            total += touching.seconds[test]
+            found.append(test)
+    return found, total
+
+
+def _try_all(todo: list[Mutant], touching: Touching, results: Results, jobs: int) -> None:
+    waiting = deque(todo)
+    copies: queue.Queue[Copy] = queue.Queue()
+
+    def work(copy: Copy) -> None:
+        while waiting:
+            mutant = waiting.popleft()
+            tried = copy.attempt(mutant, *_chosen(touching, mutant))
+            results.add(mutant, tried)
+            print(f"{tried.outcome:9} {mutant} {tried.killer}", flush=True)
+
+    threads = []
+    try:
+        for _ in range(jobs):
+            copy = Copy(ROOT)
+            copies.put(copy)
+            threads.append(threading.Thread(target=work, args=(copy,)))
+            threads[-1].start()
+        for thread in threads:
+            thread.join()
+    except KeyboardInterrupt:
+        waiting.clear()
+        for thread in threads:
+            thread.join()
+        sys.exit("stopped; start it again and it goes on")
+    finally:
+        while not copies.empty():
+            copies.get().remove()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.mutants", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument(
+        "--package", choices=PACKAGES, action="append", help="only this one; may be given again"
+    )
+    parser.add_argument(
+        "--sample", type=int, default=0, help="so many of each package, chosen by the seed; 0: all"
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="ID", help="this mutant, known already or not"
+    )
+    parser.add_argument("--again", action="store_true", help="those that got away are tried again")
+    parser.add_argument("--report", action="store_true", help="say what is known; try nothing")
+    return parser.parse_args()
+
+
+def main() -> None:
+    asked = _arguments()
+    FOLDER.mkdir(exist_ok=True)
+    results = Results(FOLDER / "results.jsonl")
+    touching = Touching(ROOT, FOLDER / "touching")
+    if not asked.report:
+        touching.measure(asked.jobs)
+    known: set[str] = set()
+    for package in asked.package or PACKAGES:
+        mutants = _mutants(package)
+        known.update(each.id for each in mutants)
+        if asked.only:
+            todo = [each for each in mutants if each.id in asked.only]
+        else:
+            passed = ("killed", "time") if asked.again else ("killed", "time", "survived", "untouched")
+            drawn = _sample(mutants, asked.sample, asked.seed)
+            todo = [
+                each for each in drawn if results.get(each) not in passed and each.id not in equivalents()
+            ]
+        if not asked.report:
+            _try_all(todo, touching, results, asked.jobs)
+        print(results.report(package, mutants))
+    if not asked.package:
+        for stale in equivalents().keys() - known:
+            print(f"equivalent.toml: there is no mutant {stale} any more")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One mutant at a time in a copy of the tree: its tests, until one fails or its time is over."""
+
+from __future__ import annotations
+
+import compileall
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from tools.mutants.mutations import Mutant
+
+Outcome = Literal["killed", "time", "survived", "untouched"]
+
+_FIRST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
+_START_S = 20  # what a busy machine may take to load everything
+_SLOWER = 6  # than when they were measured
+
+
+@dataclass(frozen=True)
+class Tried:
+    outcome: Outcome
+    tests: int
+    killer: str = ""
+
+
+class Copy:
+    """A temporary copy of what git knows, as it stands in the tree."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.path = Path(tempfile.mkdtemp(prefix="aerobee-mutants-"))
+        known = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=root, capture_output=True, check=True,
+        )  # fmt: skip
+        for name in filter(None, known.stdout.decode().split("\0")):
+            if (root / name).is_file():
+                (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(root / name, self.path / name)
+        compileall.compile_dir(self.path / "aerobee", quiet=2)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def attempt(self, mutant: Mutant, tests: list[str], seconds: float) -> Tried:
+        """`seconds`: what the tests took when nothing was wrong."""
+        if not tests:
+            return Tried("untouched", 0)
+        file = self.path / mutant.path
+        original = (self._root / mutant.path).read_bytes()
+        try:
+            file.write_bytes(mutant.applied(original))
+            self._forget_compiled(file)
+            return self._run(tests, seconds)
+        finally:
+            file.write_bytes(original)
+            self._forget_compiled(file)
+
+    def _forget_compiled(self, file: Path) -> None:
+        """A change within the same second, of the same length, would go unnoticed."""
+        for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
+            compiled.unlink()
+
+    def _run(self, tests: list[str], seconds: float) -> Tried:
+        chosen = self.path / ".chosen"
+        chosen.write_text("\n".join(tests))
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-x",
+            "-q",
+            "--no-header",
+            "--tb=no",
+            "-p",
+            "no:cacheprovider",
+        ]
+        command += [
+            "-p",
+            "no:xdist",
+            f"--timeout={_START_S * 3}",
+            f"--basetemp={self.path / '.tmp'}",
+            f"@{chosen}",
+        ]
+        with subprocess.Popen(
+            command, cwd=self.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+            env=os.environ | {"PYTHONPATH": str(self.path), "PYTHONDONTWRITEBYTECODE": "1"},
+        ) as process:  # fmt: skip
+            try:
+                output, _ = process.communicate(timeout=_START_S + _SLOWER * seconds)
+            except subprocess.TimeoutExpired:
+                return Tried("time", len(tests))
+            finally:
+                with contextlib.suppress(ProcessLookupError):  # whatever it has started
+                    os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode == 0:
+            return Tried("survived", len(tests))
+        failure = _FIRST_FAILURE.search(output.decode(errors="replace"))
+        return Tried("killed", len(tests), failure[1] if failure else "nothing could be loaded")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -135,6 +136,26 @@ class TestLocal:
         path = tmp_path / "new/10.0.0.1@DEFAULT/g/offsets.json"
         assert path.stat().st_mode & 0o777 == 0o600
         assert {parent.stat().st_mode & 0o777 for parent in path.parents[:3]} == {0o700}
+
+    @pytest.mark.seed("S004-57")
+    async def test_a_file_is_on_the_disk_before_it_takes_the_place_of_the_last(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store, path = self.store(tmp_path), tmp_path / "10.0.0.1@DEFAULT/g/offsets.json"
+        synced: list[tuple[int, bytes, str]] = []
+
+        def fsync(fd: int) -> None:
+            served = path.read_text() if path.exists() else ""
+            written = path.with_name("offsets.json.tmp").read_bytes()
+            synced.append((os.fstat(fd).st_ino, written, served))
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        for offset in (3, 4):
+            before = path.read_text() if path.exists() else ""
+            store.memory.set(Q0, offset)
+            await store.persist([Q0])
+            assert synced.pop() == (path.stat().st_ino, path.read_bytes(), before)
+        assert synced == []
 
     async def test_an_unchanged_offset_is_not_written_again(self, tmp_path: Path) -> None:
         store = self.store(tmp_path)

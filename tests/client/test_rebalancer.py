@@ -152,6 +152,21 @@ async def test_a_stale_offset_in_memory_is_not_used(group: Any) -> None:
     assert g.member.offsets.memory.get(queue) == 100
 
 
+@pytest.mark.seed("S004-12")
+async def test_what_was_remembered_of_a_queue_is_gone_when_it_is_taken(group: Any, session: Any) -> None:
+    """Else it would be reported as the group's progress, though nobody has one: the group begins at the end."""
+    g = group()
+    queue = MessageQueue("a", 0, "T")
+    g.member.offsets.memory.freeze(queue, 9_999)
+    g.offsets = lambda queue_id: (22, None, b"")
+    session.answers[GetMaxOffset] = lambda *_: (0, OffsetResult(offset=7), b"")
+    await g.rebalancer.rebalance()
+    assert g.member.pulled[queue].next_offset == 7
+    assert g.member.offsets.memory.get(queue) is None
+    g.member.offsets.memory.raise_to(queue, 8)
+    assert g.member.offsets.memory.get(queue) == 8, "nor is it frozen any more"
+
+
 @pytest.mark.seed("S003-21", "S001-27")
 async def test_a_queue_not_pulled_for_two_minutes_is_taken_anew(group: Any, session: Any) -> None:
     g = group()
@@ -203,11 +218,15 @@ async def test_queues_of_an_unsubscribed_topic_are_dropped_without_a_report(grou
     g = group(ordered=True)
     await g.rebalancer.rebalance()
     owned = list(g.member.pulled.values())
+    for one in owned:
+        g.member.offsets.memory.set(one.queue, 555)
+        one.fetching = asyncio.get_running_loop().create_future()
     g.member.subscriptions.remove("T")
     await g.rebalancer.rebalance()
     assert g.member.pulled == {}
-    assert all(one.inbox.dropped for one in owned)
+    assert all(one.inbox.dropped and one.fetching.cancelled() for one in owned)
     assert session.sent == []
+    assert session.headers(UnlockQueues) == [], "as RocketMQ does: its lock runs out"
 
 
 async def test_a_topic_without_route_is_told_and_tried_again_soon(group: Any) -> None:
@@ -356,6 +375,40 @@ class TestPop:
         self.assign(session)
         await g.rebalancer.rebalance()
         assert g.member.popped == {}
+
+    @pytest.mark.parametrize("trouble", [NetworkError("gone"), (1, None, b"")])
+    async def test_an_outage_is_no_reason_to_change_from_pop_to_pull(
+        self, group: Any, session: Any, trouble: Any
+    ) -> None:
+        g = group(as_the_broker_says)
+        assert g.member.options.rebalance == "auto"
+        self.assign(session, -1)
+        await g.rebalancer.rebalance()
+        (popped,) = g.member.popped.values()
+        session.answers[QueryAssignment] = lambda *_: trouble
+        for _ in range(3):
+            await g.rebalancer.rebalance()
+        assert list(g.member.popped.values()) == [popped]
+        assert not popped.dropped
+        assert (g.queues, g.popping) == ([], [-1])
+        self.assign(session, -1)
+        await g.rebalancer.rebalance()
+        assert list(g.member.popped.values()) == [popped], "and goes on with the same"
+
+    async def test_popped_queues_of_an_unsubscribed_topic_are_given_up(
+        self, group: Any, session: Any
+    ) -> None:
+        g = group(as_the_broker_says)
+        self.assign(session, 0, 1)
+        await g.rebalancer.rebalance()
+        popped = list(g.member.popped.values())
+        for one in popped:
+            one.fetching = asyncio.get_running_loop().create_future()
+        g.member.subscriptions.remove("T")
+        await g.rebalancer.rebalance()
+        assert g.member.popped == {}
+        assert len(popped) == 2
+        assert all(one.dropped and one.fetching.cancelled() for one in popped)
 
     @pytest.mark.seed("S000-3", "S000-7")
     async def test_the_mode_may_change_while_running(self, group: Any, session: Any) -> None:

@@ -54,7 +54,7 @@ async def send(cluster: Any) -> Any:
         yield many
 
 
-@pytest.mark.seed("S002-1", "S002-2", "S004-40", "S004-54")
+@pytest.mark.seed("S002-1", "S002-2", "S004-40")
 async def test_every_message_is_consumed_once_and_the_offset_is_kept(
     cluster: Any, consumer: Any, send: Any, eventually: Any
 ) -> None:

@@ -126,9 +126,10 @@ async def test_paused_queues_are_not_fetched(cluster: Any, filled: str) -> None:
         assert {m.queue for m in await poll_until(consumer, 20)} == {queues[1]}
 
 
-@pytest.mark.seed("S003-30", "S004-50", "S004-51")
+@pytest.mark.seed("S002-1", "S003-30", "S004-50", "S004-51")
 async def test_pulling_by_hand_until_there_is_nothing_new(cluster: Any, filled: str) -> None:
-    async with reader(cluster, cluster.fresh("g"), None) as consumer:
+    group = cluster.fresh("g")
+    async with reader(cluster, group, None) as consumer:
         found, statuses = [], Counter[PullStatus]()
         for queue in await consumer.queues(filled):
             offset = 0
@@ -139,6 +140,7 @@ async def test_pulling_by_hand_until_there_is_nothing_new(cluster: Any, filled: 
                 if answer.status is PullStatus.NO_NEW_MESSAGE:
                     break
                 found += answer.messages
+            await consumer.commit({queue: offset})
         assert sorted(int(m.body) for m in found) == list(range(40))
         assert statuses[PullStatus.NO_NEW_MESSAGE] == 2
         far = await consumer.pull(queue, 1_000)
@@ -147,6 +149,9 @@ async def test_pulling_by_hand_until_there_is_nothing_new(cluster: Any, filled: 
         assert nothing.status is PullStatus.NO_MATCHED_MESSAGE
         with pytest.raises(ValueError, match="offset is -1"):
             await consumer.pull(queue, -1)
+    async with reader(cluster, group, None) as consumer:
+        kept = {queue.queue_id: await consumer.committed(queue) for queue in await consumer.queues(filled)}
+        assert kept == {0: 20, 1: 20}, "its own offsets, for whoever comes next"
 
 
 @pytest.mark.seed("S003-1", "S003-10", "S003-24", "S003-41")

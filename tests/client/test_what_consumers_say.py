@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the two kinds of consumer tell brokers of themselves, before anything is consumed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aerobee.client.consume.membership import OwnedQueue
+from aerobee.client.consume.pull_consumer import PullConsumer
+from aerobee.client.consume.push_consumer import PushConsumer
+from aerobee.protocol.bodies import ConsumeFromWhere, ConsumeType, MessageModel, MessageQueue
+from aerobee.protocol.headers.consume import LitePullMessage, PullResult
+
+QUEUE = MessageQueue("a", 2, "T")
+
+
+def handle(message: object) -> None:
+    raise AssertionError("nothing is consumed here")
+
+
+def push(**more: Any) -> PushConsumer:
+    return PushConsumer("127.0.0.1:1", group="g", topics={"T": "A || B"}, handler=handle, **more)
+
+
+@pytest.mark.seed("S004-54")
+@pytest.mark.parametrize(
+    ("model", "topics"), [("clustering", {"T": "A || B", "%RETRY%g": "*"}), ("broadcasting", {"T": "A || B"})]
+)
+async def test_a_clustering_consumer_subscribes_its_retry_topic_and_a_broadcasting_one_does_not(
+    model: str, topics: dict[str, str]
+) -> None:
+    told = push(model=model).heartbeat_data()
+    assert {each.topic: each.sub_string for each in told.subscription_data_set} == topics
+    assert told.message_model is MessageModel(model.upper())
+
+
+@pytest.mark.seed("S002-1")
+async def test_a_push_consumer_is_handed_its_messages_and_a_pull_consumer_fetches_them_itself() -> None:
+    passive = push(start="first").heartbeat_data()
+    assert passive.consume_type is ConsumeType.CONSUME_PASSIVELY
+    assert passive.consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+    active = PullConsumer("127.0.0.1:1", group="g", topics={"T": "*"}).heartbeat_data()
+    assert active.consume_type is ConsumeType.CONSUME_ACTIVELY
+    assert [each.topic for each in active.subscription_data_set] == ["T"], "it has no retries to wait for"
+
+
+@pytest.mark.seed("S002-6")
+async def test_a_pull_consumer_lets_the_broker_hold_its_pull_for_20_s(session: Any) -> None:
+    consumer = PullConsumer("127.0.0.1:1", group="g", topics={"T": "A"})
+    consumer.session = consumer._member.session = session
+    session.answers[LitePullMessage] = [
+        (19, PullResult(next_begin_offset=6, min_offset=0, max_offset=6), b"")
+    ]
+    owned = OwnedQueue(QUEUE, 5, session.clock.now())
+    assert await consumer._fetch_once(owned) == 0
+    ((address, asked, timeout_ms),) = session.asked
+    assert (address, asked.suspend_timeout_millis, asked.sys_flag) == ("a:1", 20_000, 2 | 4 | 16)
+    assert timeout_ms == 30_000, "the answer may come late, and the network is slow"
+    assert (asked.queue_id, asked.queue_offset, asked.subscription) == (2, 5, "A")
+    assert owned.next_offset == 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -92,7 +92,7 @@ async def _all(namesrv: str, least: int) -> list[bytes]:
     return found
 
 
-def _ports(server: Server) -> dict[str, int]:
+def _ports(server: Server) -> dict[str, Any]:
     return {
         "namesrv_port": int(server.namesrv.rpartition(":")[2]),
         "broker_port": int(server.broker_address.rpartition(":")[2]),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aerobee.client.produce.producer import Producer as Producer
     from aerobee.client.produce.transaction_producer import TransactionProducer as TransactionProducer
     from aerobee.client.produce.transaction_producer import TransactionState as TransactionState
+    from aerobee.client.running import run as run
     from aerobee.clock import ManualClock as ManualClock
     from aerobee.server import Server as Server
     from aerobee.settings import BrokerConfig as BrokerConfig
@@ -55,7 +56,14 @@ _HOME = {
     "StoreConfig": "aerobee.settings",
     "TransactionProducer": "aerobee.client.produce.transaction_producer",
     "TransactionState": "aerobee.client.produce.transaction_producer",
+    "run": "aerobee.client.running",
 }
+
+
+__all__ = [
+    *_HOME,
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

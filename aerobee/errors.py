@@ -36,14 +36,14 @@ class StoreInUse(StoreError):
 # -- the network, seen from a client -----------------------------------------------------------------
 
 
-class NetworkError(AerobeeError):
-    """A connection could not be made, or was lost while a request was under way."""
+class NetworkError(AerobeeError, OSError):
+    """A connection could not be made, or was lost while a request was under way. An OSError too, as elsewhere."""
 
     retryable: ClassVar[bool] = True
 
 
-class RequestTimeout(NetworkError):
-    """No answer within the time given."""
+class RequestTimeout(NetworkError, TimeoutError):
+    """No answer within the time given. A TimeoutError too."""
 
 
 class NoRoute(AerobeeError):

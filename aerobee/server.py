@@ -162,9 +162,13 @@ class Server:
                 self._data = Path(tempfile.mkdtemp(prefix="aerobee-"))
                 self._exits.callback(self._remove_data)
             if self._namesrv_config.port != OFF:
-                await self._start_name_server()
+                self._make_name_server()
             if self._config.port != OFF:
                 await self._start_broker()
+            if self._name_server is not None:
+                # Last: whoever asks it for a topic finds the broker registered already.
+                await self._name_server.start()
+                self._exits.push_async_callback(self._name_server.stop)
         except BaseException:
             await self.stop()
             raise
@@ -186,14 +190,12 @@ class Server:
             shutil.rmtree(self._data, ignore_errors=True)
         self._data = None
 
-    async def _start_name_server(self) -> None:
+    def _make_name_server(self) -> None:
         from aerobee.namesrv.name_server import NameServer
 
         self._name_server = NameServer(
             self._namesrv_config, self._real_clock, self._data, tls=self._tls, unfinished=self._unfinished
         )
-        await self._name_server.start()
-        self._exits.push_async_callback(self._name_server.stop)
 
     # -- the broker ----------------------------------------------------------------------------------------
 

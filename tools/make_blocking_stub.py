@@ -46,7 +46,9 @@ def methods_of(kind: type) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
 
 def method(node: ast.FunctionDef | ast.AsyncFunctionDef, *, leasing: bool) -> str:
     returns = ast.unparse(node.returns) if node.returns else "None"
-    returns = returns.replace("AsyncIterator[", "Iterator[")
+    returns = returns.replace("AsyncIterator[", "Messages[")
+    if returns == "Messages":
+        returns = "Messages[ReceivedMessage]"
     if leasing:
         returns = returns.replace("ReceivedMessage", "BlockingMessage")
     lines = [f"    @{ast.unparse(each)}" for each in node.decorator_list]
@@ -70,6 +72,9 @@ def class_text(kind: type) -> str:
     ]
     lines += [method(node, leasing=kind.__name__ in LEASING) for node in methods.values()]
     lines += ["    def __enter__(self) -> Self: ...", "    def __exit__(self, *_: object) -> None: ..."]
+    if "messages" in methods and "__aiter__" in dir(source):
+        given = "BlockingMessage" if kind.__name__ in LEASING else "ReceivedMessage"
+        lines.append(f"    def __iter__(self) -> Messages[{given}]: ...")
     return "\n".join(lines)
 
 
@@ -86,14 +91,14 @@ def imports_for(body: str, kinds: list[type]) -> list[str]:
         for name, value in vars(module).items():
             if name not in known and not name.startswith("_") and not inspect.ismodule(value):
                 known[name] = f"from {module.__name__} import {name}"
-    known |= {"Self": "from typing import Self", "Iterator": "from collections.abc import Iterator"}
+    known |= {"Self": "from typing import Self"}
     for name in blocking.__all__:
         value = getattr(blocking, name)
         if name != "run" and value not in kinds:
             known[name] = f"from {value.__module__} import {name} as {name}"
     known["ReceivedMessage"] = "from aerobee.client.message import ReceivedMessage as ReceivedMessage"
     used = {node.id for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)}
-    defined = {kind.__name__ for kind in kinds} | {"BlockingMessage"}
+    defined = {kind.__name__ for kind in kinds} | {"BlockingMessage", "Messages"}
     wanted = (used | {name for name in blocking.__all__ if name != "run"}) - defined
     return sorted({known[name] for name in wanted if name in known})
 
@@ -104,20 +109,28 @@ MESSAGE = '''class BlockingMessage(ReceivedMessage):
     def ack(self) -> None: ...  # type: ignore[override]
     def nack(self, delay_ms: int = 0) -> None: ...  # type: ignore[override]
     def extend(self, invisible_ms: int) -> None: ...  # type: ignore[override]'''
+ITERATOR = '''class Messages(Generic[M]):
+    """Messages one after the other; `with` gives back what was fetched and not handed out."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> M: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...'''
 RUN = "def run(work: Coroutine[Any, Any, T]) -> T: ..."
 
 
 def text() -> str:
     kinds = clients()
-    parts = [MESSAGE, *map(class_text, kinds)]
+    parts = [MESSAGE, ITERATOR, *map(class_text, kinds)]
     body = "\n\n".join(parts)
     head = [
         "from collections.abc import Coroutine",
-        "from typing import Any, TypeVar",
+        "from typing import Any, Generic, TypeVar",
         *imports_for(body, kinds),
     ]
     names = ", ".join(f'"{name}"' for name in blocking.__all__)
-    return f'{HEAD}\n{chr(10).join(head)}\n\n__all__ = [{names}]\n\nT = TypeVar("T")\n\n{RUN}\n\n{body}\n'
+    kinds_of = 'T = TypeVar("T")\nM = TypeVar("M")'
+    return f"{HEAD}\n{chr(10).join(head)}\n\n__all__ = [{names}]\n\n{kinds_of}\n\n{RUN}\n\n{body}\n"
 
 
 def formatted(source: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from aerobee.client.session.identity import DEFAULT_NAMESRV, usual_namesrv
 from aerobee.clock import SystemClock
 from aerobee.errors import (
     AerobeeError,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-DEFAULT_NAMESRV = "127.0.0.1:9876"
 VARIABLE = "AEROBEE_NAMESRV"
 
 Namesrv = Annotated[
@@ -57,7 +57,7 @@ def remember_namesrv(given: str | None) -> None:
 
 def address_of(given: str | None) -> str:
     """The name servers: option, environment, default. The client refuses wrong ones before it dials."""
-    return given or _namesrv_given.get() or os.environ.get(VARIABLE) or DEFAULT_NAMESRV
+    return given or _namesrv_given.get() or usual_namesrv()
 
 
 def servers_of(namesrv: str) -> list[str]:

@@ -14,7 +14,7 @@ import inspect
 import os
 import threading
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from aerobee.client import admin as _admin
 from aerobee.client.consume import pull_consumer as _pull_consumer
@@ -37,7 +37,7 @@ from aerobee.client.produce import transaction_producer as _transaction_producer
 from aerobee.client.produce.transaction_producer import TransactionState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine
 
 __all__ = [
     "Admin",
@@ -125,13 +125,26 @@ async def _made(make: Callable[..., T], arguments: tuple[Any, ...], named: dict[
     return make(*arguments, **named)
 
 
-def _iterate(source: AsyncIterator[T]) -> Iterator[T]:
-    while True:
+class Messages:
+    """What a consumer receives, one after the other; `with` gives back what was fetched and not handed out."""
+
+    def __init__(self, source: AsyncIterator[Any]) -> None:
+        self._source = source
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
         try:
-            item = run(_next(source))
+            return _plain(run(_next(self._source)))
         except StopAsyncIteration:
-            return
-        yield item
+            raise StopIteration from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        run(self._source.aclose())  # type: ignore[attr-defined]
 
 
 async def _next(source: AsyncIterator[T]) -> T:
@@ -182,7 +195,7 @@ def _twin(method: Callable[..., Any]) -> Callable[..., Any]:
 
         def called(self: _Blocking, *arguments: Any, **named: Any) -> Any:
             result = method(self._here(), *arguments, **named)
-            return _iterate(result) if isinstance(result, AsyncIterator) else result
+            return Messages(result) if isinstance(result, AsyncIterator) else result
 
     return functools.wraps(method)(called)
 
@@ -213,13 +226,10 @@ class BlockingMessage:
 
 def _plain(value: Any) -> Any:
     """Leased messages get blocking methods; everything else is as the async client gives it."""
-    if (
-        isinstance(value, list)
-        and value
-        and isinstance(value[0], ReceivedMessage)
-        and value[0].lease is not None
-    ):
-        return [BlockingMessage(message) for message in value]
+    if isinstance(value, list):
+        return [_plain(each) for each in value] if value and isinstance(value[0], ReceivedMessage) else value
+    if isinstance(value, ReceivedMessage) and value.lease is not None:
+        return BlockingMessage(value)
     return value
 
 
@@ -240,9 +250,15 @@ class PushConsumer(_Blocking):
 class PullConsumer(_Blocking):
     _made_of = _pull_consumer.PullConsumer
 
+    def __iter__(self) -> Messages:
+        return Messages(self._here().messages())
+
 
 class SimpleConsumer(_Blocking):
     _made_of = _simple_consumer.SimpleConsumer
+
+    def __iter__(self) -> Messages:
+        return Messages(self._here().messages())
 
 
 class ScheduledPull(_Blocking):

@@ -2,7 +2,7 @@
 # Written by tools/make_blocking_stub.py from the async clients; do not edit.
 
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 from aerobee.client.admin.messages import FOREVER
 from aerobee.client.consume.handler import ConsumeResult as ConsumeResult
 from aerobee.client.consume.handler import Outcome as Outcome
@@ -43,7 +43,6 @@ from aerobee.protocol.routing import TopicQueues
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from datetime import datetime
@@ -76,6 +75,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+M = TypeVar("M")
 
 def run(work: Coroutine[Any, Any, T]) -> T: ...
 
@@ -86,10 +86,22 @@ class BlockingMessage(ReceivedMessage):
     def nack(self, delay_ms: int = 0) -> None: ...  # type: ignore[override]
     def extend(self, invisible_ms: int) -> None: ...  # type: ignore[override]
 
+class Messages(Generic[M]):
+    """Messages one after the other; `with` gives back what was fetched and not handed out."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> M: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+
 class Admin:
     session: Session
     def __init__(
-        self, namesrv: str | Session, *, options: SessionOptions | None = None, clock: Clock | None = None
+        self,
+        namesrv: str | Session | None = None,
+        *,
+        options: SessionOptions | None = None,
+        clock: Clock | None = None,
     ) -> None: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -144,8 +156,8 @@ class Admin:
     def message_at(self, queue: MessageQueue, offset: int) -> ReceivedMessage: ...
     def browse(
         self, queue: MessageQueue, begin: int, end: int | None = None
-    ) -> Iterator[ReceivedMessage]: ...
-    def dead_letters(self, group: str) -> Iterator[ReceivedMessage]: ...
+    ) -> Messages[ReceivedMessage]: ...
+    def dead_letters(self, group: str) -> Messages[ReceivedMessage]: ...
     def resend_dead_letters(
         self, group: str, *, choose: Callable[[ReceivedMessage], bool] | None = None
     ) -> list[SendResult]: ...
@@ -163,7 +175,7 @@ class Producer:
     group: str
     def __init__(
         self,
-        namesrv: str | Session,
+        namesrv: str | Session | None = None,
         *,
         group: str = "DEFAULT_PRODUCER",
         options: ProducerOptions | None = None,
@@ -196,7 +208,7 @@ class PullConsumer:
     group: str
     def __init__(
         self,
-        namesrv: str | Session,
+        namesrv: str | Session | None = None,
         *,
         group: str,
         topics: Mapping[str, Expression] | None = None,
@@ -209,6 +221,7 @@ class PullConsumer:
     def start(self) -> None: ...
     def stop(self) -> None: ...
     def poll(self, max_messages: int = 32, timeout_ms: int | None = None) -> list[ReceivedMessage]: ...
+    def messages(self, timeout_ms: int | None = None) -> Messages[ReceivedMessage]: ...
     def pull(
         self,
         queue: MessageQueue,
@@ -241,6 +254,7 @@ class PullConsumer:
     def consume_directly(self, record: Record, broker_name: str) -> bodies.ConsumeDirectlyResult: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
+    def __iter__(self) -> Messages[ReceivedMessage]: ...
 
 class PushConsumer:
     session: Session
@@ -248,7 +262,7 @@ class PushConsumer:
     hooks: Hooks
     def __init__(
         self,
-        namesrv: str | Session,
+        namesrv: str | Session | None = None,
         *,
         group: str,
         topics: Mapping[str, Expression],
@@ -285,7 +299,7 @@ class ScheduledPull:
     consumer: PullConsumer
     def __init__(
         self,
-        namesrv: str | Session,
+        namesrv: str | Session | None = None,
         *,
         group: str,
         callbacks: Mapping[str, Callback],
@@ -305,12 +319,12 @@ class SimpleConsumer:
     group: str
     def __init__(
         self,
-        namesrv: str | Session,
+        namesrv: str | Session | None = None,
         *,
         group: str,
         topics: Mapping[str, Expression],
         ordered: bool = False,
-        start: Start = "first",
+        start: Start = "last",
         options: SimpleOptions | None = None,
         clock: Clock | None = None,
     ) -> None: ...
@@ -319,6 +333,9 @@ class SimpleConsumer:
     def receive(
         self, max_messages: int = MAX_MESSAGES, invisible_ms: int = 30000, wait_ms: int = 15000
     ) -> list[BlockingMessage]: ...
+    def messages(
+        self, max_messages: int = MAX_MESSAGES, invisible_ms: int = 30000, wait_ms: int = 15000
+    ) -> Messages[BlockingMessage]: ...
     def heartbeat_data(self) -> bodies.ConsumerData: ...
     def route_changed(self, topic: str) -> None: ...
     def members_changed(self) -> None: ...
@@ -328,13 +345,14 @@ class SimpleConsumer:
     def consume_directly(self, record: Record, broker_name: str) -> bodies.ConsumeDirectlyResult: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
+    def __iter__(self) -> Messages[BlockingMessage]: ...
 
 class TransactionProducer:
     session: Session
     group: str
     def __init__(
         self,
-        namesrv: str | Session,
+        namesrv: str | Session | None = None,
         *,
         group: str,
         check: Check,

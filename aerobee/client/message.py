@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence  # noqa: TC003 - help() and dataclass-like tools look fields up at run time
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -16,9 +17,9 @@ from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.message import MAX_BODY, Record, host_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import asyncio
 
-    from aerobee.client.consume.popped import Lease
+    from aerobee.protocol.command import Command
 
 MAX_DELAY_LEVEL = 18
 _FORBIDDEN = ("\x01", "\x02")
@@ -118,6 +119,17 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
 _NOWHERE = Origin("")
 
 
+class Leased(Protocol):
+    """What a popped message is answered by; `consume/popped.py` has it."""
+
+    receipt: str
+
+    def expired(self, now: int) -> bool: ...
+    async def ack(self) -> None: ...
+    def ack_soon(self) -> asyncio.Future[Command] | None: ...
+    async def hide(self, invisible_ms: int) -> None: ...
+
+
 class ReceivedMessage(Record, gc=False):
     """A message as a consumer sees it: the record's fields, the body already decompressed.
 
@@ -127,7 +139,7 @@ class ReceivedMessage(Record, gc=False):
 
     origin: Origin = _NOWHERE
     consume_started: int = 0
-    lease: Lease | None = None
+    lease: Leased | None = None
 
     @property
     def broker_name(self) -> str:
@@ -187,7 +199,7 @@ class ReceivedMessage(Record, gc=False):
         """Still working: keep it from others for `invisible_ms` from now."""
         await self._leased().hide(invisible_ms)
 
-    def _leased(self) -> Lease:
+    def _leased(self) -> Leased:
         if self.lease is None:
             raise TypeError(
                 f"message {self.message_id} was not received by a SimpleConsumer; a push consumer acks by returning"

@@ -8,6 +8,10 @@ from aerobee.protocol.properties import whole_number
 
 def parse_address(text: str) -> tuple[str, int]:
     """Host and port; ValueError names what is wrong."""
+    scheme, double, rest = text.strip().partition("://")
+    if double:
+        plain = rest.rstrip("/") or "host:port"
+        raise ValueError(f"address {text!r}: give host:port without {scheme}://, as in {plain}")
     host, colon, port = text.strip().rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

@@ -37,7 +37,11 @@ class Admin:
     """
 
     def __init__(
-        self, namesrv: str | Session, *, options: SessionOptions | None = None, clock: Clock | None = None
+        self,
+        namesrv: str | Session | None = None,
+        *,
+        options: SessionOptions | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.session: Session = Session.of_role(SessionOptions, namesrv, options, clock)
         self._asking = asking = Asking(self.session)

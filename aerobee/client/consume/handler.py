@@ -124,5 +124,5 @@ def _log_failure(messages: Sequence[ReceivedMessage], error: Exception) -> None:
     log.warning(
         "handler failed topic=%s queue=%d offset=%d attempt=%d message_id=%s: %s: %s",
         first.topic, first.queue_id, first.queue_offset, first.attempt, first.message_id, type(error).__name__, error,
-        exc_info=error if log.isEnabledFor(logging.DEBUG) else None,
+        exc_info=error,
     )  # fmt: skip

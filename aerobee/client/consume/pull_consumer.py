@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from aerobee.client.consume import raw_pull
@@ -13,6 +14,7 @@ from aerobee.client.consume import start_offset as offsets_of
 from aerobee.client.consume.assignment import divided_here
 from aerobee.client.consume.group_member import GroupMember
 from aerobee.client.consume.inbox import full
+from aerobee.client.consume.iteration import Messages
 from aerobee.client.consume.membership import Membership, OwnedQueue
 from aerobee.client.consume.offset_keeper import RemoteOffsets, read_memory_first
 from aerobee.client.consume.ownership import Ownership
@@ -60,7 +62,7 @@ class PullConsumer:
 
     def __init__(  # noqa: PLR0913 - each is a real setting of a consumer
         self,
-        namesrv: str | Session,
+        namesrv: str | Session | None = None,
         *,
         group: str,
         topics: Mapping[str, Expression] | None = None,
@@ -157,6 +159,14 @@ class PullConsumer:
             left_ms = deadline - self._member.clock.now()
             if found or left_ms <= 0 or not await self._buffer.wait(left_ms):
                 return found
+
+    def messages(self, timeout_ms: int | None = None) -> Messages:
+        """One message after the other; each counts as consumed when the next is asked for."""
+        self._place.check_in()
+        return Messages(partial(self.poll, 1, timeout_ms), lambda: self._place.is_in)
+
+    def __aiter__(self) -> Messages:
+        return self.messages()
 
     async def pull(
         self,

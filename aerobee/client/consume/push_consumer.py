@@ -64,7 +64,7 @@ class PushConsumer:
 
     def __init__(  # noqa: PLR0913 - each is a real setting of a consumer
         self,
-        namesrv: str | Session,
+        namesrv: str | Session | None = None,
         *,
         group: str,
         topics: Mapping[str, Expression],

@@ -41,7 +41,7 @@ class ScheduledPull:
 
     def __init__(
         self,
-        namesrv: str | Session,
+        namesrv: str | Session | None = None,
         *,
         group: str,
         callbacks: Mapping[str, Callback],

@@ -6,9 +6,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from aerobee.client.consume.group_member import GroupMember
+from aerobee.client.consume.iteration import Messages
 from aerobee.client.consume.popped import PopAnswer, pop
 from aerobee.client.consume.start_offset import Start, StartPoint
 from aerobee.client.consume.subscriptions import Expression, Subscriptions
@@ -45,12 +47,12 @@ class SimpleConsumer:
 
     def __init__(  # noqa: PLR0913 - each is a real setting of a consumer
         self,
-        namesrv: str | Session,
+        namesrv: str | Session | None = None,
         *,
         group: str,
         topics: Mapping[str, Expression],
         ordered: bool = False,
-        start: Start = "first",
+        start: Start = "last",
         options: SimpleOptions | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -114,6 +116,16 @@ class SimpleConsumer:
                 await self._clock.sleep(min(left_ms, 1_000))
             elif len(places) > 1:
                 await self._notified(places, left_ms)
+
+    def messages(
+        self, max_messages: int = MAX_MESSAGES, invisible_ms: int = 30_000, wait_ms: int = 15_000
+    ) -> Messages:
+        """One message after the other, each to be answered; `async with` gives back what was not handed out."""
+        self._check(max_messages, invisible_ms, wait_ms)
+        return Messages(partial(self.receive, max_messages, invisible_ms, wait_ms), lambda: self._place.is_in)
+
+    def __aiter__(self) -> Messages:
+        return self.messages()
 
     async def _places(self) -> list[tuple[str, str]]:
         """(topic, broker name) pairs, each time beginning at another one so that none starves."""

@@ -48,7 +48,7 @@ class Producer:
 
     def __init__(
         self,
-        namesrv: str | Session,
+        namesrv: str | Session | None = None,
         *,
         group: str = "DEFAULT_PRODUCER",
         options: ProducerOptions | None = None,
@@ -84,6 +84,11 @@ class Producer:
         self._open = True
         self.session.producers[self.group] = self
         await self.session.start()
+        try:
+            await self.session.meet_name_server()
+        except BaseException:
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         """Sends under way are waited for, so long as `stop_wait_ms` at most."""

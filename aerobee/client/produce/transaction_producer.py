@@ -55,7 +55,7 @@ class TransactionProducer(Producer):
 
     def __init__(
         self,
-        namesrv: str | Session,
+        namesrv: str | Session | None = None,
         *,
         group: str,
         check: Check,

@@ -10,6 +10,8 @@ import socket
 from aerobee.clock import perf_counter_ns
 from aerobee.protocol.addresses import parse_address
 
+DEFAULT_NAMESRV = "127.0.0.1:9876"
+
 _sequence = itertools.count()
 
 
@@ -33,3 +35,8 @@ def unique_instance() -> str:
 
 def client_id(ip: str, instance: str) -> str:
     return f"{ip}@{instance or unique_instance()}"
+
+
+def usual_namesrv() -> str:
+    """Of a client that is given none: `AEROBEE_NAMESRV`, RocketMQ's own `NAMESRV_ADDR`, or this machine's."""
+    return os.environ.get("AEROBEE_NAMESRV") or os.environ.get("NAMESRV_ADDR") or DEFAULT_NAMESRV

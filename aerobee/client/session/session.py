@@ -11,17 +11,24 @@ from typing import TYPE_CHECKING, Generic, cast
 from aerobee.client.options import Options, SessionOptions, whole
 from aerobee.client.session import broker_requests
 from aerobee.client.session.deadlines import Deadlines
-from aerobee.client.session.identity import client_id, local_ip
+from aerobee.client.session.identity import client_id, local_ip, usual_namesrv
 from aerobee.client.session.outages import Outages, level
 from aerobee.client.session.route_cache import RouteCache
 from aerobee.client.session.tasks import Tasks
 from aerobee.clock import Clock, SystemClock
-from aerobee.errors import AerobeeError, NetworkError, NoRoute, TopicNotFound, error_for
+from aerobee.errors import (
+    AerobeeError,
+    NetworkError,
+    NoRoute,
+    RequestCodeNotSupported,
+    TopicNotFound,
+    error_for,
+)
 from aerobee.net.connection import Answer, Connection, Limits
 from aerobee.net.pool import Pool
 from aerobee.net.shared import Shared
 from aerobee.net.tls import client_tls
-from aerobee.protocol import bodies
+from aerobee.protocol import bodies, names
 from aerobee.protocol import command as wire
 from aerobee.protocol.accounts import sign
 from aerobee.protocol.addresses import parse_addresses
@@ -61,13 +68,13 @@ class Session(Generic[Held]):
 
     def __init__(
         self: Session[Options],
-        namesrv: str,
+        namesrv: str | None = None,
         options: SessionOptions | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.options = whole(options)
         self.clock = clock or SystemClock()
-        self.namesrv = namesrv
+        self.namesrv = namesrv = usual_namesrv() if namesrv is None else namesrv
         servers = parse_addresses(namesrv)
         if not servers:
             raise ValueError(f"namesrv is {namesrv!r}; give host:port, several separated by ';'")
@@ -93,7 +100,7 @@ class Session(Generic[Held]):
     @staticmethod
     def of_role(
         role: type[SessionOptions],
-        namesrv: str | Session,
+        namesrv: str | Session | None,
         options: SessionOptions | None,
         clock: Clock | None,
     ) -> Session[Options]:
@@ -231,6 +238,24 @@ class Session(Generic[Held]):
 
     def _asked(self, connection: Connection, command: Command) -> Answer | Coroutine[Any, Any, Answer]:
         return broker_requests.handle(self, connection, command)
+
+    async def meet_name_server(self) -> None:
+        """One that answers as such: a wrong address is told at once, and not with the first message."""
+        asked = GetRoute(topic=names.DEFAULT_TOPIC, accept_standard_json_only=True)
+        try:
+            await self.ask_name_server(asked)
+        except TopicNotFound:
+            return  # its brokers create no topics, or are not there yet
+        except RequestCodeNotSupported:
+            raise NetworkError(
+                f"{self.namesrv} is a broker, or speaks for one: give the name server's address, which usually has "
+                "port 9876"
+            ) from None
+        except NetworkError as error:
+            raise type(error)(
+                f"no name server answers at {self.namesrv}: {error}; is it running, and is this its port? "
+                "(9876 unless it was told another)"
+            ) from None
 
     # -- routes --------------------------------------------------------------------------------------------
 

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program that is nothing but its consumers: started, run until a signal, ended in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = logging.getLogger("aerobee.client")
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Client(Protocol):
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+
+
+def run(*clients: Client) -> None:
+    """Start the clients, wait for SIGTERM or SIGINT (Ctrl-C), finish what is under way, commit, close.
+
+    >>> aerobee.run(PushConsumer("127.0.0.1:9876", group="billing", topics={"orders": "*"}, handler=handle))
+
+    They are started in the order given and stopped the other way round. A second signal ends at once.
+    """
+    if not clients:
+        raise ValueError("run() was given no client: pass at least one consumer or producer")
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_until_told(clients))
+
+
+async def _until_told(clients: tuple[Client, ...]) -> None:
+    told, loop, task = asyncio.Event(), asyncio.get_running_loop(), asyncio.current_task()
+
+    def heard() -> None:
+        if told.is_set() and task is not None:
+            task.cancel()
+        told.set()
+
+    for number in SIGNALS:
+        try:
+            loop.add_signal_handler(number, heard)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(heard))
+    started: list[Client] = []
+    try:
+        for client in clients:
+            await client.start()
+            started.append(client)
+        await told.wait()
+        log.info("told to stop, finishing clients=%d", len(started))
+    finally:
+        for client in reversed(started):
+            await client.stop()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users of other clients expect of this one."""
+
+from __future__ import annotations
+
+import asyncio
+import pydoc
+import signal
+import sys
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+
+import aerobee
+from aerobee import Message, Producer, PullConsumer, Server, SimpleConsumer, blocking
+from aerobee.client.session.identity import usual_namesrv
+from aerobee.errors import NetworkError, RequestTimeout
+from aerobee.namesrv.name_server import NameServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    async with Server(ephemeral=True) as running:
+        yield running
+
+
+async def filled(server: Server, count: int) -> None:
+    async with Producer(server.namesrv) as producer:
+        for number in range(count):
+            await producer.send(Message("orders", b"%d" % number))
+
+
+async def test_a_pull_consumer_is_iterated_and_what_was_not_handed_out_is_not_consumed(
+    server: Server,
+) -> None:
+    await filled(server, 8)
+    first: list[bytes] = []
+    async with PullConsumer(server.namesrv, group="g", topics={"orders": "*"}, start="first") as consumer:
+        async for message in consumer:
+            first.append(message.body)
+            if len(first) == 3:
+                break
+    rest: list[bytes] = []
+    async with (
+        PullConsumer(server.namesrv, group="g", topics={"orders": "*"}, start="first") as consumer,
+        consumer.messages(timeout_ms=500) as messages,
+    ):
+        async for message in messages:
+            rest.append(message.body)
+            if len(rest) == 5:
+                break
+    assert sorted(first + rest) == [b"%d" % number for number in range(8)]
+
+
+async def test_what_a_simple_consumer_fetched_and_did_not_hand_out_goes_to_others_at_once(
+    server: Server,
+) -> None:
+    await filled(server, 8)
+    async with SimpleConsumer(server.namesrv, group="g", topics={"orders": "*"}, start="first") as consumer:
+        async with consumer.messages(invisible_ms=600_000) as messages:
+            async for message in messages:
+                await message.ack()
+                break
+        others: set[bytes] = set()
+        async for message in consumer:
+            others.add(message.body)
+            await message.ack()
+            if len(others) == 7:
+                break
+    assert len(others) == 7
+
+
+async def test_iteration_ends_when_the_consumer_is_stopped(server: Server) -> None:
+    consumer = PullConsumer(server.namesrv, group="g", topics={"orders": "*"})
+    await consumer.start()
+    messages = consumer.messages(timeout_ms=10)
+    await consumer.stop()
+    assert [message async for message in messages] == []
+
+
+async def test_the_blocking_twin_is_iterated_too(server: Server) -> None:
+    await filled(server, 4)
+
+    def work() -> tuple[list[bytes], list[bytes]]:
+        with blocking.SimpleConsumer(
+            server.namesrv, group="s", topics={"orders": "*"}, start="first"
+        ) as simple:
+            popped = []
+            for leased in simple:
+                leased.ack()
+                popped.append(leased.body)
+                if len(popped) == 4:
+                    break
+        with blocking.PullConsumer(
+            server.namesrv, group="p", topics={"orders": "*"}, start="first"
+        ) as consumer:
+            pulled = []
+            with consumer.messages() as messages:
+                for message in messages:
+                    pulled.append(message.body)
+                    if len(pulled) == 4:
+                        break
+        return popped, pulled
+
+    popped, pulled = await asyncio.to_thread(work)
+    assert sorted(popped) == sorted(pulled) == [b"0", b"1", b"2", b"3"]
+
+
+async def test_a_wrong_address_is_told_at_the_start_and_names_the_port(server: Server) -> None:
+    with pytest.raises(NetworkError, match=rf"{server.broker_address} is a broker.*9876"):
+        await Producer(server.broker_address).start()
+    with pytest.raises(NetworkError, match=r"no name server answers at 127.0.0.1:1: .*is it running"):
+        await Producer("127.0.0.1:1").start()
+    with pytest.raises(ValueError, match=r"give host:port without http://, as in 127\.0\.0\.1:9876"):
+        Producer("http://127.0.0.1:9876/")
+
+
+async def test_a_producer_whose_start_failed_can_be_left_alone(server: Server) -> None:
+    producer = Producer("127.0.0.1:1")
+    with pytest.raises(OSError, match="no name server"):
+        await producer.start()
+    await producer.stop()
+
+
+def test_network_errors_are_what_python_calls_them() -> None:
+    assert issubclass(NetworkError, OSError)
+    assert issubclass(RequestTimeout, TimeoutError)
+    assert str(RequestTimeout("no answer")) == "no answer"
+
+
+@pytest.mark.parametrize("name", sorted(set(aerobee.__all__) - {"__version__"}))
+def test_help_shows_every_public_name(name: str) -> None:
+    assert pydoc.render_doc(getattr(aerobee, name))
+
+
+def test_a_star_import_gives_the_public_names() -> None:
+    names: dict[str, object] = {}
+    exec("from aerobee import *", names)
+    assert {"Producer", "PushConsumer", "Message", "run"} <= names.keys()
+
+
+def test_the_name_server_comes_from_the_environment_when_none_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("AEROBEE_NAMESRV", raising=False)
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    assert usual_namesrv() == "127.0.0.1:9876"
+    monkeypatch.setenv("NAMESRV_ADDR", "10.0.0.1:9876;10.0.0.2:9876")
+    assert Producer().session.namesrv == "10.0.0.1:9876;10.0.0.2:9876"
+    monkeypatch.setenv("AEROBEE_NAMESRV", "10.0.0.3:9876")
+    assert Producer().session.namesrv == "10.0.0.3:9876"
+    assert Producer("127.0.0.1:1234").session.namesrv == "127.0.0.1:1234"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_run_ends_by_a_signal_and_commits_what_was_handled(
+    server: Server, number: signal.Signals
+) -> None:
+    await filled(server, 20)
+    script = f"""
+        import aerobee
+        done = []
+        def handle(message):
+            done.append(message.body)
+            if len(done) == 20:
+                print("handled", flush=True)
+        aerobee.run(aerobee.PushConsumer({server.namesrv!r}, group="g", topics={{"orders": "*"}}, start="first",
+                                         handler=handle))
+        print("ended")
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", textwrap.dedent(script), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"handled\n"
+    process.send_signal(number)
+    assert await process.stdout.read() == b"ended\n"
+    assert await process.wait() == 0
+    queues = server.broker.topics.require("orders").write_queue_nums
+    committed = sum(max(0, server.broker.offsets.get("g", "orders", queue)) for queue in range(queues))
+    assert committed == 20
+
+
+def test_run_without_a_client_says_so() -> None:
+    with pytest.raises(ValueError, match="no client"):
+        aerobee.run()
+
+
+async def test_the_name_server_answers_only_when_the_broker_is_registered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever can connect finds the topics: no moment in which a send is told that nobody creates them."""
+    seen: list[bool] = []
+    start = NameServer.start
+
+    async def watched(self: NameServer) -> None:
+        seen.append("TBW102" in self.routes.topics())
+        await start(self)
+
+    monkeypatch.setattr(NameServer, "start", watched)
+    async with Server(ephemeral=True):
+        assert seen == [True]

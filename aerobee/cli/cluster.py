@@ -74,7 +74,7 @@ async def _row(admin: Admin, cluster: str, broker: str, broker_id: int, address:
     boot = int(figures.get("bootTimestamp", 0))
     return {
         **row,
-        "version": figures.get("brokerVersionDesc"),
+        "version": _version(figures),
         "inTps": _first(figures.get("putTps")),
         "outTps": _first(figures.get("getTransferredTps") or figures.get("getTransferedTps")),
         "inToday": today(figures, "msgPut"),
@@ -82,6 +82,12 @@ async def _row(admin: Admin, cluster: str, broker: str, broker_id: int, address:
         "disk": f"{float(figures.get('commitLogDiskRatio', 0)):.0%}",
         "up": output.age(connect.clock.now() - boot) if boot else None,
     }
+
+
+def _version(figures: dict[str, str]) -> str | None:
+    """Ours, and else the RocketMQ it says it is."""
+    own = figures.get("aerobeeVersion")
+    return f"Aerobee {own}" if own else figures.get("brokerVersionDesc")
 
 
 def _first(text: str | None) -> float:

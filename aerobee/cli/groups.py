@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aerobee.cli import connect, output, times
+from aerobee.cli import connect, output
 from aerobee.cli.dead_letters import dead, resend
+from aerobee.cli.reset import reset
 
 if TYPE_CHECKING:
     from aerobee.client.admin import Admin, GroupLag
@@ -25,6 +26,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="do not ask")]
 
 app.command()(dead)
 app.command()(resend)
+app.command()(reset)
 
 FIGURES = {
     "group": "group", "members": "members", "mode": "mode", "ready": "ready", "inFlight": "in flight",
@@ -241,62 +243,6 @@ async def _delete(address: str, group: str, cluster: str | None, *, yes: bool) -
         output.confirmed(f"Delete group {group!r} and its progress?", yes)
         await admin.delete_group(group, cluster=cluster)
     output.line(f"deleted group {group}")
-
-
-@app.command()
-def reset(
-    group: Group,
-    topic: Topic,
-    to: Annotated[str, typer.Option("--to", help=f"first, last, or {times.EXAMPLES}")] = "last",
-    queue: Annotated[int | None, typer.Option("--queue", "-q", help="only this queue", min=0)] = None,
-    offset: Annotated[int | None, typer.Option("--offset", "-o", help="with --queue: there", min=0)] = None,
-    namesrv: connect.Namesrv = None,
-    json: output.Json = False,
-) -> None:
-    """Move a group, running or not, to another place of a topic.
-
-    aerobee groups reset billing -t orders --to '-10m'
-
-    aerobee groups reset billing -t orders --queue 3 --offset 1200
-    """
-    if (offset is not None) and queue is None:
-        raise typer.BadParameter("--offset needs --queue: offsets of different queues have nothing in common")
-    place = times.parse_start(to, connect.clock.now()) if offset is None else offset
-    work = _reset(connect.address_of(namesrv), group, topic, place, queue, offset=offset)
-    rows = connect.run(work)
-    if output.wants_json(json):
-        output.line(output.pretty_json(rows))
-        return
-    columns = {"topic": "topic", "brokerName": "broker", "queueId": "queue", "offset": "offset"}
-    output.table(rows, columns)
-
-
-async def _reset(
-    address: str, group: str, topic: str, place: str | int, queue: int | None, *, offset: int | None
-) -> list[dict[str, Any]]:
-    async with connect.connected(address) as admin:
-        await connect.existing_topic(admin, topic)
-        await connect.existing_group(admin, group)
-        if queue is not None and offset is None:
-            place = await _place_of(admin, topic, queue, place)
-        moved = await admin.reset_offsets(group, topic, place, queue_id=-1 if queue is None else queue)
-    return [
-        {"topic": each.topic, "brokerName": each.broker_name, "queueId": each.queue_id, "offset": at}
-        for each, at in sorted(moved.items())
-    ]
-
-
-async def _place_of(admin: Admin, topic: str, queue_id: int, place: str | int) -> int:
-    """The offset of one queue that a place means."""
-    queues = [each for each in (await admin.route(topic)).readable if each.queue_id == queue_id]
-    if not queues:
-        raise connect.Failed(
-            f"topic {topic!r} has no queue {queue_id}; `aerobee topics show {topic}` lists them"
-        )
-    low, high = await admin.offset_range(queues[0])
-    if isinstance(place, str):
-        return low if place == "first" else high
-    return await admin.offset_at(queues[0], place)
 
 
 @app.command()

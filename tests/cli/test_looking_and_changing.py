@@ -110,6 +110,21 @@ def test_a_group_is_moved(good: Callable[..., Done]) -> None:
     assert queue["committed"] == 3
 
 
+def test_a_move_is_shown_in_messages_before_it_is_made(good: Callable[..., Done]) -> None:
+    good("topics", "create", "cli-plan", "--queues", "1")
+    good("send", "cli-plan", "--count", "5")
+    good("consume", "cli-plan", "-g", "cli-plan", "--count", "5", "--timeout", "20s")
+    move = ("groups", "reset", "cli-plan", "-t", "cli-plan", "--json")
+    [row] = good(*move, "--to", "first", "--dry-run").json
+    assert (row["from"], row["offset"], row["again"], row["skipped"]) == (5, 0, 5, 0)
+    assert good("groups", "show", "cli-plan", "--json").json["queues"][0]["committed"] == 5, (
+        "nothing was moved"
+    )
+    good(*move, "--queue", "0", "--offset", "2")
+    [row] = good(*move, "--to", "last", "--dry-run").json
+    assert (row["from"], row["offset"], row["again"], row["skipped"]) == (2, 5, 0, 3)
+
+
 async def test_members_and_conflicting_subscriptions_are_shown(
     server: TestServer, good: Callable[..., Done]
 ) -> None:

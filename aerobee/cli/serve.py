@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aerobee.client.running import on_signals
 from aerobee.errors import AerobeeError
 from aerobee.memory import keep_freed
 from aerobee.settings import BrokerConfig, NamesrvConfig, Settings, StoreConfig, load
@@ -213,9 +214,8 @@ def _run(server: Server) -> None:
 
 async def _until_signal(server: Server) -> None:
     stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, stopping.set)
+    hang_up = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has none
+    on_signals({signal.SIGTERM, signal.SIGINT, hang_up}, stopping.set)
     async with server:
         print(_ready_line(server), flush=True)  # noqa: T201 - scripts wait for this line
         # What exists now stays for good; leaving it out keeps collections short while messages flow.

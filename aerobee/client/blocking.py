@@ -98,7 +98,8 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 _background = _Loop()
-os.register_at_fork(after_in_child=_background.forget)
+if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
+    os.register_at_fork(after_in_child=_background.forget)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -9,7 +9,7 @@ import signal
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 log = logging.getLogger("aerobee.client")
 
@@ -35,18 +35,14 @@ def run(*clients: Client) -> None:
 
 
 async def _until_told(clients: tuple[Client, ...]) -> None:
-    told, loop, task = asyncio.Event(), asyncio.get_running_loop(), asyncio.current_task()
+    told, task = asyncio.Event(), asyncio.current_task()
 
     def heard() -> None:
         if told.is_set() and task is not None:
             task.cancel()
         told.set()
 
-    for number in SIGNALS:
-        try:
-            loop.add_signal_handler(number, heard)
-        except NotImplementedError:  # Windows
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(heard))
+    on_signals(SIGNALS, heard)
     started: list[Client] = []
     try:
         for client in clients:
@@ -57,6 +53,16 @@ async def _until_told(clients: tuple[Client, ...]) -> None:
     finally:
         for client in reversed(started):
             await client.stop()
+
+
+def on_signals(numbers: Iterable[signal.Signals], heard: Callable[[], object]) -> None:
+    """Have `heard` called, on the running loop, for each of them."""
+    loop = asyncio.get_running_loop()
+    for number in numbers:
+        try:
+            loop.add_signal_handler(number, heard)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(heard))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -16,6 +16,7 @@ import msgspec
 
 from aerobee.errors import StoreError
 from aerobee.store import checkpoint as checkpoints
+from aerobee.store import platform
 from aerobee.store.check_index import IndexCheck, IndexReport
 from aerobee.store.check_queues import QueueCheck, QueueReport
 from aerobee.store.commit_log import CommitLog
@@ -88,13 +89,13 @@ class ReadOnlySegment(Segment):
                 self._map = mmap.mmap(self.fd, self.size, access=mmap.ACCESS_READ)
             else:
                 self._map = mmap.mmap(-1, self.size)
-                self._map[:found] = os.pread(self.fd, found, 0)
+                self._map[:found] = platform.pread(self.fd, found, 0)
         return self._map
 
     @property
     def fd(self) -> int:
         if self._fd < 0:
-            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            self._fd = os.open(self.path, os.O_RDONLY | platform.CLOSE_ON_EXEC)
         return self._fd
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from aerobee.protocol.delay import parse_levels
 from aerobee.protocol.names import SCHEDULE_TOPIC
+from aerobee.store import platform
 from aerobee.store.consume_queue import FILLER_SIZE, UNIT, UNIT_SIZE
 from aerobee.store.record_keys import TagCodes, unit_of
 
@@ -76,11 +77,11 @@ class _Queue:
         count = min(_AT_ONCE, self._file_units - in_file)
         path = self._directory / f"{(offset - in_file) * UNIT_SIZE:020d}"
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(path, os.O_RDONLY | platform.CLOSE_ON_EXEC)
         except FileNotFoundError:
             return bytes(count * UNIT_SIZE)
         try:
-            return os.pread(fd, count * UNIT_SIZE, in_file * UNIT_SIZE).ljust(count * UNIT_SIZE, b"\0")
+            return platform.pread(fd, count * UNIT_SIZE, in_file * UNIT_SIZE).ljust(count * UNIT_SIZE, b"\0")
         finally:
             os.close(fd)
 

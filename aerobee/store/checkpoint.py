@@ -17,6 +17,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from aerobee.store import platform
 from aerobee.store.directories import sync_directory
 from aerobee.store.modes import open_file
 
@@ -67,8 +68,8 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     is_new = not path.exists()
     fd = open_file(path)
     try:
-        os.pwrite(fd, data.ljust(_SIZE, b"\0"), 0)
-        os.fdatasync(fd)
+        platform.pwrite(fd, data.ljust(_SIZE, b"\0"), 0)
+        platform.sync_data(fd)
     finally:
         os.close(fd)
     if is_new:

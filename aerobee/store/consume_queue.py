@@ -22,6 +22,7 @@ import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from aerobee.store import platform
 from aerobee.store.queue_sums import FileSum
 from aerobee.store.results import Unit
 from aerobee.store.segment import is_position
@@ -136,7 +137,9 @@ class ConsumeQueue:
         in_file = offset % self.file_units
         count = min(count, written - offset, self.file_units - in_file)
         try:
-            data = os.pread(self.files.existing(self.path(offset)), count * UNIT_SIZE, in_file * UNIT_SIZE)
+            data = platform.pread(
+                self.files.existing(self.path(offset)), count * UNIT_SIZE, in_file * UNIT_SIZE
+            )
         except FileNotFoundError:
             return b""
         return whole_units(data)
@@ -188,9 +191,9 @@ class ConsumeQueue:
         in_file = offset % self.file_units
         start, path = offset - in_file, self.path(offset)
         fd = self.files.existing(path)
-        os.pwrite(fd, unit, in_file * UNIT_SIZE)
+        platform.pwrite(fd, unit, in_file * UNIT_SIZE)
         units = min(self.file_units, written - start)
-        crc = zlib.crc32(os.pread(fd, units * UNIT_SIZE, 0))
+        crc = zlib.crc32(platform.pread(fd, units * UNIT_SIZE, 0))
         if start + self.file_units > written:
             self.crc = crc
         self.sums.note(self.topic, self.queue_id, FileSum(start, units, crc))
@@ -205,7 +208,7 @@ class ConsumeQueue:
             part = bytes(self.tail[:room])
             path = self.path(start)
             fd = self.files.created(path, self.file_units * UNIT_SIZE)
-            done = os.pwrite(fd, part, start % self.file_units * UNIT_SIZE)
+            done = platform.pwrite(fd, part, start % self.file_units * UNIT_SIZE)
             if done < UNIT_SIZE:  # the last bytes of a full disk; the next start drops such a piece of a unit
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
             done -= done % UNIT_SIZE

@@ -8,11 +8,10 @@ after it got its new entry.
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from aerobee.store import modes
+from aerobee.store import modes, platform
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,11 +19,7 @@ if TYPE_CHECKING:
 
 def sync_directory(path: Path | str) -> None:
     """New, changed and removed names in it survive power loss from here on."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    platform.sync_names(path)
 
 
 def make_directory(path: Path) -> None:

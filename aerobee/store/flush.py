@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import logging
 import os
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from aerobee.errors import StoreError
 from aerobee.store import checkpoint as checkpoints
+from aerobee.store import platform
 from aerobee.store.directories import sync_directory
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Flush:
             _sync_all(fds)
             _sync_all(index_fds)
             if whole or len(paths) + len(directories) > _SYNC_ONE_BY_ONE:
-                _sync_file_system(root)
+                platform.sync_all(root)
             else:
                 _sync_paths(paths, directories)
             save_sums()
@@ -184,7 +184,7 @@ def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) ->
 def _sync_all(fds: list[int]) -> None:
     try:
         for fd in fds:
-            os.fdatasync(fd)
+            platform.sync_data(fd)
     finally:
         for fd in fds:
             os.close(fd)
@@ -193,20 +193,7 @@ def _sync_all(fds: list[int]) -> None:
 def _sync_paths(paths: set[str], directories: set[str]) -> None:
     for path in paths:
         with contextlib.suppress(FileNotFoundError):  # deleted with its topic, or trimmed
-            _sync_all([os.open(path, os.O_RDWR | os.O_CLOEXEC)])
+            _sync_all([os.open(path, os.O_RDWR | platform.CLOSE_ON_EXEC)])
     for directory in directories:
         with contextlib.suppress(FileNotFoundError):
             sync_directory(directory)
-
-
-def _sync_file_system(root: Path) -> None:
-    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        libc = ctypes.CDLL(None, use_errno=True)
-        if hasattr(libc, "syncfs"):
-            if libc.syncfs(fd) != 0:
-                raise OSError(ctypes.get_errno(), "syncfs")
-        else:
-            os.sync()
-    finally:
-        os.close(fd)

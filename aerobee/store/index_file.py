@@ -18,6 +18,7 @@ import struct
 from array import array
 from typing import TYPE_CHECKING
 
+from aerobee.store import platform
 from aerobee.store.modes import open_file
 from aerobee.store.segment import reserve_range
 
@@ -192,7 +193,7 @@ class IndexFile:
                 number += 1
         self.used_slots = count - slots.count(0)
         slots.byteswap()
-        os.pwrite(self.fd, slots.tobytes(), HEADER.size)
+        platform.pwrite(self.fd, slots.tobytes(), HEADER.size)
 
     # -- writing ---------------------------------------------------------------------------------------
 

@@ -3,20 +3,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import struct
 from typing import TYPE_CHECKING
 
 from aerobee.errors import StoreInUse
+from aerobee.store import platform
 from aerobee.store.directories import make_directory, secure_name, sync_directory
 from aerobee.store.modes import open_file
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-# struct flock: type, whence, start, length, pid
-_FLOCK = struct.Struct("hhqqi4x")
 
 
 class StoreLock:
@@ -28,14 +24,14 @@ class StoreLock:
         self._abort = root / "abort"
         self._fd = open_file(root / "lock")
         try:
-            _lock_first_byte(self._fd)
+            platform.lock_first_byte(self._fd)
         except OSError:
             os.close(self._fd)
             holder = self._pid()
             raise StoreInUse(
                 f"store {root} is in use by process {holder or 'unknown'}; stop it or choose another --data"
             ) from None
-        os.pwrite(self._fd, b"lock", 0)
+        platform.pwrite(self._fd, b"lock", 0)
         self.was_clean = not self._abort.exists()
 
     def _pid(self) -> str:
@@ -58,11 +54,3 @@ class StoreLock:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-
-def _lock_first_byte(fd: int) -> None:
-    """A lock of the open file, not of the process: a second store in this process is refused as well."""
-    if hasattr(fcntl, "F_OFD_SETLK"):
-        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
-    else:  # not Linux: keeps other Aerobee processes out
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

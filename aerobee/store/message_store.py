@@ -28,6 +28,7 @@ from aerobee.store.flush import Flush
 from aerobee.store.key_index import KeyIndex
 from aerobee.store.lock_file import StoreLock
 from aerobee.store.log_walk import walk
+from aerobee.store.platform import Disk, disk_of
 from aerobee.store.put_times import PutTimes
 from aerobee.store.queue_care import QueueCare
 from aerobee.store.queue_loading import Damage
@@ -37,7 +38,7 @@ from aerobee.store.record_keys import TagCodes, index_keys, tag_unique_keys
 from aerobee.store.record_parts import text_parts
 from aerobee.store.recovery import Recovery
 from aerobee.store.results import Boundary, Found, ReadLimit, ReadStatus, RecoveryReport, Unit
-from aerobee.store.retention import Disk, Retention, disk_of
+from aerobee.store.retention import Retention
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aerobee.errors import DiskFull, StoreError
+from aerobee.store import platform
 from aerobee.store.directories import make_directory, sync_directory
 from aerobee.store.modes import open_file
 
@@ -74,7 +75,7 @@ class JsonFile:
             view = memoryview(data)
             while view:
                 view = view[os.write(handle, view) :]
-            os.fsync(handle)  # before the rename: a name must never point to text still in memory
+            platform.sync_data(handle)  # before the rename: a name must never point to text still in memory
         finally:
             os.close(handle)
 

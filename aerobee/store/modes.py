@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from aerobee.store import platform
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -21,9 +23,9 @@ _FILE_MODES = {"none": 0o600, "read": 0o640}
 def open_file(path: Path | str, flags: int = os.O_RDWR) -> int:
     """The descriptor of a file, which is made when there is none."""
     mode = _FILE_MODES[_access(os.path.dirname(path) or ".")]
-    fd = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, mode)
+    fd = os.open(path, flags | os.O_CREAT | platform.CLOSE_ON_EXEC, mode)
     if mode & 0o040:
-        os.fchmod(fd, mode)  # whatever umask the process has
+        platform.set_mode(fd, path, mode)
     return fd
 
 
@@ -42,8 +44,8 @@ def make_directory(path: Path | str) -> None:
 
 def set_access(directory: Path, access: str) -> None:
     """Close a directory to all but its user, or open it to the group; one that another user owns stays as it is."""
-    mode, found = _DIRECTORY_MODES[access], directory.stat()
-    if found.st_mode & 0o777 != mode and found.st_uid == os.geteuid():
+    mode = _DIRECTORY_MODES[access]
+    if directory.stat().st_mode & 0o777 != mode and platform.owns(directory):
         directory.chmod(mode)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 
+from aerobee.store import platform
 from aerobee.store.modes import make_directory, open_file
 
 
@@ -30,7 +31,7 @@ class OpenFiles:
         if fd is not None:
             self._open.move_to_end(path)
             return fd
-        return self._keep(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        return self._keep(path, os.open(path, os.O_RDWR | platform.CLOSE_ON_EXEC))
 
     def created(self, path: str, size: int) -> int:
         """The descriptor of a file made if needed, sparse, with its full size."""

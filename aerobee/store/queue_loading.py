@@ -10,11 +10,11 @@ queue is first used. `aerobee store check` compares every unit with its record.
 
 from __future__ import annotations
 
-import errno
 import os
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from aerobee.store import platform
 from aerobee.store.consume_queue import FILLER_SIZE, UNIT, UNIT_SIZE, whole_units
 from aerobee.store.queue_sums import FileSum
 
@@ -112,7 +112,7 @@ class QueueLoading:
         """The first and the last unit of a file are those of their records, where the log has these."""
         fd = queue.files.existing(queue.path(start))
         for offset in {start, start + units - 1}:
-            data = os.pread(fd, UNIT_SIZE, (offset - start) * UNIT_SIZE)
+            data = platform.pread(fd, UNIT_SIZE, (offset - start) * UNIT_SIZE)
             if len(data) < UNIT_SIZE or not self._fits(queue, offset, data, log_end):
                 return False
         return True
@@ -141,7 +141,7 @@ class QueueLoading:
 
     def _cut_file(self, queue: ConsumeQueue, start: int) -> None:
         fd, units = queue.files.existing(queue.path(start)), queue.max_offset - start
-        behind = os.pread(fd, max(0, _data_end(fd) - units * UNIT_SIZE), units * UNIT_SIZE)
+        behind = platform.pread(fd, max(0, _data_end(fd) - units * UNIT_SIZE), units * UNIT_SIZE)
         if behind.strip(b"\0"):
             os.ftruncate(fd, units * UNIT_SIZE)
         if os.fstat(fd).st_size != queue.file_units * UNIT_SIZE:
@@ -159,7 +159,7 @@ class QueueLoading:
 def holds(queue: ConsumeQueue, file: FileSum) -> bool:
     """The file has the units that were written to it."""
     fd = queue.files.existing(queue.path(file.start))
-    data = os.pread(fd, file.units * UNIT_SIZE, 0)
+    data = platform.pread(fd, file.units * UNIT_SIZE, 0)
     return len(data) == file.units * UNIT_SIZE and (not file.crc or zlib.crc32(data) == file.crc)
 
 
@@ -170,18 +170,18 @@ def _size_of(queue: ConsumeQueue, start: int) -> int:
 def _units_in(queue: ConsumeQueue, start: int, count: int) -> bytes:
     """The first `count` units of a file, as far as it was written at all."""
     fd = queue.files.existing(queue.path(start))
-    return whole_units(os.pread(fd, min(count * UNIT_SIZE, -(-_data_end(fd) // UNIT_SIZE) * UNIT_SIZE), 0))
+    return whole_units(
+        platform.pread(
+            fd,
+            min(count * UNIT_SIZE, -(-_data_end(fd) // UNIT_SIZE) * UNIT_SIZE),
+            0,
+        )
+    )
 
 
 def _data_end(fd: int) -> int:
     """Where the file's last written bytes end, to the page; what follows is a hole."""
-    end = at = 0
-    try:
-        while True:
-            at = os.lseek(fd, at, os.SEEK_DATA)
-            at = end = os.lseek(fd, at, os.SEEK_HOLE)
-    except OSError as error:
-        return end if error.errno == errno.ENXIO else os.fstat(fd).st_size
+    return platform.data_end(fd, os.fstat(fd).st_size)
 
 
 def _alive(data: bytes, log_end: int) -> int:

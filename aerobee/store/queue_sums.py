@@ -21,6 +21,7 @@ import zlib
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from aerobee.store import platform
 from aerobee.store.directories import sync_directory
 from aerobee.store.modes import open_file
 
@@ -54,7 +55,7 @@ class _Writing(NamedTuple):
             view = memoryview(_packed(self.entries))
             while view:
                 view = view[os.write(fd, view) :]
-            os.fdatasync(fd)
+            platform.sync_data(fd)
         finally:
             os.close(fd)
         if is_new:

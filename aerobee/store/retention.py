@@ -7,40 +7,23 @@ Only whole commit-log files go, oldest first, never the one being written. Queue
 from __future__ import annotations
 
 import logging
-import os
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from aerobee.settings import InForce, StoreConfig
     from aerobee.store.commit_log import CommitLog
     from aerobee.store.consume_queue import ConsumeQueue
     from aerobee.store.key_index import KeyIndex
+    from aerobee.store.platform import Disk
     from aerobee.store.queues import ConsumeQueues
 
 log = logging.getLogger("aerobee.store")
 
 _QUEUES_A_TICK = 200
 _FILES_A_TICK = 4
-
-
-class Disk(NamedTuple):
-    """The file system of the store; `free` is what we may use, without root's share."""
-
-    used: int
-    free: int
-
-    @property
-    def ratio(self) -> float:
-        return self.used / (self.used + self.free) if self.used + self.free else 1.0
-
-
-def disk_of(root: Path) -> Disk:
-    stat = os.statvfs(root)
-    return Disk((stat.f_blocks - stat.f_bfree) * stat.f_frsize, stat.f_bavail * stat.f_frsize)
 
 
 class Retention:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aerobee.errors import DiskFull, StoreError
+from aerobee.store import platform
 from aerobee.store.modes import open_file
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _PAGE = mmap.PAGESIZE
 def reserve_range(fd: int, start: int, length: int, what: str) -> None:
     """Make `length` bytes from `start` safe to store into, or raise DiskFull."""
     try:
-        os.posix_fallocate(fd, start, length)
+        platform.reserve(fd, start, length)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise DiskFull(
@@ -89,15 +90,7 @@ class Segment:
 
     def data_end(self) -> int:
         """Where the file's last written bytes end; what follows is a hole and reads as zeros."""
-        end, at = 0, 0
-        try:
-            while at < self.size:
-                at = os.lseek(self.fd, at, os.SEEK_DATA)
-                at = end = os.lseek(self.fd, at, os.SEEK_HOLE)
-        except OSError as error:
-            if error.errno != errno.ENXIO:  # ENXIO: no data after `at`
-                return self.size
-        return end
+        return platform.data_end(self.fd, self.size)
 
     def cut(self, end: int) -> None:
         """Everything from `end` on reads as zeros again, so old bytes can never follow new ones."""
@@ -109,7 +102,7 @@ class Segment:
     def forget_pages(self, end: int) -> None:
         """Give the mapped pages before `end` back; they stay in the page cache, only our count shrinks."""
         if self._map is not None and (length := end // _PAGE * _PAGE):
-            self._map.madvise(mmap.MADV_DONTNEED, 0, length)
+            platform.forget_pages(self._map, length)
 
     def unmap(self) -> None:
         if self._map is not None:

@@ -10,11 +10,11 @@ Records do not span files. Where 52 + 16 bytes no longer fit, `space left (4), 0
 
 from __future__ import annotations
 
-import os
 import struct
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
+from aerobee.store import platform
 from aerobee.store.directories import make_directory, sync_directory
 from aerobee.store.segment import Segment, is_position
 
@@ -94,7 +94,7 @@ class TimerLog:
             return segment
         segment.reserve(at + _BLANK.size)
         following = self._create(base + self._file_bytes)
-        os.pwrite(segment.fd, _BLANK.pack(self._file_bytes - at, 0, _BLANK_MAGIC), at)
+        platform.pwrite(segment.fd, _BLANK.pack(self._file_bytes - at, 0, _BLANK_MAGIC), at)
         self.end = following.base
         return following
 
@@ -126,7 +126,7 @@ class TimerLog:
         if segment is self._tail:
             data = segment.map[position - segment.base : position - segment.base + RECORD_BYTES]
         else:
-            data = os.pread(segment.fd, RECORD_BYTES, position - segment.base)
+            data = platform.pread(segment.fd, RECORD_BYTES, position - segment.base)
         if len(data) < RECORD_BYTES:
             return None
         entry = Entry(*_RECORD.unpack(data))
@@ -143,7 +143,7 @@ class TimerLog:
             position = segment.base + self._file_bytes
 
     def _scan_file(self, segment: Segment, position: int) -> Iterator[Entry]:
-        while data := os.pread(segment.fd, _SCAN_RECORDS * RECORD_BYTES, position - segment.base):
+        while data := platform.pread(segment.fd, _SCAN_RECORDS * RECORD_BYTES, position - segment.base):
             for fields in _RECORD.iter_unpack(data[: len(data) // RECORD_BYTES * RECORD_BYTES]):
                 entry = Entry(*fields)
                 if not _is_sound(entry, position):
@@ -168,7 +168,7 @@ class TimerLog:
         return position - RECORD_BYTES if base in self._segments else NONE
 
     def _is_blank(self, segment: Segment, at: int) -> bool:
-        data = os.pread(segment.fd, _BLANK.size, at)
+        data = platform.pread(segment.fd, _BLANK.size, at)
         if len(data) < _BLANK.size:
             return False
         size, _, magic = _BLANK.unpack(data)

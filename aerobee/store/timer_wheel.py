@@ -27,6 +27,7 @@ import struct
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
+from aerobee.store import platform
 from aerobee.store.directories import make_directory, sync_directory
 from aerobee.store.metadata import disk_error
 from aerobee.store.modes import open_file
@@ -306,7 +307,7 @@ class TimerWheel:
         def sync() -> None:
             try:
                 for fd in files:
-                    os.fdatasync(fd)
+                    platform.sync_data(fd)
                 _save_check(self._check_path, check, lag)
             except OSError as error:
                 self._dirty = True
@@ -403,11 +404,11 @@ def _save_check(path: Path, check: bytes, lag: int) -> None:
     fd = open_file(path)
     try:
         if is_new:
-            os.pwrite(fd, bytes(_CHECK_BYTES), 0)
+            platform.pwrite(fd, bytes(_CHECK_BYTES), 0)
         # RocketMQ's "master's queue offset" follows ours; it starts from the smaller of the two.
-        os.pwrite(fd, check + check[16:24], 0)
-        os.pwrite(fd, _LAG.pack(lag), _LAG_AT)
-        os.fdatasync(fd)
+        platform.pwrite(fd, check + check[16:24], 0)
+        platform.pwrite(fd, _LAG.pack(lag), _LAG_AT)
+        platform.sync_data(fd)
     finally:
         os.close(fd)
     if is_new:

@@ -18,7 +18,7 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from aerobee.store import flush
+from aerobee.store import platform
 
 if TYPE_CHECKING:
     import random
@@ -50,14 +50,14 @@ class Disk:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        whole = flush._sync_file_system
+        whole = platform.sync_all
         os.fsync = os.fdatasync = self._sync  # type: ignore[assignment]
-        flush._sync_file_system = lambda root: self._sync_everything()
+        platform.sync_all = lambda root: self._sync_everything()
         try:
             yield
         finally:
             os.fsync, os.fdatasync = self._real_fsync, self._real_fdatasync
-            flush._sync_file_system = whole
+            platform.sync_all = whole
 
     def close(self) -> None:
         with self._lock:  # a sync may still be under way in its thread

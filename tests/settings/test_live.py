@@ -38,7 +38,7 @@ from aerobee.protocol.bodies import (
 from aerobee.protocol.message import Record, decode
 from aerobee.settings import BrokerConfig, StoreConfig
 from aerobee.settings.names import all_fields
-from aerobee.store.retention import Disk
+from aerobee.store.platform import Disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

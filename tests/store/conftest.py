@@ -13,9 +13,9 @@ import pytest
 from aerobee.clock import ManualClock
 from aerobee.protocol.message import Record, decode
 from aerobee.settings import StoreConfig
-from aerobee.store import flush
+from aerobee.store import platform
 from aerobee.store.message_store import MessageStore, ReadLimit
-from aerobee.store.retention import Disk
+from aerobee.store.platform import Disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +102,7 @@ def kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kit]:
     # These tests never cut the power, and a shared disk takes its time: thousands of syncs would be most of the run.
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     monkeypatch.setattr(os, "fdatasync", lambda fd: None)
-    monkeypatch.setattr(flush, "_sync_file_system", lambda root: None)
+    monkeypatch.setattr(platform, "sync_all", lambda root: None)
     kit = Kit(tmp_path / "store")
     yield kit
     kit.close()

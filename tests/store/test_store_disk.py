@@ -12,8 +12,9 @@ import textwrap
 import pytest
 
 from aerobee.errors import DiskFull
+from aerobee.store import platform
 from aerobee.store.message_store import ReadLimit, ReadStatus
-from aerobee.store.retention import Disk, disk_of
+from aerobee.store.platform import Disk, disk_of
 
 HOUR = 3_600_000
 
@@ -185,7 +186,7 @@ def test_units_that_cannot_be_written_wait_in_memory(kit, monkeypatch, caplog):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "pwrite", pwrite)
+        patched.setattr(platform, "pwrite", pwrite)
         tick(kit, store)
         assert "wait in memory" in caplog.text
         assert len(kit.bodies(store)) == 5
@@ -208,7 +209,7 @@ SMALL_DISK = textwrap.dedent("""
     from aerobee.errors import DiskFull
     from aerobee.protocol.message import Record, decode
     from aerobee.store.message_store import MessageStore, ReadLimit
-    from aerobee.store.retention import Disk
+    from aerobee.store.platform import Disk
 
     root, ballast = Path(sys.argv[1]) / "store", Path(sys.argv[1]) / "ballast"
     config = StoreConfig(commit_log_segment_bytes=1 << 20, consume_queue_units=300, index_slots=1000,

@@ -6,7 +6,7 @@ import pytest
 
 from aerobee.errors import StoreError
 from aerobee.store import checkpoint as checkpoints
-from aerobee.store import flush as flush_module
+from aerobee.store import platform
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ async def test_many_queue_files_are_synced_at_once(kit, monkeypatch):
     for n in range(100):
         store.append(kit.message(f"topic{n}"))
     calls = []
-    real = flush_module._sync_file_system
-    monkeypatch.setattr(flush_module, "_sync_file_system", lambda root: calls.append(root) or real(root))
+    real = platform.sync_all
+    monkeypatch.setattr(platform, "sync_all", lambda root: calls.append(root) or real(root))
     store.flush()
     assert calls == [kit.root]

@@ -15,7 +15,7 @@ from aerobee.protocol.message import Record, decode
 from aerobee.protocol.properties import tag_code
 from aerobee.settings import StoreConfig
 from aerobee.store.message_store import Boundary, MessageStore, ReadLimit, ReadStatus
-from aerobee.store.retention import Disk
+from aerobee.store.platform import Disk
 
 TOPICS = st.sampled_from(["a", "b", "c"])
 QUEUES = st.sampled_from([0, 5])

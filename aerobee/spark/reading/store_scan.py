@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import logging
 import mmap
-import os
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +25,7 @@ from aerobee.errors import TopicNotFound
 from aerobee.protocol.filters import compile_filter
 from aerobee.spark.decoding import columns
 from aerobee.spark.reading.plan import DataLoss, Range
+from aerobee.store import platform
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -203,7 +203,7 @@ class Log:
         if index < 0:
             return None
         with self._files[index].open("rb") as file:
-            head = os.pread(file.fileno(), 96, position - int(self.starts[index]))
+            head = platform.pread(file.fileno(), 96, position - int(self.starts[index]))
         sys_flag = int.from_bytes(head[36:40], "big")
         at = 68 if sys_flag & 0x10 else 56
         return int.from_bytes(head[at : at + 8], "big") if len(head) >= at + 8 else None

@@ -12,7 +12,7 @@ from aerobee.errors import SystemFailure
 from aerobee.protocol import names
 from aerobee.protocol.bodies import BrokerStatsData, DelayOffsets, StatsItem
 from aerobee.protocol.codes import VERSION, VERSION_DESC, Perm
-from aerobee.store.retention import disk_of
+from aerobee.store.platform import disk_of
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker

@@ -133,6 +133,7 @@ class RequestCode(IntEnum):
     AEROBEE_GROUP_FIGURES = 20_001
     AEROBEE_READ_UNITS = 20_002
     AEROBEE_READ_LOG = 20_003
+    AEROBEE_READ_HEADS = 20_004
 
 
 class ResponseCode(IntEnum):

@@ -50,7 +50,7 @@ class Shelf(NamedTuple):
 class ConsumeQueue:
     __slots__ = (
         "_min_for", "_min_offset", "crc", "directory", "file_units", "files", "first_unit",
-        "magic", "max_offset", "queue_id", "sums", "tail", "topic", "topic_field", "unread",
+        "last_written", "magic", "max_offset", "queue_id", "sums", "tail", "topic", "topic_field", "unread",
     )  # fmt: skip
 
     def __init__(self, topic: str, queue_id: int, directory: str, shelf: Shelf) -> None:
@@ -61,6 +61,7 @@ class ConsumeQueue:
         self.first_unit = 0  # first unit of the oldest file
         self.max_offset = 0  # the offset the next message gets
         self.tail = bytearray()  # the units before max_offset that no file has yet
+        self.last_written = -1  # log position of the last unit that went from the tail into a file
         self.topic_field = (
             b""  # length and name as in a record, and the record's magic: kept for the append path
         )
@@ -144,6 +145,13 @@ class ConsumeQueue:
             return b""
         return whole_units(data)
 
+    def moved_since(self, position: int) -> bool:
+        """Was a record at or past that position of the log put in here, since the queue was loaded?"""
+        tail = self.tail
+        if tail:
+            return bool(UNIT.unpack_from(tail, len(tail) - UNIT_SIZE)[0] >= position)
+        return self.last_written >= position
+
     def unit(self, offset: int) -> Unit | None:
         if not self.first_unit <= offset < self.max_offset:
             return None
@@ -212,6 +220,7 @@ class ConsumeQueue:
             if done < UNIT_SIZE:  # the last bytes of a full disk; the next start drops such a piece of a unit
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
             done -= done % UNIT_SIZE
+            self.last_written = UNIT.unpack_from(part, done - UNIT_SIZE)[0]
             del self.tail[:done]
             in_file = start % self.file_units
             self.crc = zlib.crc32(part[:done], self.crc if in_file else 0)

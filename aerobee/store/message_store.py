@@ -330,6 +330,15 @@ class MessageStore:
         queue = self._queues.find(topic, queue_id)
         return queue.max_offset if queue else 0
 
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Both at once."""
+        queue = self._queues.loaded.get((topic, queue_id)) or self._queues.find(topic, queue_id)
+        return (queue.min_offset(self._log.min_offset), queue.max_offset) if queue else (0, 0)
+
+    def moved_since(self, position: int) -> list[tuple[str, int]]:
+        """Topic and queue of all that was appended at or past that position of the log, since the store was opened."""
+        return [(queue.topic, queue.queue_id) for queue in self._queues.moved_since(position)]
+
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp: int, boundary: Boundary = Boundary.LOWER
     ) -> int:

@@ -142,6 +142,15 @@ class ConsumeQueues:
                     if not known and not queue.tail:
                         self.loaded.pop((topic, queue_id), None)
 
+    def moved_since(self, position: int) -> list[ConsumeQueue]:
+        """Those that got a record at or past that position of the log; only loaded ones get any. Most did not, and are
+        told by two attributes, without a call."""
+        return [
+            queue
+            for queue in self.loaded.values()
+            if (queue.tail or queue.last_written >= position) and queue.moved_since(position)
+        ]
+
     # -- writing ---------------------------------------------------------------------------------------
 
     def put(self, queue: ConsumeQueue, offset: int, unit: bytes) -> None:

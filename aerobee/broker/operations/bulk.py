@@ -4,7 +4,7 @@ at, so that a message costs the broker no more than its sending."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.broker import checks
 
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 MOST_BYTES = 15 * 1024 * 1024  # within a frame of 16
 MOST_UNITS = 50_000
 MOST_SAMPLES = 1_024  # each is looked up by itself
+MOST_TOPICS = 256  # named in one question about heads: queues that nobody used yet are looked for on disk
+
+
+class Heads(NamedTuple):
+    stamp: str  # of the moment they were looked at
+    since: str  # the stamp they go on from: what did not move is left out; empty when nothing is
+    topics: dict[str, list[tuple[int, int, int]]]  # queue, first offset, next offset
 
 
 def units_of(
@@ -34,3 +41,51 @@ def log_from(position: int, size: int, broker: Broker) -> memoryview | bytes:
     meanwhile stays readable through the view."""
     checks.broker_readable(broker.config)
     return broker.store.log_from(position, min(size, MOST_BYTES))
+
+
+def heads_of(names: list[str], since: str, broker: Broker) -> Heads:
+    """Where the queues of these topics begin and end, unless nothing at all has moved. Of topics that are not to be read
+    here, nothing."""
+    checks.broker_readable(broker.config)
+    stamp = _stamp(broker)
+    if since == stamp:
+        return Heads(stamp, since, {})
+    found = {}
+    for name in names:
+        config = broker.topics.get(name)
+        if config is not None and config.perm & checks.READ:
+            queues = range(config.read_queue_nums)
+            found[name] = [(queue, *broker.store.bounds(name, queue)) for queue in queues]
+    return Heads(stamp, "", found)
+
+
+def moved_heads(since: str, broker: Broker) -> Heads:
+    """Where those queues of all topics begin and end that moved. When more than appends happened since, they cannot be
+    told: then it is nothing, and the answer goes on from no stamp."""
+    checks.broker_readable(broker.config)
+    stamp, position = _stamp(broker), _position(since, broker)
+    if position is None:
+        return Heads(stamp, "", {})
+    found: dict[str, list[tuple[int, int, int]]] = {}
+    for name, queue in broker.store.moved_since(position) if since != stamp else ():
+        config = broker.topics.get(name)
+        if config is not None and config.perm & checks.READ and queue < config.read_queue_nums:
+            found.setdefault(name, []).append((queue, *broker.store.bounds(name, queue)))
+    return Heads(stamp, since, found)
+
+
+def _stamp(broker: Broker) -> str:
+    """This start of the broker, its topics, the log's beginning and its end: queues only grow while all but the last
+    stay as they are."""
+    version, store = broker.topics.data_version, broker.store
+    known = (broker.stats.started_at, version.timestamp, version.counter, store.log_min, store.log_max)
+    return ".".join(map(str, known))
+
+
+def _position(since: str, broker: Broker) -> int | None:
+    """Where the log ended at that stamp; None where more than appends happened since, or it is no stamp of ours."""
+    then, _, position = since.rpartition(".")
+    now, _, end = _stamp(broker).rpartition(".")
+    if then != now or not (position.isascii() and position.isdecimal()) or len(position) > 19:
+        return None
+    return int(position) if int(position) <= int(end) else None

@@ -36,6 +36,7 @@ ROUTES = table(
     # Aerobee's own: readers in bulk
     route(hr.ReadUnits, bulk.read_units),
     route(hr.ReadLog, bulk.read_log),
+    route(hr.ReadHeads, bulk.read_heads),
     # offsets
     route(ho.QueryConsumerOffset, offsets.query),
     route(ho.UpdateConsumerOffset, offsets.update),

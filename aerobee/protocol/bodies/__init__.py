@@ -74,7 +74,14 @@ from aerobee.protocol.bodies.static_topics import (
     StaticTopicConfig,
 )
 from aerobee.protocol.bodies.stats import BrokerStatsData, ConsumeQueueUnit, ConsumeQueueView, StatsItem
-from aerobee.protocol.bodies.topics import TopicConfig, TopicConfigList, TopicConfigs, TopicOffset, TopicStats
+from aerobee.protocol.bodies.topics import (
+    QueueHeads,
+    TopicConfig,
+    TopicConfigList,
+    TopicConfigs,
+    TopicOffset,
+    TopicStats,
+)
 from aerobee.protocol.bodies.values import (
     Body,
     ConsumeFromWhere,
@@ -152,6 +159,7 @@ __all__ = [
     "ProducerInfo",
     "ProducerTable",
     "QueueData",
+    "QueueHeads",
     "QueueMapping",
     "QueueMappingInfo",
     "QueueMappings",

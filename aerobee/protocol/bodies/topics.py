@@ -44,3 +44,9 @@ class TopicOffset(Body):
 class TopicStats(Body):
     offset_table: dict[MessageQueue, TopicOffset] = field(default_factory=dict)
     topic_put_tps: float = 0.0
+
+
+class QueueHeads(Body):
+    """Aerobee's own: topic -> (queue, first offset, next offset)."""
+
+    topics: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)

@@ -81,6 +81,22 @@ class LogBounds(Header):
     max_position: int
 
 
+class ReadHeads(Header):
+    """Aerobee's own: where queues begin and end. The body is a JSON list of topics, all of whose queues are told;
+    without it, those queues of every topic that moved since the answer with the stamp `since`."""
+
+    code = RequestCode.AEROBEE_READ_HEADS
+    since: str = ""
+
+
+class HeadsRead(Header):
+    """With the heads (`bodies.QueueHeads`): what to ask with next time; and the stamp they go on from, where what did
+    not move is left out. Without that, a topic that was named and is not told is not to be read here."""
+
+    stamp: str
+    since: str = ""
+
+
 class ConsumeDirectly(Header):
     """Admin to broker (which loads the message) and broker to client (message in the body)."""
 

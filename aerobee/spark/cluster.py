@@ -7,10 +7,11 @@ One object serves one thread; it may be pickled, its connections stay behind.
 from __future__ import annotations
 
 import time
+from collections import deque
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from aerobee.errors import NetworkError
+from aerobee.errors import AerobeeError, NetworkError
 from aerobee.protocol import bodies
 from aerobee.protocol.addresses import parse_addresses
 from aerobee.protocol.headers.route import AllTopics, GetClusterInfo, GetRoute
@@ -18,11 +19,19 @@ from aerobee.protocol.routing import NameServers, TopicQueues, unfold
 from aerobee.spark.blocking_connection import BlockingConnection, connection_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from aerobee.protocol.command import Command, Header
     from aerobee.spark.options import Read, Write
 
 T = TypeVar("T")
+WINDOW = 32  # requests under way on a connection: enough to hide the way there and back
+
+
+class Question(NamedTuple):
+    address: str
+    header: Header
+    body: bytes = b""
 
 
 class Cluster:
@@ -51,6 +60,33 @@ class Cluster:
                 time.sleep(self._options.retry_ms / 1000)
         raise AssertionError("unreachable")
 
+    def ask_each(self, questions: Sequence[Question]) -> list[Command | AerobeeError]:
+        """The answers, each in the place of its question, or the error it came to. Requests to one server follow each
+        other on one connection and do not wait for answers; servers work side by side."""
+        answers: dict[int, Command | AerobeeError] = {}
+        lanes: dict[str, _Lane] = {}
+        for place, question in enumerate(questions):
+            address = question.address
+            if address not in lanes:
+                lanes[address] = _Lane(self.link(address))
+            lanes[address].waiting.append(place)
+        for left in reversed(range(self._tries)):
+            if not _run(list(lanes.values()), questions, answers):
+                break
+            if left:
+                time.sleep(self._options.retry_ms / 1000)
+        return [answers[place] for place in range(len(questions))]
+
+    def ask_name_server_each(self, headers: Sequence[Header]) -> list[Command | AerobeeError]:
+        """The same for name servers: all by one of them that answers."""
+        for address in self._name_servers:
+            answers = self.ask_each([Question(address, header) for header in headers])
+            if not any(isinstance(answer, NetworkError) for answer in answers):
+                return answers
+            self._name_servers.failed(address)
+        unreached = self._unreached(next(one for one in answers if isinstance(one, NetworkError)))
+        return [unreached if isinstance(answer, NetworkError) else answer for answer in answers]
+
     def ask_name_server(self, question: Callable[[BlockingConnection], T]) -> T:
         last: NetworkError | None = None
         for address in self._name_servers:
@@ -59,7 +95,12 @@ class Cluster:
             except NetworkError as error:
                 last = error
                 self._name_servers.failed(address)
-        raise NetworkError(f"no name server answers ({self._options.namesrv}): {last}. Is one running there?")
+        raise self._unreached(last)
+
+    def _unreached(self, last: NetworkError | None) -> NetworkError:
+        return NetworkError(
+            f"no name server answers ({self._options.namesrv}): {last}. Is one running there?"
+        )
 
     def topics(self) -> list[str]:
         body = self.ask_name_server(lambda link: link.call(AllTopics()).body)
@@ -82,6 +123,65 @@ class Cluster:
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_links": {}}
+
+
+class _Lane:
+    """One server's share of many questions, by their places."""
+
+    def __init__(self, link: BlockingConnection) -> None:
+        self.waiting: deque[int] = deque()
+        self._link = link
+        self._asked: deque[tuple[int, int]] = deque()
+
+    def send_some(self, questions: Sequence[Question]) -> None:
+        while self.waiting and len(self._asked) < WINDOW:
+            _, header, body = questions[self.waiting[0]]
+            opaque = self._link.send(header, body)
+            self._asked.append((self.waiting.popleft(), opaque))
+
+    def take_one(self, answers: dict[int, Command | AerobeeError]) -> None:
+        if not self._asked:
+            return
+        place, opaque = self._asked[0]
+        try:
+            answers[place] = self._link.receive(opaque)
+        except NetworkError:
+            raise
+        except AerobeeError as refusal:  # an answer, too
+            answers[place] = refusal
+        self._asked.popleft()
+
+    @property
+    def is_done(self) -> bool:
+        return not self.waiting and not self._asked
+
+    def fail(self, error: NetworkError, answers: dict[int, Command | AerobeeError]) -> None:
+        """What was not answered waits again; the error is the answer until there is a better one."""
+        self._link.close()
+        self.waiting.extendleft(place for place, _ in reversed(self._asked))
+        self._asked.clear()
+        answers.update(dict.fromkeys(self.waiting, error))
+
+
+def _run(
+    lanes: list[_Lane], questions: Sequence[Question], answers: dict[int, Command | AerobeeError]
+) -> list[_Lane]:
+    """Ask what is waiting in the lanes; the lanes that failed."""
+    failed: list[_Lane] = []
+
+    def each(step: Callable[[_Lane], None]) -> None:
+        for lane in lanes:
+            try:
+                if lane not in failed:
+                    step(lane)
+            except NetworkError as error:
+                lane.fail(error, answers)
+                failed.append(lane)
+
+    while lanes := [lane for lane in lanes if not lane.is_done and lane not in failed]:
+        each(lambda lane: lane.send_some(questions))
+        each(lambda lane: lane.take_one(answers))
+    return failed
 
 
 @lru_cache(maxsize=1024)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from aerobee.spark.reading import plan
+from aerobee.spark.reading.offsets import UnknownOffsets, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,9 +95,10 @@ def _lag(source: Any) -> dict[str, int]:
 
 def _offsets(told: Any) -> Offsets:
     """Spark hands offsets over as text or as what the text says; other sources have others."""
-    found = json.loads(told) if isinstance(told, str) else told
-    offsets: Offsets = found.get("o", {}) if isinstance(found, dict) else {}
-    return offsets
+    try:
+        return offsets_of(told)
+    except UnknownOffsets:
+        return {}
 
 
 def _number(told: Any) -> float:

@@ -93,8 +93,8 @@ def test_the_java_broker_is_pulled_from_however_much_there_is(
         for name, queues in source.queues(TOPIC).items()
         for queue, (low, high) in queues.items()
     ]
-    with pytest.raises(RequestCodeNotSupported):
-        source.units(parts[0], 1)
+    (refused,) = source.units_of(parts[:1], [1])
+    assert isinstance(refused, RequestCodeNotSupported)
     assert wire_scan.cut(source, parts, 2, asked) is None
 
 

@@ -11,9 +11,12 @@ import pytest
 from aerobee.spark import options
 from aerobee.spark.options import OptionError
 from aerobee.spark.reading import resolve
+from aerobee.spark.reading.plan import Look
 
 if TYPE_CHECKING:
-    from aerobee.spark.reading.plan import Bounds
+    from collections.abc import Iterable, Sequence
+
+    from aerobee.spark.reading.plan import Bounds, Place
 
 BOUNDS: Bounds = {
     "orders": {"broker-a": {"0": (5, 20), "1": (0, 10)}},
@@ -27,11 +30,14 @@ class ByTheThousand:
     def topics(self) -> list[str]:
         return list(BOUNDS)
 
-    def queues(self, topic: str) -> dict[str, dict[str, tuple[int, int]]]:
-        return BOUNDS[topic]
+    def look(self, topics: Iterable[str], carried: frozenset[tuple[str, str]] = frozenset()) -> Look:
+        return Look(BOUNDS, {}, {}, frozenset())
 
-    def offset_at(self, topic: str, broker: str, queue: int, timestamp: int) -> int:
-        return timestamp // 1000
+    def forget_routes(self) -> None:
+        """There are none."""
+
+    def offsets_at(self, places: Sequence[Place], timestamps: Sequence[int]) -> list[int]:
+        return [timestamp // 1000 for timestamp in timestamps]
 
     def forget_routes(self) -> None:
         pass
@@ -63,7 +69,9 @@ def test_json_offsets_with_words_for_the_edges_and_defaults_for_the_rest() -> No
 
 
 def test_times_stay_within_the_queue() -> None:
-    given = read(startingTimestamp="8000", endingTimestamp="15000")
+    given = read(
+        startingTimestamp="8000", endingTimestamp="15000", startingOffsetsByTimestampStrategy="latest"
+    )
     assert resolve.start(given, ByTheThousand(), BOUNDS)["orders"] == {"broker-a": {"0": 8, "1": 8}}
     assert resolve.end(given, ByTheThousand(), BOUNDS)["orders"] == {"broker-a": {"0": 15, "1": 10}}
 
@@ -99,11 +107,65 @@ def test_a_topic_that_the_query_filters_out_may_be_named() -> None:
     check(given, {"bills": BOUNDS["bills"]})
 
 
-def test_times_must_cover_every_topic_and_be_reached() -> None:
+def test_times_must_cover_every_topic() -> None:
     with pytest.raises(OptionError, match="names no time for topic 'bills'"):
         resolve.start(read(startingOffsetsByTimestamp='{"orders": 1000}'), ByTheThousand(), BOUNDS)
-    late = '{"orders": 15000, "bills": 1000}'
-    with pytest.raises(OptionError, match="no message of orders/broker-a/1 is as late as 15000"):
-        resolve.start(read(startingOffsetsByTimestamp=late), ByTheThousand(), BOUNDS)
-    given = read(startingOffsetsByTimestamp=late, startingOffsetsByTimestampStrategy="latest")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("startingTimestamp", "15000"), ("startingOffsetsByTimestamp", '{"orders": 15000, "bills": 1000}')],
+)
+def test_a_time_that_no_message_reaches_is_an_error_unless_the_strategy_says_latest(
+    option: str, value: str
+) -> None:
+    with pytest.raises(
+        OptionError, match=f"{option}.*no message of .* is as late as 15000;.*Strategy=latest"
+    ):
+        resolve.start(read(**{option: value}), ByTheThousand(), BOUNDS)
+    given = read(**{option: value}, startingOffsetsByTimestampStrategy="latest")
     assert resolve.start(given, ByTheThousand(), BOUNDS)["orders"] == {"broker-a": {"0": 15, "1": 10}}
+
+
+def test_an_empty_queue_has_no_message_that_could_be_late() -> None:
+    empty: Bounds = {"orders": {"broker-a": {"0": (7, 7)}}}
+    assert resolve.start(read(startingTimestamp="15000"), ByTheThousand(), empty) == {
+        "orders": {"broker-a": {"0": 7}}
+    }
+
+
+def test_an_ending_time_may_lie_in_the_future() -> None:
+    assert resolve.end(read(endingTimestamp="99000"), ByTheThousand(), BOUNDS) == {
+        "bills": {"broker-b": {"0": 3}},
+        "orders": {"broker-a": {"0": 20, "1": 10}},
+    }
+
+
+@pytest.mark.parametrize("side", ["starting", "ending"])
+def test_an_offset_past_the_end_is_the_users_mistake_and_said_so(side: str) -> None:
+    resolved = resolve.start if side == "starting" else resolve.end
+    with pytest.raises(OptionError) as caught:
+        resolved(read(**{f"{side}Offsets": offsets(q0=21)}), ByTheThousand(), BOUNDS)
+    assert str(caught.value) == (
+        f"option '{side}Offsets': offset 21 of orders/broker-a/0 is past its end, which is 20"
+    )
+    given = read(**{f"{side}Offsets": offsets(q0=20)})
+    assert resolved(given, ByTheThousand(), BOUNDS)["orders"]["broker-a"]["0"] == 20
+    given = read(**{f"{side}Offsets": offsets(q0=21)}, failOnDataLoss="false")
+    assert resolved(given, ByTheThousand(), BOUNDS)["orders"]["broker-a"]["0"] == 21
+
+
+class OfAGroup(ByTheThousand):
+    def group_offsets(self, places: Sequence[Place]) -> list[int | None]:
+        known = {("orders", "broker-a", 0): 12, ("orders", "broker-a", 1): None, ("bills", "broker-b", 0): 2}
+        return [known[place] for place in places]
+
+
+def test_a_group_goes_on_where_it_was_and_begins_at_the_first_where_it_never_was() -> None:
+    given = read(startingOffsets="group", group="g")
+    assert resolve.start(given, OfAGroup(), BOUNDS) == {
+        "bills": {"broker-b": {"0": 2}},
+        "orders": {"broker-a": {"0": 12, "1": 0}},
+    }
+    later: Bounds = {"orders": {"broker-a": {"0": (15, 20), "1": (4, 10)}}}
+    assert resolve.start(given, OfAGroup(), later) == {"orders": {"broker-a": {"0": 15, "1": 4}}}

@@ -142,7 +142,7 @@ def test_brokers_that_moved_are_found_by_a_new_route(server: TestServer) -> None
     stream = reader(server, discoveryIntervalMs="3600000", numRetries="0")
     at = stream.initialOffset()
     send(server, "look-0", 2)
-    stream._ask._routes["look-0"] = {"broker-a": ("127.0.0.1:1", 2)}
+    stream._ask._heads["broker-a"].address = "127.0.0.1:1"
     assert behind(stream, at) == 2
 
 

@@ -140,7 +140,7 @@ def options_for(peer: Peer, **given: str) -> options.Read:
 def planned(peer: Peer, parts: list[Range], count: int = 3, **given: str) -> list[list[Range]] | None:
     read = options_for(peer, **given)
     source = BrokerQueues(read)
-    source._brokers["b"] = peer.address
+    source._others["b"] = peer.address
     try:
         return wire_scan.cut(source, parts, count, read)
     finally:

@@ -189,16 +189,14 @@ def _results(batch: pa.RecordBatch, outcomes: list[Outcome]) -> pa.RecordBatch:
 
 def _final_commit(query: StreamingQuery, group: str, brokers: dict[str, str]) -> None:
     """Mirror the last batch's end: a stream only tells its progress when the next batch is planned."""
-    import json
-
+    from aerobee.spark.reading.offsets import offsets_of
     from aerobee.spark.reading.plan import flat
     from aerobee.spark.reading.queue_source import BrokerQueues
 
     progress = query.lastProgress
     if not progress or not progress["sources"][0]["endOffset"]:
         return
-    end = progress["sources"][0]["endOffset"]
-    offsets = (json.loads(end) if isinstance(end, str) else end)["o"]
+    offsets = offsets_of(progress["sources"][0]["endOffset"])
     source = BrokerQueues(for_batch({"subscribe": "any", "group": group, **brokers}))
     for topic, broker, queue, offset in flat(offsets):
         try:

@@ -9,16 +9,35 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from aerobee.errors import AerobeeError
     from aerobee.spark.option_values import Offsets
 
 Bounds = dict[str, dict[str, dict[str, tuple[int, int]]]]  # topic -> broker -> queue -> (min, max)
+
+
+class Place(NamedTuple):
+    """A queue of a broker."""
+
+    topic: str
+    broker: str
+    queue: int
+
+
+class Look(NamedTuple):
+    """Where queues begin and end at one moment. While none moves, the bounds are the very object of the last look."""
+
+    bounds: Bounds
+    failed: dict[str, AerobeeError]  # why nothing is known of a topic
+    away: dict[str, AerobeeError]  # brokers that did not answer
+    brokers: frozenset[str]  # brokers that did
+    gone: frozenset[tuple[str, str]] = frozenset()  # topics that a broker itself says it has no more
 
 
 class Range(msgspec.Struct, frozen=True, order=True):
@@ -54,6 +73,14 @@ def flat(offsets: Offsets) -> Iterator[tuple[str, str, str, int]]:
                 yield topic, broker, queue, offset
 
 
+def places(bounds: Bounds) -> Iterator[tuple[Place, int, int]]:
+    """Every queue with its first offset and the one behind its last."""
+    for topic, brokers in bounds.items():
+        for broker, queues in brokers.items():
+            for queue, (low, high) in queues.items():
+                yield Place(topic, broker, int(queue)), low, high
+
+
 def get(offsets: Offsets, topic: str, broker: str, queue: str, default: int) -> int:
     return offsets.get(topic, {}).get(broker, {}).get(queue, default)
 
@@ -72,6 +99,40 @@ def edge(bounds: Bounds, index: int) -> Offsets:
             }
             for topic, brokers in bounds.items()
         }
+    )
+
+
+def unlike(begin: Offsets, bounds: Bounds, target: Offsets | None = None) -> set[str]:
+    """Topics with a queue that ends elsewhere than `begin` is, or where `target` is elsewhere: the few of thousands that
+    a plan is about."""
+    found = {topic for topic, brokers in (target or {}).items() if begin.get(topic) != brokers}
+    for topic, brokers in bounds.items():
+        places = begin.get(topic)
+        if places is None:
+            found.add(topic)
+            continue
+        for broker, queues in brokers.items():
+            at = places.get(broker, {})
+            if any(at.get(queue) != high for queue, (_, high) in queues.items()):
+                found.add(topic)
+                break
+    return found
+
+
+def moving(begin: Offsets, end: Offsets) -> Offsets:
+    """Of `end` the queues that are elsewhere than at `begin`."""
+    found: Offsets = {}
+    for topic, broker, queue, offset in flat(end):
+        if get(begin, topic, broker, queue, -1) != offset:
+            put(found, topic, broker, queue, offset)
+    return found
+
+
+def covers(bounds: Bounds, end: Offsets) -> bool:
+    """Are all messages before `end` within the bounds?"""
+    return all(
+        queue in (seen := bounds.get(topic, {}).get(broker, {})) and offset <= seen[queue][1]
+        for topic, broker, queue, offset in flat(end)
     )
 
 

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 )
 
 from aerobee.protocol.names import SCHEDULE_TOPIC
+from aerobee.spark.reading.plan import Place
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -95,22 +96,24 @@ class Narrow:
             self.until = min(self.until or 1 << 62, moment + 1001)
 
     def ranges(self, parts: list[Range], source: QueueSource) -> list[Range]:
+        since = self._times(parts, self.since, source)
+        until = self._times(parts, self.until, source)
         kept = []
         for part in parts:
             if self.queues is not None and part.queue not in self.queues:
                 continue
-            low, high = (
-                max(part.start, self.low or 0),
-                min(part.end, part.end if self.high is None else self.high),
-            )
-            if part.topic != SCHEDULE_TOPIC:
-                if self.since is not None:
-                    low = max(low, source.offset_at(part.topic, part.broker, part.queue, self.since))
-                if self.until is not None:
-                    high = min(high, source.offset_at(part.topic, part.broker, part.queue, self.until))
+            low = max(part.start, self.low or 0, since.get(part, 0))
+            high = min(part.end, part.end if self.high is None else self.high, until.get(part, part.end))
             if low < high:
                 kept.append(msgspec.structs.replace(part, start=low, end=high))
         return kept
+
+    @staticmethod
+    def _times(parts: list[Range], moment: int | None, source: QueueSource) -> dict[Range, int]:
+        """The offset of that moment in each range; delayed messages are not in the order of time."""
+        asked = [] if moment is None else [part for part in parts if part.topic != SCHEDULE_TOPIC]
+        places = [Place(part.topic, part.broker, part.queue) for part in asked]
+        return dict(zip(asked, source.offsets_at(places, [moment or 0] * len(places)), strict=True))
 
 
 def _values(one: Filter) -> tuple[Any, ...] | None:

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
-from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
-from aerobee.errors import AerobeeError, NoRoute, QueryNotFound, TopicNotFound
-from aerobee.protocol import bodies
+from aerobee.errors import (
+    AerobeeError,
+    NetworkError,
+    NoPermission,
+    NoRoute,
+    QueryNotFound,
+    RequestCodeNotSupported,
+    TopicNotFound,
+)
 from aerobee.protocol.headers.consume import ReadUnits
 from aerobee.protocol.headers.offsets import (
     OffsetResult,
@@ -21,26 +26,29 @@ from aerobee.protocol.headers.offsets import (
     SearchOffset,
     UpdateConsumerOffset,
 )
-from aerobee.protocol.headers.topics import TopicStatsQuery
 from aerobee.protocol.names import is_dead_letter, is_retry, is_system_topic, pop_retry_topic, retry_topic
-from aerobee.spark.cluster import Cluster
+from aerobee.spark.cluster import Cluster, Question
+from aerobee.spark.reading.heads import BrokerHeads, Routes, TopicByTopic, together
+from aerobee.spark.reading.plan import Look, Place
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from aerobee.protocol.command import Command, Header
     from aerobee.spark.options import Read
-    from aerobee.spark.reading.plan import Range
+    from aerobee.spark.reading.plan import Bounds, Range
 
 log = logging.getLogger("aerobee.spark")
 
 MISSING = (TopicNotFound, NoRoute)
 Queues = dict[str, dict[str, tuple[int, int]]]  # broker -> queue -> (min, max)
-Route = dict[str, tuple[str, int]]  # broker -> (master's address, readable queues)
 
 
 class QueueSource(Protocol):
     def topics(self) -> list[str]: ...
-    def queues(self, topic: str) -> Queues: ...
+    def look(self, topics: Iterable[str], carried: frozenset[tuple[str, str]] = ...) -> Look: ...
     def forget_routes(self) -> None: ...
-    def offset_at(self, topic: str, broker: str, queue: int, timestamp: int) -> int: ...
+    def offsets_at(self, places: Sequence[Place], timestamps: Sequence[int]) -> list[int]: ...
 
 
 def chosen_topics(options: Read, source: QueueSource) -> list[str]:
@@ -61,16 +69,15 @@ def chosen_topics(options: Read, source: QueueSource) -> list[str]:
 
 def bounds_of(options: Read, source: QueueSource, topics: list[str]) -> dict[str, Queues]:
     """The bounds of `topics`. Topics come and go under a pattern; a named one that is missing is an error, unless
-    `failOnDataLoss` says to go on with what is there."""
-    found = {}
-    for topic in topics:
-        try:
-            found[topic] = source.queues(topic)
-        except MISSING as error:
-            if is_named(options, topic) and options.fail_on_data_loss:
-                raise
-            log.warning("topic=%s left out: %s", topic, error)
-    return found
+    `failOnDataLoss` says to go on with what is there. A broker that does not answer is always one."""
+    look = source.look(topics)
+    for error in look.away.values():
+        raise error
+    for topic, error in look.failed.items():
+        if not isinstance(error, MISSING) or (is_named(options, topic) and options.fail_on_data_loss):
+            raise error
+        log.warning("topic=%s left out: %s", topic, error)
+    return look.bounds
 
 
 def is_named(options: Read, topic: str) -> bool:
@@ -82,111 +89,221 @@ class BrokerQueues:
     def __init__(self, options: Read) -> None:
         self._options = options
         self._cluster = Cluster(options, options.retries + 1)
-        self._brokers: dict[str, str] = {}  # broker name -> address
-        self._routes: dict[str, Route] = {}  # good until they fail, or `forget_routes`
+        self._routes = Routes(self._cluster)
+        self._heads: dict[str, BrokerHeads | TopicByTopic] = {}  # by broker
+        self._others: dict[str, str] = {}  # addresses of brokers that have none of the topics
+        self._found_for: tuple[int, frozenset[str]] | None = None  # version of the routes, and topics
+        self._asked: tuple[frozenset[str], frozenset[tuple[str, str]]] | None = None
+        self._last: Look | None = None
 
     def topics(self) -> list[str]:
         return self._cluster.topics()
 
     def address(self, broker: str) -> str:
-        return self._brokers[broker]
-
-    def queues(self, topic: str) -> Queues:
-        """Bounds of all queues of the topic; one request per broker, TopicNotFound when there is no such topic."""
-        kept = self._routes.pop(topic, None)
-        if kept is not None:
-            try:
-                return self._queues_by(kept, topic)
-            except (
-                AerobeeError
-            ) as error:  # its brokers may have moved, or the topic was deleted and made anew
-                log.debug("topic=%s: its route is asked for again: %s", topic, error)
-        return self._queues_by(self.route(topic), topic)
-
-    def _queues_by(self, route: Route, topic: str) -> Queues:
-        found: Queues = {}
-        for broker, (address, readable) in route.items():
-            stats = self._cluster.ask(address, lambda link: link.call(TopicStatsQuery(topic=topic)).body)
-            bounds = _bounds(stats)
-            found[broker] = {str(queue): bounds[queue] for queue in bounds if queue < readable}
-        wanted = (self._options.assign or {}).get(topic)
-        if wanted:
-            found = _only(found, wanted, topic)
-        self._routes[topic] = route
-        return found
+        if broker in self._heads:
+            return self._heads[broker].address
+        if broker not in self._others:
+            self._others = self._cluster.masters()
+        if broker not in self._others:
+            raise NoRoute(f"the name server {self._options.namesrv} knows no broker {broker!r}")
+        return self._others[broker]
 
     def forget_routes(self) -> None:
         """Ask for them again: new queues and moved brokers show."""
-        self._routes.clear()
-
-    def route(self, topic: str) -> Route:
-        queues = self._cluster.route(topic)
-        counts = Counter(queue.broker_name for queue in queues.readable)
-        found = {
-            name: (queues.masters[name], count) for name, count in counts.items() if name in queues.masters
-        }
-        self._brokers.update({broker: address for broker, (address, _) in found.items()})
-        if not found:
-            raise NoRoute(
-                f"topic {topic!r} has no readable broker; the name server is {self._options.namesrv}"
-            )
-        return found
+        self._routes.doubt_some()
 
     def close(self) -> None:
         self._cluster.close()
 
-    def offset_at(self, topic: str, broker: str, queue: int, timestamp: int) -> int:
-        header = SearchOffset(topic=topic, queue_id=queue, timestamp=timestamp)
-        return self._cluster.ask(
-            self.address(broker), lambda link: link.call(header).fields(OffsetResult).offset
-        )
+    # -- where queues begin and end ---------------------------------------------------------------------------
 
-    def units(self, part: Range, step: int) -> bytes:
-        """Every `step`th queue unit of a range; only Aerobee's brokers know this question."""
-        header = ReadUnits(
-            topic=part.topic, queue_id=part.queue, offset=part.start, count=len(part), step=step
-        )
-        return self._cluster.ask(self.address(part.broker), lambda link: link.call(header).body)
+    def queues(self, topic: str) -> Queues:
+        """Bounds of all queues of one topic, TopicNotFound when there is no such topic."""
+        look = self.look([topic])
+        for error in (*look.away.values(), *look.failed.values()):
+            raise error
+        return look.bounds[topic]
 
-    def group_offset(self, topic: str, broker: str, queue: int) -> int | None:
-        header = QueryConsumerOffset(
-            consumer_group=self._options.group, topic=topic, queue_id=queue, set_zero_if_not_found=False
+    def look(self, topics: Iterable[str], carried: frozenset[tuple[str, str]] = frozenset()) -> Look:
+        """`carried` are topics of brokers that had them once, and may have them no more."""
+        names = frozenset(topics)
+        self._routes.look_up(names)
+        self._find_brokers(names, carried)
+        outcome = self._ask_brokers(names, carried, list(self._heads))
+        lost = [broker for broker, told in outcome.items() if isinstance(told, NetworkError)]
+        if moved := [broker for broker in lost if self._has_moved(broker)]:
+            outcome.update(self._ask_brokers(names, carried, moved))
+        return self._seen(names, carried, outcome)
+
+    def _find_brokers(self, names: frozenset[str], carried: frozenset[tuple[str, str]]) -> None:
+        """Those with a route to them, and those that can still tell what became of a topic. One that is new, or moved,
+        is asked for everything."""
+        if self._found_for == (self._routes.version, names):
+            return
+        there = self._routes.brokers(names)
+        answering = self._last.brokers if self._last else frozenset()
+        for broker in {broker for _, broker in carried} & answering & self._heads.keys():
+            there.setdefault(broker, self._heads[broker].address)
+        kept = {broker: heads for broker, heads in self._heads.items() if heads.address == there.get(broker)}
+        self._heads = {broker: kept.get(broker) or BrokerHeads(address) for broker, address in there.items()}
+        self._found_for = (self._routes.version, names)
+
+    def _has_moved(self, broker: str) -> bool:
+        address = self._routes.address_now(broker)
+        if address is None or address == self._heads[broker].address:
+            return False
+        self._heads[broker] = BrokerHeads(address)
+        return True
+
+    def _ask_brokers(
+        self, names: frozenset[str], carried: frozenset[tuple[str, str]], brokers: list[str]
+    ) -> dict[str, set[str] | AerobeeError]:
+        """The topics whose bounds changed, by broker, or what went wrong there."""
+        outcome = together(
+            self._cluster,
+            {
+                broker: self._heads[broker].look(names, frozenset(t for t, at in carried if at == broker))
+                for broker in brokers
+            },
         )
-        try:
-            return self._cluster.ask(
-                self.address(broker), lambda link: link.call(header).fields(OffsetResult).offset
+        others = [broker for broker in brokers if self._is_other(broker, outcome[broker])]
+        if others:
+            for broker in others:
+                self._heads[broker] = TopicByTopic(self._heads[broker].address, broker, self._routes)
+            outcome.update(self._ask_brokers(names, carried, others))
+        return outcome
+
+    def _is_other(self, broker: str, told: set[str] | AerobeeError) -> bool:
+        """It was asked in our way and does not know it, or does not want to hear it."""
+        refused = isinstance(told, (RequestCodeNotSupported, NoPermission))
+        return refused and isinstance(self._heads[broker], BrokerHeads)
+
+    def _seen(
+        self,
+        names: frozenset[str],
+        carried: frozenset[tuple[str, str]],
+        outcome: dict[str, set[str] | AerobeeError],
+    ) -> Look:
+        away = {broker: told for broker, told in outcome.items() if isinstance(told, AerobeeError)}
+        there = frozenset(outcome.keys() - away.keys())
+        changed = {topic for told in outcome.values() if isinstance(told, set) for topic in told}
+        last = self._last
+        if last is None or self._asked != (names, carried) or last.brokers != there:
+            changed, bounds = {*names, *(topic for topic, _ in carried)}, {}
+        elif changed or away or self._routes.failed:
+            bounds = dict(last.bounds) if changed else last.bounds
+        else:
+            return last
+        for topic in changed:
+            if found := self._bounds_now(topic, there):
+                bounds[topic] = found
+            else:
+                bounds.pop(topic, None)
+        gone = frozenset((t, b) for t, b in carried if b in there and self._heads[b].lacks(t))
+        self._asked = (names, carried)
+        self._last = Look(bounds, self._failed(names, bounds, away), away, there, gone)
+        return self._last
+
+    def _bounds_now(self, topic: str, there: frozenset[str]) -> Queues:
+        found = {b: queues for b in sorted(there) if (queues := self._heads[b].topics.get(topic))}
+        wanted = (self._options.assign or {}).get(topic)
+        return _only(found, wanted) if wanted else found
+
+    def _failed(
+        self, names: frozenset[str], bounds: Bounds, away: dict[str, AerobeeError]
+    ) -> dict[str, AerobeeError]:
+        """Why topics, or queues that were assigned, are not there."""
+        failed: dict[str, AerobeeError] = {}
+        unknown = next(iter(away.values()), None)
+        for topic in sorted(names - bounds.keys()):
+            failed[topic] = (
+                unknown
+                or self._routes.failed.get(topic)
+                or TopicNotFound(
+                    f"no broker has a topic {topic!r} to be read ({', '.join(sorted(self._heads))})"
+                )
             )
-        except QueryNotFound:
-            return None
+            self._routes.doubt(topic, failed[topic])
+        for topic, wanted in (self._options.assign or {}).items() if not unknown else ():
+            for broker, queue in _missing_queues(bounds.get(topic, {}), wanted) if topic in bounds else ():
+                failed[topic] = TopicNotFound(f"option 'assign': {topic}/{broker} has no queue {queue}")
+        return failed
+
+    # -- questions about queues, many at a time ---------------------------------------------------------------
+
+    def offsets_at(self, places: Sequence[Place], timestamps: Sequence[int]) -> list[int]:
+        """Of each queue the first offset stored at or after its time."""
+        headers = [
+            SearchOffset(topic=place.topic, queue_id=place.queue, timestamp=timestamp)
+            for place, timestamp in zip(places, timestamps, strict=True)
+        ]
+        return [_answered(answer).fields(OffsetResult).offset for answer in self._each(places, headers)]
+
+    def group_offsets(self, places: Sequence[Place]) -> list[int | None]:
+        group = self._options.group
+        headers = [
+            QueryConsumerOffset(
+                consumer_group=group, topic=place.topic, queue_id=place.queue, set_zero_if_not_found=False
+            )
+            for place in places
+        ]
+        return [
+            None if isinstance(answer, QueryNotFound) else _answered(answer).fields(OffsetResult).offset
+            for answer in self._each(places, headers)
+        ]
+
+    def commit_each(self, offsets: Sequence[tuple[Place, int]]) -> dict[Place, AerobeeError]:
+        """Tell the group's offsets; what could not be told."""
+        places = [place for place, _ in offsets]
+        headers = [
+            UpdateConsumerOffset(
+                consumer_group=self._options.group,
+                topic=place.topic,
+                queue_id=place.queue,
+                commit_offset=offset,
+            )
+            for place, offset in offsets
+        ]
+        answers = self._each(places, headers)
+        return {p: a for p, a in zip(places, answers, strict=True) if isinstance(a, AerobeeError)}
 
     def commit(self, topic: str, broker: str, queue: int, offset: int) -> None:
-        if broker not in self._brokers:
-            self.route(topic)
-        header = UpdateConsumerOffset(
-            consumer_group=self._options.group, topic=topic, queue_id=queue, commit_offset=offset
+        for error in self.commit_each([(Place(topic, broker, queue), offset)]).values():
+            raise error
+
+    def units_of(self, parts: Sequence[Range], steps: Sequence[int]) -> list[bytes | AerobeeError]:
+        """Every `step`th queue unit of each range; only Aerobee's brokers know this question."""
+        headers = [
+            ReadUnits(topic=part.topic, queue_id=part.queue, offset=part.start, count=len(part), step=step)
+            for part, step in zip(parts, steps, strict=True)
+        ]
+        places = [Place(part.topic, part.broker, part.queue) for part in parts]
+        answers = self._each(places, headers)
+        return [answer if isinstance(answer, AerobeeError) else answer.body for answer in answers]
+
+    def _each(self, places: Sequence[Place], headers: Sequence[Header]) -> list[Command | AerobeeError]:
+        return self._cluster.ask_each(
+            [Question(self.address(p.broker), header) for p, header in zip(places, headers, strict=True)]
         )
-        self._cluster.ask(self.address(broker), lambda link: link.call(header))
 
 
-# An idle planner's work is mostly reading answers it has read before: the same answer is read once.
+def _answered(answer: Command | AerobeeError) -> Command:
+    if isinstance(answer, AerobeeError):
+        raise answer
+    return answer
 
 
-@lru_cache(maxsize=1024)
-def _bounds(body: bytes) -> dict[int, tuple[int, int]]:
-    """A topic's statistics: queue -> (min, max)."""
-    table = bodies.decode(body, bodies.TopicStats).offset_table
-    return {q.queue_id: (max(0, entry.min_offset), max(0, entry.max_offset)) for q, entry in table.items()}
-
-
-def _only(found: Queues, wanted: dict[str, list[int]], topic: str) -> Queues:
+def _only(found: Queues, wanted: dict[str, list[int]]) -> Queues:
     kept: Queues = {}
     for broker, queues in wanted.items():
         for queue in queues:
-            bounds = found.get(broker, {}).get(str(queue))
-            if bounds is None:
-                raise TopicNotFound(f"option 'assign': {topic}/{broker} has no queue {queue}")
-            kept.setdefault(broker, {})[str(queue)] = bounds
+            if (bounds := found.get(broker, {}).get(str(queue))) is not None:
+                kept.setdefault(broker, {})[str(queue)] = bounds
     return kept
+
+
+def _missing_queues(found: Queues, wanted: dict[str, list[int]]) -> list[tuple[str, int]]:
+    return [(b, q) for b, queues in wanted.items() for q in queues if str(q) not in found.get(b, {})]
 
 
 def source_for(options: Read) -> QueueSource:

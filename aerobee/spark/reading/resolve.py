@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from aerobee.spark.option_values import EARLIEST, LATEST
 from aerobee.spark.options import OptionError
-from aerobee.spark.reading.plan import Bounds, edge, flat, put, tidy
+from aerobee.spark.reading.plan import Bounds, edge, flat, get, places, put, tidy
 
 if TYPE_CHECKING:
     from aerobee.spark.option_values import Offsets, Position
     from aerobee.spark.options import Read
+    from aerobee.spark.reading.plan import Place
     from aerobee.spark.reading.queue_source import QueueSource
 
 
@@ -57,56 +58,58 @@ def _resolved(
     if position.word:
         return edge(bounds, 0 if position.word == "earliest" else 1)
     if position.offsets is not None:
-        return _given(position.offsets, bounds, side)
-    found: Offsets = {}
-    for topic, brokers in bounds.items():
-        timestamp = position.timestamp
-        if position.timestamps is not None:
-            if topic not in position.timestamps:
-                raise OptionError(f"option '{side}ByTimestamp' names no time for topic {topic!r}")
-            timestamp = position.timestamps[topic]
-        assert timestamp is not None
-        for broker, queues in brokers.items():
-            for queue, (low, high) in queues.items():
-                offset = source.offset_at(topic, broker, int(queue), timestamp) if high > low else high
-                if (
-                    offset >= high
-                    and high > low
-                    and side == "startingOffsets"
-                    and options.missing_time == "error"
-                ):
-                    _check_time(topic, broker, queue, timestamp, position)
-                put(found, topic, broker, queue, min(max(offset, low), high))
+        return _given(position.offsets, bounds, options, side)
+    times = {topic: _time(position, topic, side) for topic in bounds}
+    filled = [(place, low, high) for place, low, high in places(bounds) if low < high]
+    found = edge(bounds, 1)  # an empty queue has one place only
+    asked = [place for place, _, _ in filled]
+    offsets = source.offsets_at(asked, [times[place.topic] for place in asked])
+    for (place, low, high), offset in zip(filled, offsets, strict=True):
+        if offset >= high and side == "startingOffsets" and options.missing_time == "error":
+            raise _too_late(place, times[place.topic], position)
+        put(found, place.topic, place.broker, str(place.queue), min(max(offset, low), high))
     return tidy(found)
 
 
-def _check_time(topic: str, broker: str, queue: str, timestamp: int, position: Position) -> None:
-    # As in Kafka's source, a per-topic time that no message reaches is an error unless the strategy says latest.
-    if position.timestamps is not None:
-        raise OptionError(
-            f"option 'startingOffsetsByTimestamp': no message of {topic}/{broker}/{queue} is as late as {timestamp};"
-            " set startingOffsetsByTimestampStrategy=latest to start at the end there"
-        )
+def _time(position: Position, topic: str, side: str) -> int:
+    if position.timestamps is None:
+        assert position.timestamp is not None
+        return position.timestamp
+    if topic not in position.timestamps:
+        raise OptionError(f"option '{side}ByTimestamp' names no time for topic {topic!r}")
+    return position.timestamps[topic]
 
 
-def _given(offsets: Offsets, bounds: Bounds, side: str) -> Offsets:
+def _too_late(place: Place, timestamp: int, position: Position) -> OptionError:
+    """As in Kafka's source, a time that no message reaches is an error unless the strategy says latest."""
+    name = "startingTimestamp" if position.timestamps is None else "startingOffsetsByTimestamp"
+    return OptionError(
+        f"option {name!r}: no message of {place.topic}/{place.broker}/{place.queue} is as late as {timestamp};"
+        " set startingOffsetsByTimestampStrategy=latest to start at the end there"
+    )
+
+
+def _given(offsets: Offsets, bounds: Bounds, options: Read, side: str) -> Offsets:
     """JSON offsets; -2 is earliest, -1 latest; queues left out get the side's default."""
     found: Offsets = {}
-    for topic, brokers in bounds.items():
-        for broker, queues in brokers.items():
-            for queue, (low, high) in queues.items():
-                default = low if side == "startingOffsets" else high
-                offset = offsets.get(topic, {}).get(broker, {}).get(queue, default)
-                put(found, topic, broker, queue, {EARLIEST: low, LATEST: high}.get(offset, offset))
+    for (topic, broker, number), low, high in places(bounds):
+        queue = str(number)
+        default = low if side == "startingOffsets" else high
+        offset = get(offsets, topic, broker, queue, default)
+        offset = {EARLIEST: low, LATEST: high}.get(offset, offset)
+        if offset > high and options.fail_on_data_loss:
+            raise OptionError(
+                f"option {side!r}: offset {offset} of {topic}/{broker}/{queue} is past its end, which is {high}"
+            )
+        put(found, topic, broker, queue, offset)
     return tidy(found)
 
 
 def _from_group(source: Any, bounds: Bounds) -> Offsets:
     """The group's stored offsets; a queue it never read starts at the earliest."""
     found: Offsets = {}
-    for topic, brokers in bounds.items():
-        for broker, queues in brokers.items():
-            for queue, (low, _) in queues.items():
-                stored = source.group_offset(topic, broker, int(queue))
-                put(found, topic, broker, queue, low if stored is None else max(stored, low))
+    all_places = list(places(bounds))
+    stored = source.group_offsets([place for place, _, _ in all_places])
+    for ((topic, broker, queue), low, _), offset in zip(all_places, stored, strict=True):
+        put(found, topic, broker, str(queue), low if offset is None else max(offset, low))
     return tidy(found)

@@ -21,19 +21,20 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from aerobee.errors import TopicNotFound
+from aerobee.errors import AerobeeError, TopicNotFound
 from aerobee.protocol.filters import compile_filter
 from aerobee.spark.decoding import columns
-from aerobee.spark.reading.plan import DataLoss, Range
+from aerobee.spark.reading.plan import Bounds, DataLoss, Look, Range
 from aerobee.store import platform
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
     from aerobee.spark.decoding.spans import Ints
     from aerobee.spark.options import Read
+    from aerobee.spark.reading.plan import Place
 
 logger = logging.getLogger("aerobee.spark")
 
@@ -163,6 +164,22 @@ class StoreQueues:
         found = {p.name: Queue(p) for p in folder.iterdir() if p.name.isdigit()}
         wanted = {str(q) for qs in (self._assign or {}).get(topic, {}).values() for q in qs}
         return {BROKER: {n: q.bounds for n, q in found.items() if not wanted or n in wanted}}
+
+    def look(self, topics: Iterable[str], carried: frozenset[tuple[str, str]] = frozenset()) -> Look:
+        bounds: Bounds = {}
+        failed: dict[str, AerobeeError] = {}
+        for topic in topics:
+            try:
+                bounds[topic] = self.queues(topic)
+            except AerobeeError as error:
+                failed[topic] = error
+        gone = frozenset((topic, broker) for topic, broker in carried if topic not in bounds)
+        return Look(bounds, failed, {}, frozenset({BROKER}), gone)
+
+    def offsets_at(self, places: Sequence[Place], timestamps: Sequence[int]) -> list[int]:
+        return [
+            self.offset_at(*place, timestamp) for place, timestamp in zip(places, timestamps, strict=True)
+        ]
 
     def offset_at(self, topic: str, broker: str, queue: int, timestamp: int) -> int:
         """The first offset stored at or after `timestamp`, by bisection."""

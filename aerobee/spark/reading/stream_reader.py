@@ -3,17 +3,19 @@
 
 Theory of operation. One object lives in Spark's stream runner for the whole query. `latestOffset` is asked about a
 hundred times a second while idle, and asks the brokers each time: who sends and then calls `processAllAvailable` is
-promised that what was sent is there afterwards. Offsets are JSON text to Spark:
-`{"v":1,"o":{topic:{broker:{queue:next}}}}`, always sorted; nothing new means returning `start` itself.
+promised that what was sent is there afterwards. That costs one small request a broker (`heads`), and while nothing moved
+the answer is `start` itself, whatever the number of queues. After a second of that the next looks wait a little.
+What `latestOffset` saw serves `partitions` too.
 
 `initialOffset` is asked again when batch 0 is replayed after a crash, when "latest" means something else than before.
-So the first end offset carries the start it was resolved from (`"from"`), and `partitions` believes that one.
+So the first end offset carries the start it was resolved from (`offsets`), and `partitions` believes that one.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -25,14 +27,13 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from aerobee.clock import SystemClock
-from aerobee.errors import AerobeeError
+from aerobee.errors import AerobeeError, NetworkError
 from aerobee.spark.reading import plan, resolve, sizes, tasks
 from aerobee.spark.reading.batch_reader import Part
+from aerobee.spark.reading.offsets import OffsetTexts
 from aerobee.spark.reading.queue_source import MISSING, BrokerQueues, chosen_topics, is_named, source_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from aerobee.clock import Clock
     from aerobee.spark.option_values import Offsets
     from aerobee.spark.options import Read
@@ -42,6 +43,11 @@ log = logging.getLogger("aerobee.spark")
 STREAM_TASK_ROWS = 20_000
 FILES_MS = 100  # a look at store files is good for this long: a broker writes its queue units once a second
 MIRROR_AGAIN_MS = 1_000
+GONE_MS = 60_000  # so long must a topic be gone before the stream forgets its place in it
+IDLE_MS = 1_000  # without anything new; from then on
+PAUSE_MS = 25  # a look waits at least so long for the next,
+PAUSE_SHARE = 19  # and so many times as long as it took,
+MOST_PAUSE_MS = 1_000  # but no longer than this
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -50,13 +56,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._source_now: Any = None
         self._sizes: sizes.Sizes | None = None
         self._clock: Clock = SystemClock()
-        self._bounds: plan.Bounds = {}
+        self._sleep = time.sleep
+        self._texts = OffsetTexts()
+        self._look = plan.Look({}, {}, {}, frozenset())
+        self._heads: tuple[plan.Bounds, dict[str, Any]] | None = None
+        self._quiet = _Quiet()
         self._discovered_at = 0
         self._looked_at = 0
-        self._topics: list[str] = []
+        self._topics: frozenset[str] = frozenset()
+        self._carried: frozenset[tuple[str, str]] = frozenset()
+        self._gone_since: dict[tuple[str, str], int] = {}
         self._initial: dict[str, Any] | None = None
         self._target: Offsets | None = None
         self._mirrored: Offsets = {}
+        self._mirrored_at: dict[str, Any] | None = None
         self._waiting_since: int | None = None
         self._away: set[str] = set()
         self._mirror_failed_at = 0
@@ -67,24 +80,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_offsets) if self._options.max_offsets else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = plan.edge(self._look(fresh=True), 1)
+        self._target = plan.edge(self._look_at_all(), 1)
 
     def initialOffset(self) -> dict[str, Any]:
         if self._initial is None:
-            bounds = self._look(fresh=True)
-            resolve.check_names(self._options, self._topics, bounds)
+            bounds = self._look_at_all()
+            resolve.check_names(self._options, sorted(self._topics), bounds)
             start = resolve.start(self._options, self._ask, bounds)
-            self._initial = {"init": True, "o": start, "v": 1}
+            self._initial = self._texts.initial(start)
         return self._initial
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        begin: Offsets = start["o"]
-        self._mirror(start)
-        bounds = self._look()
-        heads = plan.edge(bounds, 1)
-        if self._target is not None:
-            heads = plan.capped(heads, self._target, begin)
-        end = plan.advanced(begin, heads, fail_on_data_loss=self._options.fail_on_data_loss)
+        place = self._texts.read(start)
+        self._mirror(start, place)
+        self._pause()
+        look = self._look_when_due()
+        if self._quiet.is_so(start, look.bounds):
+            return start
+        place = self._without_gone(place, look)
+        topics = plan.unlike(place, look.bounds, self._target)
+        begin = {topic: place[topic] for topic in topics & place.keys()}
+        bounds = {topic: look.bounds[topic] for topic in topics & look.bounds.keys()}
+        end = self._advanced(begin, bounds, topics)
+        if end == begin:
+            self._quiet.note(start, look.bounds, self._clock.now())
+            return start
+        self._quiet.end()
         if not self._worth_a_batch(begin, end):
             return start
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
@@ -92,20 +113,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = plan.clip(known, end, self._row_limit(most, known, end))
         if end == begin:
             return start
-        found: dict[str, Any] = {"o": end, "v": 1}
-        if start.get("init"):
-            found["from"] = begin
-        return dict(sorted(found.items()))
+        reached = dict(sorted({**place, **end}.items()))
+        return self._texts.reached(reached, started=place if start.get("init") else None)
+
+    def _advanced(self, begin: Offsets, bounds: plan.Bounds, topics: set[str]) -> Offsets:
+        heads = plan.edge(bounds, 1)
+        if self._target is not None:
+            target = {topic: self._target[topic] for topic in topics & self._target.keys()}
+            heads = plan.capped(heads, target, begin)
+        return plan.advanced(begin, heads, fail_on_data_loss=self._options.fail_on_data_loss)
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        return {"o": plan.edge(self._bounds, 1), "v": 1}
+        bounds = self._look.bounds
+        if self._heads is None or self._heads[0] is not bounds:
+            self._heads = bounds, self._texts.reached(plan.edge(bounds, 1))
+        return self._heads[1]
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        begin = end["from"] if start.get("init") and "from" in end else start["o"]
-        topics = {topic for topic, *_ in plan.flat(end["o"])}
-        # What was planned must be read: a broker that is merely away stops the query, here or in a task.
-        bounds = self._bounds_of(topics, left_out=MISSING)
-        parts = plan.ranges(begin, end["o"], bounds, fail_on_data_loss=self._options.fail_on_data_loss)
+        begin, stop = self._texts.start_of(start, end), self._texts.read(end)
+        moving = plan.moving(begin, stop)
+        bounds = self._bounds_for(moving)
+        parts = plan.ranges(begin, moving, bounds, fail_on_data_loss=self._options.fail_on_data_loss)
         options = self._options
         groups = plan.pack(
             parts,
@@ -140,35 +168,87 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._source_now = source_for(self._options)
         return self._source_now
 
-    def _look(self, *, fresh: bool = False) -> plan.Bounds:
-        now = self._clock.now()
-        if fresh or _is_past(self._discovered_at, self._options.discovery_ms, now):
-            self._ask.forget_routes()
-            self._topics = chosen_topics(self._options, self._ask)
-            self._discovered_at = now
-        if fresh or not self._options.store_path or _is_past(self._looked_at, FILES_MS, now):
-            self._bounds = self._bounds_of(self._topics)
-            self._looked_at = now
-        return self._bounds
+    def _look_at_all(self) -> plan.Bounds:
+        """Before a stream starts: what does not answer now would later be taken for new, and read from its beginning."""
+        self._discover()
+        look = self._noted(self._ask.look(self._topics))
+        for error in look.away.values():
+            raise error
+        return look.bounds
 
-    def _bounds_of(
-        self, topics: Iterable[str], left_out: tuple[type[AerobeeError], ...] = (AerobeeError,)
-    ) -> plan.Bounds:
-        found: plan.Bounds = {}
-        for topic in topics:
-            try:
-                found[topic] = self._ask.queues(topic)
-            except left_out as error:
-                # Topics come and go under a pattern; a named one that was never there is the user's mistake.
-                never = not self._bounds and is_named(self._options, topic)
-                if never and self._options.fail_on_data_loss:
-                    raise
-                if topic not in self._away:
-                    log.warning("topic=%s is left out until it is back: %s", topic, error)
-                self._away.add(topic)
-            else:
-                self._away.discard(topic)
-        return found
+    def _look_when_due(self) -> plan.Look:
+        now = self._clock.now()
+        if _is_past(self._discovered_at, self._options.discovery_ms, now):
+            self._discover()
+        if not self._options.store_path or _is_past(self._looked_at, FILES_MS, now):
+            self._noted(self._ask.look(self._topics, self._carried))
+            self._looked_at = now
+            self._quiet.look_ms = self._clock.now() - now
+        return self._look
+
+    def _bounds_for(self, moving: Offsets) -> plan.Bounds:
+        """The bounds by which those queues are planned: the ones seen when the batch was made or, when that was in an
+        earlier run, those of now. What was planned must be read: a broker that is merely away stops the query, here or
+        in a task."""
+        if plan.covers(self._look.bounds, moving):
+            return self._look.bounds
+        look: plan.Look = self._ask.look(moving)
+        needed = {broker for brokers in moving.values() for broker in brokers}
+        for error in (*(look.away[broker] for broker in needed & look.away.keys()), *look.failed.values()):
+            if not isinstance(error, MISSING):
+                raise error
+        return look.bounds
+
+    def _discover(self) -> None:
+        self._discovered_at = self._looked_at = self._clock.now()
+        self._ask.forget_routes()
+        try:
+            topics = frozenset(chosen_topics(self._options, self._ask))
+        except NetworkError as error:
+            if not self._topics:
+                raise
+            log.warning("new topics are not looked for now: %s", error)
+        else:
+            self._topics = topics
+
+    def _noted(self, look: plan.Look) -> plan.Look:
+        # Topics come and go under a pattern; a named one that was never there is the user's mistake.
+        never = not self._look.bounds and self._options.fail_on_data_loss
+        for topic, error in look.failed.items():
+            if never and is_named(self._options, topic):
+                raise error
+            if topic not in self._away:
+                log.warning("topic=%s is left out until it is back: %s", topic, error)
+        for broker, error in look.away.items():
+            if broker not in self._away:
+                log.warning("broker=%s is left out until it is back: %s", broker, error)
+        self._away = {*look.failed, *look.away}
+        self._look = look
+        return look
+
+    def _without_gone(self, begin: Offsets, look: plan.Look) -> Offsets:
+        """The stream's place without topics that were deleted a while ago. Till then one that is made again, and ends
+        before that place, is known for another; after that it is a new one, and read from its beginning."""
+        now = self._clock.now()
+        unseen = {
+            (topic, broker)
+            for topic, brokers in begin.items()
+            for broker in brokers
+            if broker not in look.bounds.get(topic, ())
+        }
+        self._carried = frozenset(unseen)
+        self._gone_since = {place: self._gone_since.get(place, now) for place in unseen & look.gone}
+        forgotten = {p for p, since in self._gone_since.items() if now - since >= GONE_MS}
+        if not forgotten:
+            return begin
+        kept = {t: {b: qs for b, qs in bs.items() if (t, b) not in forgotten} for t, bs in begin.items()}
+        return {topic: brokers for topic, brokers in kept.items() if brokers}
+
+    def _pause(self) -> None:
+        """An idle stream leaves the processor to others."""
+        wait_ms = self._quiet.pause_ms(self._clock.now())
+        if wait_ms:
+            self._sleep(wait_ms / 1000)
 
     # -- admission ----------------------------------------------------------------------------------
 
@@ -204,24 +284,56 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._sizes = sizes.BrokerSizes(self._options, self._ask.address)
         return self._sizes
 
-    def _mirror(self, start: dict[str, Any]) -> None:
+    def _mirror(self, start: dict[str, Any], done: Offsets) -> None:
         """Tell the broker how far the group is; lag tools then see the stream. Never fails the query."""
-        done: Offsets = start["o"]
-        if not self._options.group or start.get("init") or done == self._mirrored:
+        if not self._options.group or start.get("init") or start == self._mirrored_at:
             return
         if not _is_past(self._mirror_failed_at, MIRROR_AGAIN_MS, self._clock.now()):
             return
         assert isinstance(self._ask, BrokerQueues)
-        told: Offsets = {}
-        for topic, broker, queue, offset in plan.flat(done):
-            try:
-                if topic not in self._away and plan.get(self._mirrored, topic, broker, queue, -1) != offset:
-                    self._ask.commit(topic, broker, int(queue), offset)
-                plan.put(told, topic, broker, queue, offset)
-            except (AerobeeError, KeyError) as error:
-                log.warning("progress of group=%s not mirrored: %s", self._options.group, error)
-                self._mirror_failed_at = self._clock.now()
-        self._mirrored = told
+        untold = [
+            (plan.Place(topic, broker, int(queue)), offset)
+            for topic, broker, queue, offset in plan.flat(done)
+            if topic not in self._away and plan.get(self._mirrored, topic, broker, queue, -1) != offset
+        ]
+        try:
+            failed = self._ask.commit_each(untold)
+        except AerobeeError as error:
+            failed = {place: error for place, _ in untold}
+        for place, offset in untold:
+            if place not in failed:
+                plan.put(self._mirrored, place.topic, place.broker, str(place.queue), offset)
+        if failed:
+            log.warning(
+                "progress of group=%s not mirrored: %s", self._options.group, next(iter(failed.values()))
+            )
+            self._mirror_failed_at = self._clock.now()
+        else:
+            self._mirrored_at = start
+
+
+class _Quiet:
+    """Nothing is new: for which place and bounds that was found, and since when."""
+
+    def __init__(self) -> None:
+        self._at: tuple[dict[str, Any], plan.Bounds] | None = None
+        self._since: int | None = None
+        self.look_ms = 0  # how long the last look took
+
+    def note(self, start: dict[str, Any], bounds: plan.Bounds, now: int) -> None:
+        self._at = start, bounds
+        self._since = now if self._since is None else self._since
+
+    def is_so(self, start: dict[str, Any], bounds: plan.Bounds) -> bool:
+        return self._at is not None and self._at[1] is bounds and self._at[0] == start
+
+    def end(self) -> None:
+        self._at = self._since = None
+
+    def pause_ms(self, now: int) -> int:
+        if self._since is None or not _is_past(self._since, IDLE_MS, now):
+            return 0
+        return min(max(PAUSE_MS, self.look_ms * PAUSE_SHARE), MOST_PAUSE_MS)
 
 
 def _is_past(since: int, interval_ms: int, now: int) -> bool:

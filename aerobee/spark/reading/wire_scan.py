@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from aerobee.errors import BrokerError, NetworkError, TopicNotFound, UnknownResponse
+from aerobee.errors import AerobeeError, BrokerError, NetworkError, TopicNotFound
 from aerobee.protocol.headers.consume import LogBounds, ReadLog, ReadUnits, UnitsRead
 from aerobee.spark.decoding import columns
 from aerobee.spark.reading.store_scan import UNIT, RecordPlaces, in_log_order, real_units, report_lost
@@ -56,9 +56,8 @@ def cut(source: BrokerQueues, parts: list[Range], tasks: int, options: Read) -> 
         return None
     if len({part.broker for part in parts}) != 1:
         return None
-    sampled = [_sampled(source, part) for part in parts]
-    known = [one for one in sampled if one is not None]
-    if len(known) < len(sampled) or not _is_dense(known):
+    known = _sampled(source, parts)
+    if known is None or not _is_dense(known):
         return None
     edges = _edges(known, tasks)
     bins: list[list[Range]] = [[] for _ in range(tasks)]
@@ -70,19 +69,25 @@ def cut(source: BrokerQueues, parts: list[Range], tasks: int, options: Read) -> 
     return [one for one in bins if one]
 
 
-def _sampled(source: BrokerQueues, part: Range) -> _Sampled | None:
-    step = max(1, -(-len(part) // SAMPLES))
-    try:
-        found = source.units(part, step)
-    except (BrokerError, UnknownResponse):
-        return None  # Apache's answer; should something else be wrong, a pull will tell
-    wanted = -(-len(part) // step)
-    if len(found) != wanted * UNIT.itemsize:
-        return None
-    units = real_units(np.frombuffer(found, UNIT))
-    if len(units) != wanted:
-        return None
-    return _Sampled(part, step, units["position"].astype(np.int64), units["size"].astype(np.int64))
+def _sampled(source: BrokerQueues, parts: list[Range]) -> list[_Sampled] | None:
+    """Samples of all ranges, or None."""
+    steps = [max(1, -(-len(part) // SAMPLES)) for part in parts]
+    sampled = []
+    for part, step, found in zip(parts, steps, source.units_of(parts, steps), strict=True):
+        if isinstance(found, AerobeeError):
+            if isinstance(found, NetworkError):
+                raise found
+            return None  # Apache's answer; should something else be wrong, a pull will tell
+        wanted = -(-len(part) // step)
+        if len(found) != wanted * UNIT.itemsize:
+            return None
+        units = real_units(np.frombuffer(found, UNIT))
+        if len(units) != wanted:
+            return None
+        sampled.append(
+            _Sampled(part, step, units["position"].astype(np.int64), units["size"].astype(np.int64))
+        )
+    return sampled
 
 
 def _is_dense(sampled: list[_Sampled]) -> bool:

@@ -17,6 +17,7 @@ from aerobee.protocol.message import Record
 from aerobee.spark import options
 from aerobee.spark import stream_figures as metrics
 from aerobee.spark.reading import plan, sizes
+from aerobee.spark.reading.offsets import OffsetTexts
 from aerobee.spark.reading.stream_reader import StreamReader
 from aerobee.testing.server import TestServer
 
@@ -89,11 +90,15 @@ def test_a_stream_from_a_broker_samples_its_messages() -> None:
         assert 8 <= planned(reader) <= 12  # by 512 bytes each it would have been all 40
 
 
+def at(**queues: int) -> dict[str, Any]:
+    return {"o": offsets(**queues), "v": 1}
+
+
 def progress(**changed: Any) -> dict[str, Any]:
     told = {
         "id": "7c", "name": "lake", "batchId": 3, "numInputRows": 10, "processedRowsPerSecond": 5.0,
         "durationMs": {"triggerExecution": 2000},
-        "sources": [{"endOffset": {"o": offsets(q0=10, q1=5)}, "latestOffset": {"o": offsets(q0=25, q1=5, q2=7)}}],
+        "sources": [{"endOffset": at(q0=10, q1=5), "latestOffset": at(q0=25, q1=5, q2=7)}],
     }  # fmt: skip
     return {**told, **changed}
 
@@ -105,7 +110,17 @@ def test_lag_is_what_lies_between_the_batch_and_the_heads() -> None:
 
 
 def test_offsets_may_come_as_text_and_other_sources_have_no_lag() -> None:
-    source = {"endOffset": json.dumps({"o": offsets(q0=1)}), "latestOffset": json.dumps({"o": offsets(q0=3)})}
+    source = {"endOffset": json.dumps(at(q0=1)), "latestOffset": json.dumps(at(q0=3))}
     other = {"endOffset": "17", "latestOffset": None}
     figures = metrics.figures_of(progress(sources=[source, other], processedRowsPerSecond=None))
     assert (figures.lag, figures.rows_per_second) == ({"t": 2}, 0.0)
+
+
+def test_offsets_of_many_queues_are_inflated() -> None:
+    done = {f"t{i}": {"b": {str(q): 1_000 for q in range(8)}} for i in range(100)}
+    heads = {topic: {"b": {**brokers["b"], "3": 1_007}} for topic, brokers in done.items()}
+    source = {
+        "endOffset": OffsetTexts().reached(done),
+        "latestOffset": json.dumps(OffsetTexts().reached(heads)),
+    }
+    assert metrics.figures_of(progress(sources=[source])).lag == dict.fromkeys(done, 7)

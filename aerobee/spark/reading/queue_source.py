@@ -115,6 +115,9 @@ class BrokerQueues:
     def close(self) -> None:
         self._cluster.close()
 
+    def __del__(self) -> None:
+        self.close()  # errors that were raised here keep it in a cycle: connections end when that is found
+
     # -- where queues begin and end ---------------------------------------------------------------------------
 
     def queues(self, topic: str) -> Queues:

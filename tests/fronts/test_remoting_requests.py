@@ -435,24 +435,3 @@ async def test_a_bulk_reader_may_ask_for_units_and_for_the_log(peer: Any, serial
     assert log.serialize == serialize
     gone = await peer.call(consume.ReadUnits(topic="nothing", queue_id=0, offset=0, count=1))
     assert gone.code == 17
-
-
-@pytest.mark.parametrize("serialize", [0, 1])
-async def test_a_bulk_reader_may_ask_for_heads(peer: Any, serialize: int) -> None:
-    for number in range(3):
-        await peer.send(queue_id=number % 2)
-    names = bodies.encode(["orders", "nothing"])
-    answer = await peer.call(consume.ReadHeads(), names, serialize=serialize)
-    told = json.loads(answer.body)["topics"]
-    assert told["orders"][:2] == [[0, 0, 2], [1, 0, 1]]
-    assert [*told] == ["orders"]
-    stamp = ext(answer)["stamp"]
-    assert not ext(answer).get("since")
-    same = await peer.call(consume.ReadHeads(since=stamp), names, serialize=serialize)
-    assert (ext(same), same.body) == ({"stamp": stamp, "since": stamp}, b"")
-    await peer.send(queue_id=1)
-    moved = await peer.call(consume.ReadHeads(since=stamp), serialize=serialize)
-    assert ext(moved)["since"] == stamp
-    assert json.loads(moved.body) == {"topics": {"orders": [[1, 0, 2]]}}
-    many = await peer.call(consume.ReadHeads(), bodies.encode(["orders"] * 257))
-    assert (many.code, many.remark) == (29, "257 topics in one request, limit 256; send several")

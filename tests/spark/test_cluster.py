@@ -19,7 +19,7 @@ from aerobee.spark import options
 from aerobee.spark.cluster import Cluster, Question
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from aerobee.protocol.command import Command
 
@@ -93,7 +93,7 @@ def asking(namesrv: str, tries: int = 1) -> Cluster:
     return Cluster(options.for_batch({"namesrv": namesrv, "subscribe": "t", "retryIntervalMs": "1"}), tries)
 
 
-def told(answers: list[Command | Exception]) -> list[str | type]:
+def told(answers: Sequence[Command | Exception]) -> list[str | type]:
     return [type(one) if isinstance(one, Exception) else one.body.decode() for one in answers]
 
 

@@ -39,9 +39,6 @@ class ByTheThousand:
     def offsets_at(self, places: Sequence[Place], timestamps: Sequence[int]) -> list[int]:
         return [timestamp // 1000 for timestamp in timestamps]
 
-    def forget_routes(self) -> None:
-        pass
-
 
 def read(**given: str) -> options.Read:
     return options.for_batch({"namesrv": "127.0.0.1:9876", "subscribe": "orders,bills", **given})

@@ -31,7 +31,7 @@ from aerobee.protocol.headers.offsets import OffsetResult, QueryConsumerOffset, 
 from aerobee.protocol.headers.route import GetRoute
 from aerobee.protocol.headers.topics import TopicStatsQuery
 from aerobee.spark import options
-from aerobee.spark.reading import heads, plan
+from aerobee.spark.reading import plan
 from aerobee.spark.reading.offsets import OffsetTexts, UnknownOffsets, offsets_of
 from aerobee.spark.reading.queue_source import BrokerQueues
 from aerobee.spark.reading.stream_reader import GONE_MS, IDLE_MS, MOST_PAUSE_MS, PAUSE_MS, StreamReader
@@ -123,6 +123,9 @@ class Cluster:
         self.brokers = {broker.name: broker for broker in brokers}
         self.away = False
         self.asked: Counter[str] = Counter()
+
+    def close(self) -> None:
+        """Nothing is open."""
 
     def topics(self) -> list[str]:
         if self.away:
@@ -292,7 +295,7 @@ def test_another_broker_is_asked_topic_by_topic_and_the_same_answer_is_not_read_
     cluster.asked.clear()
     read: list[type] = []
     decode = bodies.decode
-    monkeypatch.setattr(heads.bodies, "decode", lambda body, kind: read.append(kind) or decode(body, kind))
+    monkeypatch.setattr(bodies, "decode", lambda body, kind: read.append(kind) or decode(body, kind))
     other.put("t0003", 1)
     assert stream.batch() == [plan.Range("t0003", "a", 1, 0, 1)]
     assert cluster.asked == {"TopicStatsQuery": 120}

@@ -190,6 +190,26 @@ async def read_log(scene: Scene) -> None:
     assert len((await scene.ask(20003, {"position": 4, "size": 9})).body) == 9
 
 
+async def read_heads(scene: Scene) -> None:
+    for queue in (0, 1, 0):
+        await scene.send(queue=queue)
+    version = scene.broker.topics.data_version
+    known = f"{NOW}.{version.timestamp}.{version.counter}.0."
+    stamp = known + str(scene.broker.store.log_max)
+    named = await scene.ask(20004, {}, b'["orders","nothing"]')
+    heads = b'{"topics":{"orders":[[0,0,2],[1,0,1],[2,0,0],[3,0,0]]}}'
+    assert named == Answer(fields={"stamp": stamp}, body=heads)
+    same = Answer(fields={"stamp": stamp, "since": stamp})
+    assert await scene.ask(20004, {"since": stamp}, b'["orders"]') == same
+    assert await scene.ask(20004, {"since": stamp}) == same
+    await scene.send(queue=1)
+    later = known + str(scene.broker.store.log_max)
+    moved = await scene.ask(20004, {"since": stamp})
+    assert moved == Answer(fields={"stamp": later, "since": stamp}, body=b'{"topics":{"orders":[[1,0,2]]}}')
+    assert await scene.ask(20004, {"since": "another time"}) == Answer(fields={"stamp": later})
+    assert (await scene.ask(20004, {}, b'["t"' + b',"t"' * 256 + b"]")).code == 29
+
+
 async def view(scene: Scene) -> None:
     await scene.send(body=b"one")
     await scene.send(body=b"two")
@@ -340,6 +360,7 @@ EXCHANGES = {
     361: lite_pull,
     20002: read_units,
     20003: read_log,
+    20004: read_heads,
     33: view,
     12: by_key,
     321: queue_view,

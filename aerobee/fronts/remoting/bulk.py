@@ -34,6 +34,6 @@ def read_heads(request: Request, header: ReadHeads, broker: Broker) -> Answer:
     checks.at_most(MOST_TOPICS, len(names), "topics")
     found = heads_of(names, header.since, broker) if names else moved_heads(header.since, broker)
     return Reply(
-        header=HeadsRead(stamp=found.stamp, since=found.since),
+        header=HeadsRead(stamp=found.stamp, since=found.since or None),
         body=bodies.encode(bodies.QueueHeads(topics=found.topics)) if found.topics else b"",
     )

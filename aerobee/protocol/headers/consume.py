@@ -94,7 +94,7 @@ class HeadsRead(Header):
     not move is left out. Without that, a topic that was named and is not told is not to be read here."""
 
     stamp: str
-    since: str = ""
+    since: str | None = None
 
 
 class ConsumeDirectly(Header):

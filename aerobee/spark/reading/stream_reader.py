@@ -34,6 +34,8 @@ from aerobee.spark.reading.offsets import OffsetTexts
 from aerobee.spark.reading.queue_source import MISSING, BrokerQueues, chosen_topics, is_named, source_for
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aerobee.clock import Clock
     from aerobee.spark.option_values import Offsets
     from aerobee.spark.options import Read
@@ -56,7 +58,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._source_now: Any = None
         self._sizes: sizes.Sizes | None = None
         self._clock: Clock = SystemClock()
-        self._sleep = time.sleep
+        self._sleep: Callable[[float], None] = time.sleep
         self._texts = OffsetTexts()
         self._look = plan.Look({}, {}, {}, frozenset())
         self._heads: tuple[plan.Bounds, dict[str, Any]] | None = None

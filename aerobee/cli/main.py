@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import sys
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
@@ -20,6 +21,7 @@ _UsageError: Any = typer.BadParameter.__mro__[1]
 _ClickError: Any = typer.BadParameter.__mro__[2]
 
 INTERRUPTED = 130
+_STYLE = re.compile(r"(?<!\\)(\[[a-z#/@])")
 
 
 class Home(NamedTuple):
@@ -122,7 +124,17 @@ def as_command(name: str, found: Any) -> Any:
         app.command(name)(found)
         command = get_command(app)
     command.name = name
+    _show_brackets(command)
     return command
+
+
+def _show_brackets(command: Any) -> None:
+    """What prints help takes "[local]" for a style and leaves it out, unless it is escaped."""
+    for parameter in command.params:
+        if help_text := getattr(parameter, "help", None):
+            parameter.help = _STYLE.sub(r"\\\1", help_text)
+    for inner in getattr(command, "commands", {}).values():
+        _show_brackets(inner)
 
 
 app = typer.Typer(

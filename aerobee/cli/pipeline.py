@@ -61,6 +61,9 @@ PyFiles = Annotated[
     ),
 ]
 Once = Annotated[bool, typer.Option("--once", help="stop when all that is there now is done")]
+Every = Annotated[
+    str | None, typer.Option("--every", help="make a batch this often, as 500ms, 10s or 1m; not with --once")
+]
 Checkpoint = Annotated[str | None, typer.Option("--checkpoint", help="checkpoint directory of the stream")]
 Opt = Annotated[
     list[str] | None, typer.Option("--option", "-o", help="data source option, as name=value; repeatable")
@@ -83,6 +86,7 @@ def lake(
         str | None, typer.Option("--schema", help="schema of JSON bodies, as DDL: 'id INT, name STRING'")
     ] = None,
     once: Once = False,
+    every: Every = None,
     format: Annotated[
         str, typer.Option("--format", help="parquet, delta or iceberg (aerobee[delta], aerobee[iceberg])")
     ] = "parquet",
@@ -102,11 +106,12 @@ def lake(
     from aerobee.spark.pipelines import lake as pipeline
     from aerobee.spark.pipelines.tables import table_of
 
+    often = _trigger(every, "10 seconds", once=once)
     spark = _session("lake", master, conf, py_files)
     settings = {**_source(namesrv, store), **_pairs("--option", option)}
     query = pipeline.lake(
         spark, topics, out, checkpoint=checkpoint, schema=schema, json=json_bodies, once=once, format=format,
-        options=settings,
+        options=settings, every=often,
     )  # fmt: skip
     rows = watch(query, "lake")
     if compact and once:
@@ -274,6 +279,7 @@ def consume(
         int, typer.Option("--max-reconsume", help="retries before the dead letters")
     ] = 16,
     once: Once = False,
+    every: Every = None,
     out: Annotated[
         str | None, typer.Option("--out", help="append the results as Parquet to this directory")
     ] = None,
@@ -289,6 +295,7 @@ def consume(
     """
     from aerobee.spark.pipelines.consume import consume as pipeline
 
+    often = _trigger(every, "0 seconds", once=once)
     sys.path.insert(0, "")
     function = _function(handler)
     spark = _session("consume", master, conf, py_files)
@@ -300,7 +307,7 @@ def consume(
     query = pipeline(
         spark, topics, group, function, namesrv=_source(namesrv, None)["namesrv"],
         checkpoint=checkpoint or f"aerobee-checkpoints/consume-{group}", per=per, tasks=tasks, once=once, sink=sink,
-        max_reconsume=max_reconsume, options=_pairs("--option", option),
+        max_reconsume=max_reconsume, options=_pairs("--option", option), every=often,
     )  # fmt: skip
     rows = watch(query, f"consume {group}")
     console.print(f"{rows:,} messages through {handler}")
@@ -324,6 +331,20 @@ def _session(
         spark.sparkContext.setLogLevel("FATAL")  # a failed query is told in one line, not in a page of Java
     atexit.register(spark.stop)  # or Spark's Python workers complain of broken pipes at the end
     return spark
+
+
+def _trigger(every: str | None, usual: str, *, once: bool) -> str:
+    """How often a batch is made, as Spark says it."""
+    from aerobee.spark.option_values import duration_ms
+
+    if every is None:
+        return usual
+    if once:
+        raise typer.BadParameter("--every has no meaning with --once")
+    try:
+        return f"{duration_ms(every)} milliseconds"
+    except ValueError as error:
+        raise typer.BadParameter(f"--every {every!r}: {error}") from None
 
 
 def _source(namesrv: str | None, store: str | None) -> dict[str, str]:

@@ -436,3 +436,33 @@ def test_apps_and_functions_become_commands_alike() -> None:
         """Say hello."""
 
     assert as_command("hello", hello).name == "hello"
+
+
+@pytest.mark.parametrize("path", EVERY_ONE, ids=" ".join)
+def test_help_shows_every_word_that_was_written(
+    aerobee: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...]
+) -> None:
+    """Also what stands in brackets, which is markup to what prints it."""
+    monkeypatch.setenv("COLUMNS", "600")
+    shown = " ".join(aerobee(*path, "--help").out.split())
+    for option in options(EVERY_ONE[path]):
+        written = " ".join((option.help or "").replace("\\[", "[").split())
+        assert written in shown, option.name
+
+
+@pytest.mark.parametrize(
+    "pipeline", [("lake", "orders", "/tmp/out"), ("consume", "o", "-g", "g", "--handler", "x:y")]
+)
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--every", "soon"), "--every 'soon': expected a duration such as 15m or 500ms"),
+        (("--every", "1s", "--once"), "--every has no meaning with --once"),
+    ],
+)
+def test_a_wrong_interval_is_refused_before_spark_starts(
+    aerobee: Callable[..., Done], pipeline: tuple[str, ...], given: tuple[str, ...], said: str
+) -> None:
+    done = aerobee("pipeline", *pipeline, *given)
+    assert done.code == 2
+    assert said in " ".join(done.err.split())

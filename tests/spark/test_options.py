@@ -181,6 +181,8 @@ def test_what_needs_a_broker_has_no_meaning_with_files(name: str) -> None:
         ({"tags": "string"}, "no column 'body'"),
         ({"body": "int"}, "'body' is int"),
         ({"body": "string", "colour": "string"}, "'colour' has no meaning"),
+        ({"body": "string", "brokerName": "string"}, "'brokerName' .* give 'queueId' too"),
+        ({"body": "string", "queueId": "string"}, "'queueId' is string, expected int or bigint"),
     ],
 )
 def test_rows_that_are_no_messages_are_refused(types: dict[str, str], said: str) -> None:

@@ -13,6 +13,10 @@ from pyspark.errors import StreamingQueryException
 
 from aerobee import Admin, Message, Producer, PushConsumer, StoreConfig
 from aerobee.client.options import Options
+from aerobee.protocol import properties
+from aerobee.protocol.message import Record
+from aerobee.protocol.routing import place_of_key
+from aerobee.spark.pipelines import replay as replays
 from aerobee.spark.pipelines.consume import consume
 from aerobee.spark.pipelines.lake import Table, lake
 from aerobee.spark.pipelines.ledger import ledger, summary
@@ -261,6 +265,73 @@ def test_a_replay_sends_once_however_often_it_runs(
     sent = topic_frame(spark, server, to)
     assert sorted(bytes(r.body).decode() for r in sent.collect()) == sorted(f"m{i}" for i in range(60))
     assert sent.where("tags = 'A' AND properties['REPLAY_NAME'] = 'r1'").count() == 60
+
+
+def store(server: TestServer, topic: str, rows: list[tuple[int, str, str]]) -> None:
+    """Messages as queue, key, body; as a producer puts them that chooses the queue itself."""
+
+    async def work() -> None:
+        for number, (queue, key, body) in enumerate(rows):
+            text = properties.render(
+                {"UNIQ_KEY": f"{topic}-{number}", **({"__SHARDINGKEY": key} if key else {})}
+            )
+            server.server.broker.store.append(Record(topic, body.encode(), text, queue))
+
+    server.create_topic(topic, queues=4)
+    server.run(work())
+
+
+def held(spark: SparkSession, server: TestServer, topic: str) -> dict[int, list[str]]:
+    """Bodies by queue, in their order."""
+    found: dict[int, list[str]] = {}
+    for row in topic_frame(spark, server, topic).orderBy("queueOffset").collect():
+        found.setdefault(row.queueId, []).append(bytes(row.body).decode())
+    return found
+
+
+def test_a_replay_keeps_queue_and_order(
+    spark: SparkSession, server: TestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replays, "CHUNK", 70)
+    by_key = [(3, f"user-{i % 5}", f"k{i:03d}") for i in range(100)]  # their producer has a rule of its own
+    store(server, "in-order", [(i * i % 4, "", f"m{i:03d}") for i in range(100)] + by_key)
+    server.create_topic("in-order-again", queues=4)
+    server.create_topic("in-order-narrow", queues=2)
+    before = held(spark, server, "in-order")
+    rows = topic_frame(spark, server, "in-order")
+    for target in ("in-order-again", "in-order-narrow"):
+        settings: dict[str, Any] = {
+            "name": target,
+            "namesrv": server.namesrv,
+            "audit": str(tmp_path),
+            "target": target,
+        }
+        assert replay(rows.repartition(7), **settings).sent == 200
+    assert held(spark, server, "in-order-again") == before
+    narrow = held(spark, server, "in-order-narrow")
+    assert narrow.keys() <= {0, 1}
+    for queue in (0, 1):  # the third and the fourth are in one of these, all of each and in its order
+        assert [body for body in narrow[queue] if body in before[queue]] == before[queue]
+
+
+def test_dead_letters_of_one_key_come_back_in_order_to_the_queue_of_the_key(
+    spark: SparkSession, server: TestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replays, "CHUNK", 30)
+    store(server, "%DLQ%orderly", [(0, f"user-{i % 5}", f"user-{i % 5}:{i:03d}") for i in range(100)])
+    server.create_topic("dead-again", queues=4)
+    rows = topic_frame(spark, server, "%DLQ%orderly").repartition(5)
+    settings: dict[str, Any] = {
+        "name": "d",
+        "namesrv": server.namesrv,
+        "audit": str(tmp_path),
+        "target": "dead-again",
+    }
+    assert replay(rows, **settings).sent == 100
+    found = held(spark, server, "dead-again")
+    for key in (f"user-{n}" for n in range(5)):
+        got = [body for body in found[place_of_key(key, 4)] if body.startswith(f"{key}:")]
+        assert got == [f"{key}:{i:03d}" for i in range(100) if key == f"user-{i % 5}"]
 
 
 # -- consume -------------------------------------------------------------------------------------------

@@ -163,6 +163,37 @@ def test_a_key_keeps_its_queue_and_its_order_whatever_fails(sender: Any, seed: i
         assert queue == (ROUTE.masters[chosen.broker_name], chosen.queue_id)
 
 
+@pytest.mark.parametrize("trouble", [0.0, 0.4])
+def test_rows_that_name_their_queue_go_there_in_order_whatever_fails(sender: Any, trouble: float) -> None:
+    brokers = Brokers(random.Random(3), trouble)
+    named = [("broker-a", 1), ("broker-b", 4), (None, 0), ("broker-z", 1), ("broker-a", 7), (None, None)]
+    numbers = range(300)
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "body": [b"%06d" % n for n in numbers],
+            "shardingKey": [
+                f"user{n}" if n % 6 < 3 else None for n in numbers
+            ],  # the queue goes before the key
+            "brokerName": [named[n % 6][0] for n in numbers],
+            "queueId": pa.array([named[n % 6][1] for n in numbers], pa.int32()),
+        }
+    )
+    made = sender(brokers)
+    made.write(batch)
+    made.finish()
+    places: dict[int, list[tuple[tuple[str, int], list[bytes]]]] = {kind: [] for kind in range(6)}
+    for queue, stored in brokers.stored.items():
+        came = list(dict.fromkeys(body for body, _ in stored))
+        for kind in range(6):
+            if of_kind := [body for body in came if int(body) % 6 == kind]:
+                places[kind].append((queue, of_kind))
+    for kind in range(5):
+        ((_, bodies),) = places[kind]  # all in one, also where no such queue is there
+        assert bodies == [b"%06d" % n for n in numbers if n % 6 == kind]
+    assert [places[kind][0][0] for kind in range(3)] == [("a:1", 1), ("b:1", 4), ("a:1", 0)]
+    assert len(places[5]) == len(QUEUES)
+
+
 def test_tries_run_out_with_topic_and_rows_named(sender: Any) -> None:
     made = sender(Brokers(random.Random(1), 1.0), numRetries="2")
     with pytest.raises(writer.WriteFailed, match=r"topic 't', rows \d+\.\.\d+: not sent after 3 tries"):

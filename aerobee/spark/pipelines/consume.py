@@ -45,6 +45,7 @@ def consume(
     tasks: int | None = None,
     max_reconsume: int = 16,
     once: bool = False,
+    every: str = "0 seconds",
     sink: Callable[[DataFrame, int], None] | None = None,
     options: dict[str, str] | None = None,
 ) -> StreamingQuery:
@@ -53,6 +54,7 @@ def consume(
     `per` says what the handler gets: "message" (a row; its return value, if any, becomes the result), "batch" (a
     list of rows; returns a list of results, or raises for all), or "arrow" (a record batch; raises for all, results are
     its own business).
+    `every` is the least time from one batch to the next, in Spark's words.
     `sink(frame, batch_id)` receives a frame of results (topic, msgId, ok, result, error).
 
     >>> consume(spark, "orders", "billing", charge, namesrv="127.0.0.1:9876",
@@ -89,7 +91,7 @@ def consume(
     writer = reader.load().writeStream.foreachBatch(one_batch).option("checkpointLocation", checkpoint)
     query = (
         writer.queryName(f"consume-{group}")
-        .trigger(**({"availableNow": True} if once else {"processingTime": "0 seconds"}))
+        .trigger(**({"availableNow": True} if once else {"processingTime": every}))
         .start()
     )
     if once:

@@ -6,6 +6,10 @@ id). Before sending, the replay reads what its target topics already hold of tha
 when the replay was first planned (kept in the audit directory), and leaves those out. So a replay that is run
 again, or was killed half-way, sends exactly the rest. The audit table lists each message: source, target, when, or
 why not.
+
+Messages are sent in the order they were stored in. Those of one queue go to the same queue of the target, or all to
+another one where it has fewer; dead letters and retries go to the queue of their sharding key. What was ordered stays
+so: a chunk is sent after the one before it, and within it a queue's messages are one task's.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from aerobee.spark.reading.queue_source import MISSING, BrokerQueues
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 CHUNK = 5_000
 NAME, OF = "REPLAY_NAME", "REPLAY_OF"
@@ -113,6 +117,8 @@ def _planned(rows: DataFrame, name: str, target: str | None) -> DataFrame:
     original = f.coalesce(properties["RETRY_TOPIC"], properties["REAL_TOPIC"], f.col("topic"))
     kept = f.map_filter(properties, lambda key, _: ~key.isin(*_DROPPED))
     marks = f.create_map(f.lit(NAME), f.lit(name), f.lit(OF), f.col("msgId"))
+    # The queue of a retry or a dead letter is not the one that its message was sent to.
+    is_first = (original == f.col("topic")) & ~f.col("topic").startswith("%")
     planned = rows.select(
         f.col("msgId").alias("source"),
         (f.lit(target) if target else original).alias("target"),
@@ -121,8 +127,23 @@ def _planned(rows: DataFrame, name: str, target: str | None) -> DataFrame:
         "keys",
         properties["__SHARDINGKEY"].alias("shardingKey"),
         f.map_concat(f.map_filter(kept, lambda key, _: ~key.isin(NAME, OF)), marks).alias("properties"),
+        f.when(is_first, f.col("queueId")).alias("queueId"),
+        f.when(is_first, f.col("brokerName")).alias("brokerName"),
+        *_turn(),
     )
     return planned.dropDuplicates(["source"])
+
+
+def _turn() -> list[Column]:
+    """When a message's turn is: as it was stored, but never before one that is ahead of it in its queue, for a clock may
+    have been set."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    queue = Window.partitionBy("topic", "brokerName", "queueId").orderBy("queueOffset")
+    stored = f.max("storeTimestamp").over(queue.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    place = f.concat_ws("/", "topic", "brokerName", f.col("queueId").cast("string"))
+    return [stored.alias("turn"), place.alias("came"), f.col("queueOffset").alias("turnInQueue")]
 
 
 def _left(
@@ -176,17 +197,20 @@ def _send(
     """Chunk by chunk, each audited after it was sent, at no more than `rate` messages a second."""
     from pyspark.sql import functions as f
 
-    spark = left.sparkSession
     size = min(CHUNK, max(1, rate)) if rate else CHUNK
-    numbered = left.rdd.zipWithIndex().map(lambda pair: (*pair[0], pair[1]))
-    frame = spark.createDataFrame(numbered, f"{_ddl(left)}, place BIGINT").persist()
+    ordered = left.orderBy("turn", "came", "turnInQueue")
+    marked = ordered.withColumn("mark", f.monotonically_increasing_id()).persist()
+    frame = _numbered(marked)
     begun, sent = clock.now(), 0
     try:
         for first in range(0, total, size):
             chunk = frame.where((f.col("place") >= first) & (f.col("place") < first + size))
-            out = chunk.select(
-                f.col("target").alias("topic"), "body", "tags", "keys", "shardingKey", "properties"
-            )
+            lane = f.when(f.col("queueId").isNotNull(), f.col("came")).otherwise(f.col("shardingKey"))
+            out = chunk.repartition("target", f.coalesce(lane, f.col("source"))).sortWithinPartitions("place")
+            out = out.select(
+                f.col("target").alias("topic"), "body", "tags", "keys", "shardingKey", "queueId", "brokerName",
+                "properties",
+            )  # fmt: skip
             out.write.format("rocketmq").options(**brokers).mode("append").save()
             audited = chunk.select("source", "target", f.lit(clock.wall()).alias("sentAt"))
             audited.coalesce(1).write.mode("append").parquet(str(audit / "sent"))
@@ -196,9 +220,19 @@ def _send(
             if rate:
                 time.sleep(max(0.0, sent / rate - (clock.now() - begun) / 1000))
     finally:
-        frame.unpersist()
+        marked.unpersist()
     return sent
 
 
-def _ddl(frame: DataFrame) -> str:
-    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields)
+def _numbered(marked: DataFrame) -> DataFrame:
+    """Column `place`: 0, 1, 2 ... in the rows' order. An RDD can number its rows, but Spark Connect has none: a `mark`
+    is the row's partition and its place there (33 bits), so only the rows before each partition are to be counted."""
+    from pyspark.sql import functions as f
+
+    part = f.shiftright("mark", 33)
+    sizes = {row.part: row["count"] for row in marked.groupBy(part.alias("part")).count().collect()}
+    before = [sum(sizes.get(i, 0) for i in range(n)) for n in range(max(sizes, default=0) + 1)]
+    starts = f.array(*(f.lit(count).cast("bigint") for count in before))
+    return marked.withColumn(
+        "place", f.get(starts, part.cast("int")) + f.col("mark").bitwiseAND((1 << 33) - 1)
+    )

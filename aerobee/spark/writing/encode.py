@@ -32,6 +32,8 @@ SINK_COLUMNS = {
     "properties": ("map<string,string>",),
     "shardingKey": ("string",),
     "key": ("string", "binary"),  # the same, as Kafka's sink calls it
+    "queueId": ("int", "bigint"),
+    "brokerName": ("string",),  # of that queue
     "delayLevel": ("int", "bigint", "smallint", "tinyint"),
     "deliverAt": ("timestamp", "bigint"),
 }
@@ -49,6 +51,8 @@ def check_columns(types: dict[str, str], options: Write) -> None:
             raise OptionError(f"column {name!r} is {kind}, expected {' or '.join(allowed)}")
     if "key" in types and "shardingKey" in types:
         raise OptionError("columns 'key' and 'shardingKey' mean the same: give one (message keys are 'keys')")
+    if "brokerName" in types and "queueId" not in types:
+        raise OptionError("column 'brokerName' names the broker of a queue: give 'queueId' too")
     if "body" not in types and "value" not in types:
         raise OptionError("no column 'body': a message needs one (string or binary)")
     if "topic" not in types and not options.topic:

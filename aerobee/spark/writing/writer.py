@@ -4,7 +4,8 @@
 Rows are grouped by topic (and, where a row asks for order or delay, sent singly or by queue); each group becomes
 batch-send requests spread over the topic's queues, with `window` of them in flight. A failed request is tried again, on
 another queue; when tries run out the error names the topic and the rows. Rows with a sharding key are pinned to their
-queue: tried again there, and one request at a time, so that a later one cannot overtake it.
+queue: tried again there, and one request at a time, so that a later one cannot overtake it. So are rows that name their
+queue themselves.
 """
 
 from __future__ import annotations
@@ -101,8 +102,8 @@ class Sender:
             gone = set(single)
             keep = pa.array([i not in gone for i in range(batch.num_rows)])
             batch, text = batch.filter(keep), text.filter(keep)
-        if "shardingKey" in names and batch.num_rows:
-            self._send_sharded(topic, batch, text)
+        if names & {"shardingKey", "queueId"} and batch.num_rows:
+            self._send_placed(topic, batch, text)
         elif batch.num_rows:
             for chunk in encode.chunks(encode.entries(batch, text), self._options.max_batch_bytes):
                 rows = f"{chunk.first}..{chunk.first + chunk.rows - 1}"
@@ -122,25 +123,46 @@ class Sender:
         body = (
             row.column("body" if "body" in row.schema.names else "value").cast(pa.binary())[0].as_py() or b""
         )
-        key = row.column("shardingKey")[0].as_py() if "shardingKey" in row.schema.names else None
         queues = self._queues(topic)
-        queue = queues[place_of_key(key, len(queues))] if key else self._next_queue(topic)
+        (at,) = self._places(row, queues)
+        queue = self._next_queue(topic) if at is None else queues[at]
         header = SendMessageV2(**self._common(topic, queue), properties=text, batch=False)
-        self._submit(_Request(topic, queue, header, body, "1 delayed row", pinned=bool(key)))
+        self._submit(_Request(topic, queue, header, body, "1 delayed row", pinned=at is not None))
 
-    def _send_sharded(self, topic: str, batch: pa.RecordBatch, text: pa.Array) -> None:
-        """Same key, same queue: rows are grouped by the queue of their key, order within a queue kept."""
+    def _send_placed(self, topic: str, batch: pa.RecordBatch, text: pa.Array) -> None:
+        """Rows are grouped by the queue they belong to, order within a queue kept."""
         queues = self._queues(topic)
-        keys = batch.column("shardingKey").to_pylist()
         by_queue: dict[int, list[int]] = {}
-        for i, key in enumerate(keys):
-            at = place_of_key(key, len(queues)) if key else next(self._turn) % len(queues)
+        for i, place in enumerate(self._places(batch, queues)):
+            at = next(self._turn) % len(queues) if place is None else place
             by_queue.setdefault(at, []).append(i)
         entries = encode.entries(batch, text)
         for at, places in sorted(by_queue.items()):
             for chunk in encode.chunks(entries.take(pa.array(places)), self._options.max_batch_bytes):
                 rows = f"{chunk.rows} of queue {queues[at].broker_name}/{queues[at].queue_id}"
                 self._send_batch(topic, queues[at], bytes(chunk.body), rows, pinned=True)
+
+    @staticmethod
+    def _places(batch: pa.RecordBatch, queues: Sequence[MessageQueue]) -> list[int | None]:
+        """Which of the queues each row belongs to: the one it names, else that of its key, else to none. Rows that name
+        a queue which is not there stay together in another one."""
+        count, names = batch.num_rows, batch.schema.names
+        keys, ids, brokers = (
+            batch.column(name).to_pylist() if name in names else [None] * count
+            for name in ("shardingKey", "queueId", "brokerName")
+        )
+        there: dict[tuple[str | None, int], int] = {}
+        for at, queue in enumerate(queues):
+            there[queue.broker_name, queue.queue_id] = at
+            there.setdefault((None, queue.queue_id), at)
+        places: list[int | None] = []
+        for key, number, broker in zip(keys, ids, brokers, strict=True):
+            if number is not None:
+                spare = place_of_key(key or f"{broker}/{number}", len(queues))
+                places.append(there.get((broker, number), spare))
+            else:
+                places.append(place_of_key(key, len(queues)) if key else None)
+        return places
 
     def _send_batch(
         self, topic: str, queue: MessageQueue, body: bytes, rows: str, *, pinned: bool = False

@@ -13,6 +13,8 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from aerobee.protocol import message
+from aerobee.protocol.command import Command
 from aerobee.protocol.message import Record
 from aerobee.spark import options
 from aerobee.spark import stream_figures as metrics
@@ -22,20 +24,25 @@ from aerobee.spark.reading.stream_reader import StreamReader
 from aerobee.testing.server import TestServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from aerobee.spark.cluster import Question
     from aerobee.spark.option_values import Offsets
 
 
 class ByOffset:
     """Messages of queue 0 take 100 bytes up to offset 1000, and 10,000 bytes from there on; others 1000."""
 
-    def average(self, part: plan.Range) -> float:
+    def total(self, parts: list[plan.Range]) -> float:
+        return float(sum(map(self._size, parts)))
+
+    @staticmethod
+    def _size(part: plan.Range) -> int:
         if part.queue:
-            return 1000.0
+            return len(part) * 1000
         small = max(0, min(part.end, 1000) - part.start)
-        return (small * 100 + (len(part) - small) * 10_000) / len(part)
+        return small * 100 + (len(part) - small) * 10_000
 
 
 def offsets(**queues: int) -> Offsets:
@@ -48,7 +55,7 @@ def test_a_batch_fits_its_bytes_also_where_sizes_change(budget: int) -> None:
     rows = sizes.rows_within(budget, begin, end, ByOffset())
     taken = plan.clip(begin, end, rows)
     parts = [plan.Range("t", "b", int(q), 0, stop) for _, _, q, stop in plan.flat(taken) if stop]
-    held = sum(len(part) * ByOffset().average(part) for part in parts)
+    held = ByOffset().total(parts)
     assert held <= budget * 1.1 or sum(map(len, parts)) <= 2  # one message of each queue always moves
     assert held >= min(budget, 10_600_000) * 0.5 or budget < 2000  # and is not much smaller than it may be
 
@@ -88,6 +95,25 @@ def test_a_stream_from_a_broker_samples_its_messages() -> None:
         given = {"namesrv": server.namesrv, "subscribe": "large", "startingOffsets": "earliest"}
         reader = StreamReader(options.for_stream({**given, "maxBytesPerTrigger": "110000"}))
         assert 8 <= planned(reader) <= 12  # by 512 bytes each it would have been all 40
+
+
+def test_of_many_ranges_the_largest_are_sampled_for_all() -> None:
+    asked: list[Question] = []
+    measured = sizes.BrokerSizes(
+        options.for_stream({"namesrv": "h:1", "subscribe": "t"}), lambda broker: f"{broker}:1"
+    )
+    body = message.encode(Record("t", bytes(909), "", queue_id=0)) * 3  # each takes 1,001 bytes
+
+    def answer(questions: Sequence[Question]) -> list[Command]:
+        asked.extend(questions)
+        return [Command(0, 1, body=body) for _ in questions]
+
+    measured._cluster.ask_each = answer  # type: ignore[assignment, method-assign]
+    parts = [plan.Range(f"t{n}", "b", 0, 0, 10 + n) for n in range(1_000)]
+    assert measured.total(parts) == pytest.approx(sum(map(len, parts)) * 1_001)
+    assert len(asked) == 3 * sizes.MOST_ASKED
+    assert {question.header.topic for question in asked} == {f"t{n}" for n in range(936, 1_000)}  # type: ignore[attr-defined]
+    assert measured.total([]) == 0
 
 
 def at(**queues: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 """How many messages make so many bytes: `maxBytesPerTrigger` by the sizes messages really have.
 
 Store files tell the size of every message (queue units hold it). A broker is asked for a few messages at the start, the
-middle and the end of each range; the range is narrowed until what it holds by those samples fits.
+middle and the end of each range, of many ranges the largest; they are narrowed until what they hold by that fits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from aerobee.errors import AerobeeError
-from aerobee.spark.cluster import Cluster
+from aerobee.spark.cluster import Cluster, Question
 from aerobee.spark.decoding import columns
 from aerobee.spark.reading import plan, tasks
 
@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 
 SAMPLED = 8  # messages at each place
 SAMPLE_BYTES = 64 * 1024
+MOST_ASKED = 64  # ranges; what is measured there stands for the others
 _CLOSE = 0.8  # a batch this near its limit is not measured again
 _ROUNDS = 8
 _UNKNOWN = 512.0  # of a queue that cannot be asked now: a small message with its properties
 
 
 class Sizes(Protocol):
-    def average(self, part: Range) -> float:
-        """Bytes a message of the range takes in the store."""
+    def total(self, parts: list[Range]) -> float:
+        """Bytes that the ranges take in the store."""
 
 
 def rows_within(budget: int, begin: Offsets, end: Offsets, sizes: Sizes) -> int:
@@ -46,7 +47,7 @@ def rows_within(budget: int, begin: Offsets, end: Offsets, sizes: Sizes) -> int:
     fits, too_many = 0, total + 1
     for _ in range(_ROUNDS):
         parts = _parts(begin, plan.clip(begin, end, rows))
-        size = sum(len(part) * sizes.average(part) for part in parts)
+        size = sizes.total(parts)
         if size > budget:
             too_many = rows
         else:
@@ -73,12 +74,14 @@ class StoreSizes:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def average(self, part: Range) -> float:
+    def total(self, parts: list[Range]) -> float:
+        return float(sum(map(self._size, parts)))
+
+    def _size(self, part: Range) -> int:
         from aerobee.spark.reading.store_scan import Queue, real_units
 
         queue = Queue(self._root / "consumequeue" / part.topic / str(part.queue))
-        sizes = real_units(queue.units(part.start, part.end))["size"]
-        return float(np.mean(sizes)) if len(sizes) else 0.0
+        return int(real_units(queue.units(part.start, part.end))["size"].sum(dtype=np.int64))
 
 
 class BrokerSizes:
@@ -90,19 +93,34 @@ class BrokerSizes:
         self._address = address
         self._cluster = Cluster(self._options)
 
-    def average(self, part: Range) -> float:
-        places = sorted({part.start, (part.start + part.end) // 2, max(part.start, part.end - SAMPLED)})
-        found = [size for at in places for size in self._sample(part, at)]
-        return float(np.mean(found)) if found else _UNKNOWN
+    def total(self, parts: list[Range]) -> float:
+        asked = sorted(parts, key=len, reverse=True)[:MOST_ASKED]
+        averages = self._averages(asked)
+        size = sum(len(part) * average for part, average in zip(asked, averages, strict=True))
+        rows = sum(map(len, asked))
+        return size * sum(map(len, parts)) / rows if rows else 0.0
 
-    def _sample(self, part: Range, at: int) -> list[int]:
-        try:
-            link = self._cluster.link(self._address(part.broker))
-            asked = tasks.request(part, at, self._options)
-            asked = msgspec.structs.replace(
-                asked, max_msg_nums=SAMPLED, max_msg_bytes=SAMPLE_BYTES, as_stored=None
-            )
-            body = link.call(asked).body
-        except (AerobeeError, KeyError):
-            return []
-        return np.diff(np.append(columns.positions_of(body), len(body))).tolist() if body else []
+    def _averages(self, parts: list[Range]) -> list[float]:
+        """Of each range by its samples, which are all asked for together."""
+        found: dict[Range, list[int]] = {part: [] for part in parts}
+        asked: list[tuple[Range, Question]] = []
+        for part in parts:
+            try:
+                address = self._address(part.broker)
+            except AerobeeError:
+                continue
+            for at in sorted({part.start, (part.start + part.end) // 2, max(part.start, part.end - SAMPLED)}):
+                header = msgspec.structs.replace(
+                    tasks.request(part, at, self._options),
+                    max_msg_nums=SAMPLED,
+                    max_msg_bytes=SAMPLE_BYTES,
+                    as_stored=None,
+                )
+                asked.append((part, Question(address, header)))
+        answers = self._cluster.ask_each([question for _, question in asked])
+        for (part, _), answer in zip(asked, answers, strict=True):
+            if not isinstance(answer, AerobeeError) and answer.body:
+                found[part] += np.diff(
+                    np.append(columns.positions_of(answer.body), len(answer.body))
+                ).tolist()
+        return [float(np.mean(sizes)) if sizes else _UNKNOWN for sizes in found.values()]

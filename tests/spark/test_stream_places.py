@@ -5,7 +5,7 @@ topics and brokers go. The cluster is a table in memory: no server, no Spark, no
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -354,10 +354,10 @@ def test_an_idle_stream_pauses_and_a_busy_one_does_not(ours: Broker) -> None:
     stream.clock.advance(1)
     assert stream.count() == 0
     assert stream.slept == [PAUSE_MS / 1000]
-    stream.reader._quiet.look_ms = 10  # then looks are a twentieth of the time
+    stream.reader._quiet.looks_ms = deque([50, 10, 90])  # then looks are a twentieth of the time
     assert stream.count() == 0
     assert stream.slept[1:] == [0.19]
-    stream.reader._quiet.look_ms = 10_000
+    stream.reader._quiet.looks_ms = deque([10_000])
     assert stream.count() == 0
     assert stream.slept[2:] == [MOST_PAUSE_MS / 1000]
     ours.put("t0000")

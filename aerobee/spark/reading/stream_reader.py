@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -50,6 +51,7 @@ IDLE_MS = 1_000  # without anything new; from then on
 PAUSE_MS = 25  # a look waits at least so long for the next,
 PAUSE_SHARE = 19  # and so many times as long as it took,
 MOST_PAUSE_MS = 1_000  # but no longer than this
+LOOKS = 16
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -185,7 +187,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._options.store_path or _is_past(self._looked_at, FILES_MS, now):
             self._noted(self._ask.look(self._topics, self._carried))
             self._looked_at = now
-            self._quiet.look_ms = self._clock.now() - now
+            self._quiet.looks_ms.append(self._clock.now() - now)
         return self._look
 
     def _bounds_for(self, moving: Offsets) -> plan.Bounds:
@@ -320,7 +322,8 @@ class _Quiet:
     def __init__(self) -> None:
         self._at: tuple[dict[str, Any], plan.Bounds] | None = None
         self._since: int | None = None
-        self.look_ms = 0  # how long the last look took
+        # How long the last looks took: the shortest of them, for others wait for the processor too.
+        self.looks_ms: deque[int] = deque([0], maxlen=LOOKS)
 
     def note(self, start: dict[str, Any], bounds: plan.Bounds, now: int) -> None:
         self._at = start, bounds
@@ -335,7 +338,7 @@ class _Quiet:
     def pause_ms(self, now: int) -> int:
         if self._since is None or not _is_past(self._since, IDLE_MS, now):
             return 0
-        return min(max(PAUSE_MS, self.look_ms * PAUSE_SHARE), MOST_PAUSE_MS)
+        return min(max(PAUSE_MS, min(self.looks_ms) * PAUSE_SHARE), MOST_PAUSE_MS)
 
 
 def _is_past(since: int, interval_ms: int, now: int) -> bool:

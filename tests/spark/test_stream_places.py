@@ -368,6 +368,24 @@ def test_an_idle_stream_pauses_and_a_busy_one_does_not(ours: Broker) -> None:
     assert stream.slept == []
 
 
+def test_the_pause_is_by_what_looks_really_take(ours: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide(ours, 1, 1)
+    stream = Stream(cluster := Cluster(ours))
+    stream.batch()
+    ask = cluster.ask_each
+
+    def slow(questions: Sequence[Question]) -> list[Command | AerobeeError]:
+        stream.clock.advance(10)
+        return ask(questions)
+
+    monkeypatch.setattr(cluster, "ask_each", slow)
+    for _ in range(16):  # the quick ones before are forgotten
+        assert stream.count() == 0
+    stream.clock.advance(IDLE_MS)
+    assert stream.count() == 0
+    assert stream.slept[-1:] == [0.19]
+
+
 # -- limits and targets over few of many ----------------------------------------------------------------------
 
 

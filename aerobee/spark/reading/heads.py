@@ -215,7 +215,8 @@ def together(cluster: Cluster, dialogues: Mapping[str, Dialogue]) -> dict[str, s
                 outcome[name] = end.value
             except AerobeeError as error:
                 outcome[name] = error
-        got = iter(cluster.ask_each([question for asked in asking.values() for question in asked]))
+        questions = [question for asked in asking.values() for question in asked]
+        got = iter(cluster.ask_each(questions) if questions else ())
         answers = {name: [next(got) for _ in asked] for name, asked in asking.items()}
     return outcome
 

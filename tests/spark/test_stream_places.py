@@ -5,6 +5,7 @@ topics and brokers go. The cluster is a table in memory: no server, no Spark, no
 from __future__ import annotations
 
 import json
+import pickle
 from collections import Counter, defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,8 @@ from aerobee.spark import options
 from aerobee.spark.reading import plan
 from aerobee.spark.reading.offsets import OffsetTexts, UnknownOffsets, offsets_of
 from aerobee.spark.reading.queue_source import BrokerQueues
-from aerobee.spark.reading.stream_reader import GONE_MS, IDLE_MS, MOST_PAUSE_MS, PAUSE_MS, StreamReader
+from aerobee.spark.reading.quiet import IDLE_MS, MOST_PAUSE_MS, PAUSE_MS
+from aerobee.spark.reading.stream_reader import GONE_MS, StreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -542,6 +544,32 @@ def test_progress_that_cannot_be_told_is_told_later_and_fails_nothing(
     assert ours.offsets == {("t0000", 0): 3}
     assert stream.count() == 0
     assert cluster.asked["UpdateConsumerOffset"] == 1
+
+
+def test_progress_is_told_to_the_brokers_that_are_there(a: Broker, b: Broker) -> None:
+    a.create("t-of-a")
+    b.create("t-of-b")
+    stream = Stream(cluster := Cluster(a, b), group="g")
+    for broker in (a, b):
+        broker.put(f"t-of-{broker.name}")
+    assert stream.count() == 2
+    del cluster.brokers["b"]
+    stream.reader, stream.at = stream.new_reader(), stream.at  # knows b by its offsets only
+    assert stream.count() == 0
+    assert (a.offsets, b.offsets) == ({("t-of-a", 0): 1}, {})
+    cluster.brokers["b"] = b
+    stream.clock.advance(1_000)
+    assert stream.count() == 0
+    assert b.offsets == {("t-of-b", 0): 1}
+
+
+def test_a_task_is_sent_the_options_and_nothing_the_driver_saw(ours: Broker) -> None:
+    wide(ours, 500)
+    stream = Stream(Cluster(ours))
+    stream.batch()
+    sent = pickle.dumps(stream.reader)
+    assert len(sent) < 2_000
+    assert pickle.loads(sent)._options == stream.options
 
 
 # -- brokers that are away ------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.spark")
 
 MISSING = (TopicNotFound, NoRoute)
+_UNASKED = NetworkError("not asked yet")
 Queues = dict[str, dict[str, tuple[int, int]]]  # broker -> queue -> (min, max)
 
 
@@ -285,9 +286,18 @@ class BrokerQueues:
         return [answer if isinstance(answer, AerobeeError) else answer.body for answer in answers]
 
     def _each(self, places: Sequence[Place], headers: Sequence[Header]) -> list[Command | AerobeeError]:
-        return self._cluster.ask_each(
-            [Question(self.address(p.broker), header) for p, header in zip(places, headers, strict=True)]
-        )
+        answers: list[Command | AerobeeError] = []
+        asked: list[tuple[int, Question]] = []
+        for at, (place, header) in enumerate(zip(places, headers, strict=True)):
+            try:
+                asked.append((at, Question(self.address(place.broker), header)))
+                answers.append(_UNASKED)
+            except AerobeeError as error:
+                answers.append(error)
+        got = self._cluster.ask_each([question for _, question in asked])
+        for (at, _), answer in zip(asked, got, strict=True):
+            answers[at] = answer
+        return answers
 
 
 def _answered(answer: Command | AerobeeError) -> Command:

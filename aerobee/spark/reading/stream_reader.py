@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -28,11 +27,13 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from aerobee.clock import SystemClock
-from aerobee.errors import AerobeeError, NetworkError
+from aerobee.errors import NetworkError
 from aerobee.spark.reading import plan, resolve, sizes, tasks
 from aerobee.spark.reading.batch_reader import Part
+from aerobee.spark.reading.mirror import Mirror
 from aerobee.spark.reading.offsets import OffsetTexts
-from aerobee.spark.reading.queue_source import MISSING, BrokerQueues, chosen_topics, is_named, source_for
+from aerobee.spark.reading.queue_source import MISSING, chosen_topics, is_named, source_for
+from aerobee.spark.reading.quiet import Quiet, is_past
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,13 +46,7 @@ log = logging.getLogger("aerobee.spark")
 
 STREAM_TASK_ROWS = 20_000
 FILES_MS = 100  # a look at store files is good for this long: a broker writes its queue units once a second
-MIRROR_AGAIN_MS = 1_000
 GONE_MS = 60_000  # so long must a topic be gone before the stream forgets its place in it
-IDLE_MS = 1_000  # without anything new; from then on
-PAUSE_MS = 25  # a look waits at least so long for the next,
-PAUSE_SHARE = 19  # and so many times as long as it took,
-MOST_PAUSE_MS = 1_000  # but no longer than this
-LOOKS = 16
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -64,7 +59,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._texts = OffsetTexts()
         self._look = plan.Look({}, {}, {}, frozenset())
         self._heads: tuple[plan.Bounds, dict[str, Any]] | None = None
-        self._quiet = _Quiet()
+        self._quiet = Quiet()
+        self._mirror: Mirror | None = None
         self._discovered_at = 0
         self._looked_at = 0
         self._topics: frozenset[str] = frozenset()
@@ -72,11 +68,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._gone_since: dict[tuple[str, str], int] = {}
         self._initial: dict[str, Any] | None = None
         self._target: Offsets | None = None
-        self._mirrored: Offsets = {}
-        self._mirrored_at: dict[str, Any] | None = None
         self._waiting_since: int | None = None
         self._away: set[str] = set()
-        self._mirror_failed_at = 0
 
     # -- Spark's questions --------------------------------------------------------------------------
 
@@ -96,8 +89,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         place = self._texts.read(start)
-        self._mirror(start, place)
-        self._pause()
+        self._tell_group(start, place)
+        if pause_ms := self._quiet.pause_ms(self._clock.now()):
+            self._sleep(pause_ms / 1000)
         look = self._look_when_due()
         if self._quiet.is_so(start, look.bounds):
             return start
@@ -161,8 +155,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Not reliably called: nothing depends on it."""
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_source_now": None, "_sizes": None}
+    def __reduce__(self) -> Any:
+        """A task needs nothing of what the driver has seen."""
+        return StreamReader, (self._options,)
 
     # -- looking at the heads -----------------------------------------------------------------------
 
@@ -182,9 +177,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look_when_due(self) -> plan.Look:
         now = self._clock.now()
-        if _is_past(self._discovered_at, self._options.discovery_ms, now):
+        if is_past(self._discovered_at, self._options.discovery_ms, now):
             self._discover()
-        if not self._options.store_path or _is_past(self._looked_at, FILES_MS, now):
+        if not self._options.store_path or is_past(self._looked_at, FILES_MS, now):
             self._noted(self._ask.look(self._topics, self._carried))
             self._looked_at = now
             self._quiet.looks_ms.append(self._clock.now() - now)
@@ -248,12 +243,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kept = {t: {b: qs for b, qs in bs.items() if (t, b) not in forgotten} for t, bs in begin.items()}
         return {topic: brokers for topic, brokers in kept.items() if brokers}
 
-    def _pause(self) -> None:
-        """An idle stream leaves the processor to others."""
-        wait_ms = self._quiet.pause_ms(self._clock.now())
-        if wait_ms:
-            self._sleep(wait_ms / 1000)
-
     # -- admission ----------------------------------------------------------------------------------
 
     def _worth_a_batch(self, begin: Offsets, end: Offsets) -> bool:
@@ -264,7 +253,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
         now = self._clock.now()
         self._waiting_since = self._waiting_since if self._waiting_since is not None else now
-        waited = _is_past(self._waiting_since, self._options.max_delay_ms, now)
+        waited = is_past(self._waiting_since, self._options.max_delay_ms, now)
         if behind < self._options.min_offsets and not waited:
             return False
         self._waiting_since = None
@@ -288,59 +277,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._sizes = sizes.BrokerSizes(self._options, self._ask.address)
         return self._sizes
 
-    def _mirror(self, start: dict[str, Any], done: Offsets) -> None:
-        """Tell the broker how far the group is; lag tools then see the stream. Never fails the query."""
-        if not self._options.group or start.get("init") or start == self._mirrored_at:
-            return
-        if not _is_past(self._mirror_failed_at, MIRROR_AGAIN_MS, self._clock.now()):
-            return
-        assert isinstance(self._ask, BrokerQueues)
-        untold = [
-            (plan.Place(topic, broker, int(queue)), offset)
-            for topic, broker, queue, offset in plan.flat(done)
-            if topic not in self._away and plan.get(self._mirrored, topic, broker, queue, -1) != offset
-        ]
-        try:
-            failed = self._ask.commit_each(untold)
-        except AerobeeError as error:
-            failed = {place: error for place, _ in untold}
-        for place, offset in untold:
-            if place not in failed:
-                plan.put(self._mirrored, place.topic, place.broker, str(place.queue), offset)
-        if failed:
-            log.warning(
-                "progress of group=%s not mirrored: %s", self._options.group, next(iter(failed.values()))
-            )
-            self._mirror_failed_at = self._clock.now()
-        else:
-            self._mirrored_at = start
-
-
-class _Quiet:
-    """Nothing is new: for which place and bounds that was found, and since when."""
-
-    def __init__(self) -> None:
-        self._at: tuple[dict[str, Any], plan.Bounds] | None = None
-        self._since: int | None = None
-        # How long the last looks took: the shortest of them, for others wait for the processor too.
-        self.looks_ms: deque[int] = deque([0], maxlen=LOOKS)
-
-    def note(self, start: dict[str, Any], bounds: plan.Bounds, now: int) -> None:
-        self._at = start, bounds
-        self._since = now if self._since is None else self._since
-
-    def is_so(self, start: dict[str, Any], bounds: plan.Bounds) -> bool:
-        return self._at is not None and self._at[1] is bounds and self._at[0] == start
-
-    def end(self) -> None:
-        self._at = self._since = None
-
-    def pause_ms(self, now: int) -> int:
-        if self._since is None or not _is_past(self._since, IDLE_MS, now):
-            return 0
-        return min(max(PAUSE_MS, min(self.looks_ms) * PAUSE_SHARE), MOST_PAUSE_MS)
-
-
-def _is_past(since: int, interval_ms: int, now: int) -> bool:
-    """Has the interval gone by? A clock that was set back says yes: too early once is better than late by the jump."""
-    return not 0 <= now - since < interval_ms
+    def _tell_group(self, start: dict[str, Any], place: Offsets) -> None:
+        if self._options.group and not start.get("init"):
+            if self._mirror is None:
+                self._mirror = Mirror(self._options.group, self._ask.commit_each)
+            self._mirror.tell(start, place, self._away, self._clock.now())

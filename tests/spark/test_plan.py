@@ -157,3 +157,52 @@ def test_available_now_goes_no_further_than_what_was_there(
 
 def test_available_now_still_plans_what_went_out_of_sight() -> None:
     assert plan.capped({}, at(20), at(10)) == at(20)
+
+
+# -- the edges of data loss ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "said"),
+    [
+        (4, 9, ""),  # from the first message there is to the last
+        (9, 9, ""),  # at the end, nothing new
+        (3, 9, r"offsets 3\.\.4 were deleted \(the earliest is 4\)"),
+        (1, 2, r"offsets 1\.\.2 were deleted \(the earliest is 4\)"),
+        (4, 10, "offset 10 is past the end 9"),
+        (10, 10, "offset 10 is past the end 9: the queue was deleted and re-created"),
+    ],
+)
+def test_data_loss_begins_with_the_first_message_that_is_missing(start: int, end: int, said: str) -> None:
+    if not said:
+        assert sum(
+            map(len, plan.ranges(at(start, "t"), at(end, "t"), bounds(4, 9), fail_on_data_loss=True))
+        ) == (end - start)
+        return
+    with pytest.raises(plan.DataLoss, match=said):
+        plan.ranges(at(start), at(end), bounds(4, 9), fail_on_data_loss=True)
+    for part in plan.ranges(at(start), at(end), bounds(4, 9), fail_on_data_loss=False):
+        assert 4 <= part.start < part.end <= 9
+
+
+@pytest.mark.parametrize(("head", "fails"), [(100, False), (99, True), (101, False)])
+def test_a_head_at_the_streams_place_is_no_loss(head: int, *, fails: bool) -> None:
+    if fails:
+        with pytest.raises(plan.DataLoss, match="the stream is at offset 100, but the queue ends at 99"):
+            plan.advanced(at(100), at(head), fail_on_data_loss=True)
+    else:
+        assert plan.advanced(at(100), at(head), fail_on_data_loss=True) == at(head)
+
+
+def test_only_what_is_elsewhere_moves_and_is_looked_at() -> None:
+    begin = {**at(5), **at(7, "u"), **at(1, "gone")}
+    end = {**at(5), **at(9, "u"), **at(0, "new"), **at(1, "gone")}
+    assert plan.moving(begin, end) == {**at(9, "u"), **at(0, "new")}
+    seen = {"t": {"b": {"0": (0, 5)}}, "u": {"b": {"0": (0, 9)}}, "new": {"b": {"0": (0, 0)}}}
+    assert plan.unlike(begin, seen) == {"u", "new"}
+    assert plan.unlike(begin, {"t": {"c": {"0": (0, 0)}}}) == {"t"}
+    assert plan.unlike(begin, {}, at(6)) == {"t"}
+    assert plan.unlike(begin, {}, at(5)) == set()
+    assert plan.covers(seen, plan.moving(begin, end))
+    assert not plan.covers(seen, at(6))
+    assert not plan.covers(seen, at(1, "gone"))

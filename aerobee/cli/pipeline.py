@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from aerobee.cli.pipeline_output import Bar, console, print_rows, show, watch
+from aerobee.cli.pipeline_output import Bar, Batches, console, print_rows, say, show, watch
 from aerobee.errors import AerobeeError
 
 if TYPE_CHECKING:
@@ -104,15 +104,18 @@ def lake(
 
     spark = _session("lake", master, conf, py_files)
     settings = {**_source(namesrv, store), **_pairs("--option", option)}
+    batches = Batches()
     query = pipeline.lake(
         spark, topics, out, checkpoint=checkpoint, schema=schema, json=json_bodies, once=once, format=format,
-        options=settings,
+        options=settings, told=batches.take,
     )  # fmt: skip
-    rows = watch(query, "lake")
+    watch(query, "lake", batches)
     if compact and once:
         gone = table_of(spark, out, format).compact()
-        console.print(f"compacted away {gone} small files")
-    console.print(f"{rows:,} messages into {out}")
+        say(f"compacted away {gone:,} small files")
+    say(f"{batches.total('rows'):,} messages into {out}")
+    if bad := batches.total("bad"):
+        say(f"{bad:,} of them are no JSON object: their bodies are in badBody")
 
 
 @app.command()
@@ -142,6 +145,7 @@ def ledger(
 
     Exit code 1 when a message is lost. Example: aerobee pipeline ledger orders -g billing
     """
+    from aerobee.spark.pipelines import totals
     from aerobee.spark.pipelines.ledger import summary
 
     source = {**_source(namesrv, store), **_pairs("--option", option)}
@@ -150,16 +154,19 @@ def ledger(
         book.write.mode("overwrite").parquet(out)
         book = book.sparkSession.read.parquet(out)
     if message or key:
-        show(
-            book.where(book["msgId"] == message if message else book["keys"].contains(key or "")).limit(200),
-            as_json=json,
-        )
+        wanted = book["keys"].contains(key or "")
+        if message:
+            wanted = (book["msgId"] == message) | (book["replayOf"] == message)
+        show(book.where(wanted).limit(200), as_json=json)
         return
+    if not out:
+        book = book.persist()
     rows = [row.asDict() for row in summary(book).collect()]
+    messages = totals.per_message(book)
     print_rows(rows, "Ledger", as_json=json)
-    lost = sum(int(row["lost"]) for row in rows)
-    if lost:
-        console.print(f"[red]{lost} messages are lost[/red]")
+    for line in [totals.told(messages), *totals.missing(rows)]:
+        say(line)
+    if messages["lost"]:
         raise typer.Exit(1)
 
 
@@ -182,13 +189,15 @@ def report(
 
     Example: aerobee pipeline report orders orders.html -g billing
     """
+    from aerobee.spark.pipelines import totals
     from aerobee.spark.pipelines.report import report as pipeline
 
     source = {**_source(namesrv, store), **_pairs("--option", option)}
     book = _book(topics, group, source, _session("report", master, conf, py_files))
     figures = pipeline(book, out, title=f"Aerobee: {topics}")
     print_rows(figures.groups, "Groups", as_json=json)
-    console.print(f"report: {out.resolve()}")
+    for line in [totals.told(figures.messages), *figures.missing, f"report: {out.resolve()}"]:
+        say(line)
 
 
 @app.command()
@@ -251,7 +260,7 @@ def replay(
         )
     said = "would send" if dry_run else "sent"
     count = outcome.chosen - outcome.already if dry_run else outcome.sent
-    console.print(
+    say(
         f"{outcome.chosen:,} chosen, {outcome.already:,} sent before, {said} {count:,} (audit: {audit}/{name})"
     )
 
@@ -297,13 +306,23 @@ def consume(
         if out:
             frame.write.mode("append").parquet(out)
 
+    batches = Batches()
     query = pipeline(
         spark, topics, group, function, namesrv=_source(namesrv, None)["namesrv"],
         checkpoint=checkpoint or f"aerobee-checkpoints/consume-{group}", per=per, tasks=tasks, once=once, sink=sink,
-        max_reconsume=max_reconsume, options=_pairs("--option", option),
+        max_reconsume=max_reconsume, options=_pairs("--option", option), told=batches.take,
     )  # fmt: skip
-    rows = watch(query, f"consume {group}")
-    console.print(f"{rows:,} messages through {handler}")
+    watch(query, f"consume {group}", batches)
+    rows, done, retried, dead, repeated = map(batches.total, ("rows", "done", "retried", "dead", "repeated"))
+    say(
+        f"{rows:,} messages through {handler}: {done:,} done, {retried:,} to be retried,"
+        f" {dead:,} dead (%DLQ%{group})"
+    )
+    if repeated:
+        say(
+            f"{repeated:,} of them were given again after a lost worker or driver:"
+            f" {handler} may have seen them before"
+        )
 
 
 # -- shared ----------------------------------------------------------------------------------------

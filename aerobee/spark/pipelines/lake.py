@@ -17,21 +17,35 @@ from __future__ import annotations
 
 import logging
 import uuid
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aerobee.spark.decoding import json_bodies
 from aerobee.spark.options import OptionError
 from aerobee.spark.pipelines.files import Files
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
+
+    Shape = Callable[["Table", DataFrame], AbstractContextManager[DataFrame]]
 
 log = logging.getLogger("aerobee.spark.lake")
 
 SMALL_FILE = 32 << 20
 OWNER = "_query.json"
+
+
+class Added(NamedTuple):
+    """What a batch has brought."""
+
+    batch: int
+    rows: int
+    bad: int  # bodies that are no JSON object
 
 
 def lake(
@@ -46,13 +60,15 @@ def lake(
     every: str = "10 seconds",
     format: str = "parquet",
     options: dict[str, str] | None = None,
+    told: Callable[[Added], None] | None = None,
 ) -> StreamingQuery:
     """Copy `topics` (comma-separated, or a pattern with a `*`) into a table under `out`.
 
     `format` is parquet (a directory of files), delta or iceberg (pipelines/tables.py; a local directory).
 
     With `json` bodies become columns: by `schema` (DDL) or one inferred from the first batch and kept. A body that is
-    no JSON stays in `badBody`. `options` are those of the data source (`namesrv` or `storePath` at least).
+    no JSON stays in `badBody`. `options` are those of the data source (`namesrv` or `storePath` at least). `told` is
+    called with the figures of every batch that was added.
 
     >>> lake(spark, "orders", "/data/lake", json=True, once=True,
     ...      options={"namesrv": "127.0.0.1:9876"}).awaitTermination()      # doctest: +SKIP
@@ -75,8 +91,9 @@ def lake(
         if table.holds(batch_id):
             log.info("batch=%d is in the lake already", batch_id)
             return
-        columns = _shaped(frame, table.json_schema(frame, schema) if json or schema else None)
-        table.add(columns, batch_id)
+        added = _added(table, frame, batch_id, _as_it_is if not (json or schema) else _parsed_by(schema))
+        if told is not None:
+            told(added)
 
     writer = reader.load().writeStream.foreachBatch(one_batch)
     writer = writer.option("checkpointLocation", place).queryName("lake")
@@ -92,11 +109,36 @@ def _selection(topics: str) -> tuple[str, str]:
     return "subscribe", topics
 
 
-def _shaped(frame: DataFrame, schema: StructType | None) -> DataFrame:
+def _added(table: Table, frame: DataFrame, batch_id: int, shape: Shape) -> Added:
+    """The batch into the table; counted as it is written, since Spark counts what it reads, however often."""
+    from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
-    dated = frame.withColumn("date", f.to_date("storeTimestamp"))
-    return json_bodies.parsed(dated, schema).drop("body") if schema else dated
+    with shape(table, frame.withColumn("date", f.to_date("storeTimestamp"))) as shaped:
+        seen = Observation()
+        bad = f.count("badBody") if "badBody" in shaped.columns else f.lit(0)
+        table.add(shaped.observe(seen, f.count(f.lit(1)).alias("rows"), bad.alias("bad")), batch_id)
+        return Added(batch_id, **seen.get)
+
+
+@contextmanager
+def _as_it_is(_: Table, frame: DataFrame) -> Iterator[DataFrame]:
+    yield frame
+
+
+def _parsed_by(given: str | None) -> Shape:
+    @contextmanager
+    def shape(table: Table, frame: DataFrame) -> Iterator[DataFrame]:
+        from pyspark import StorageLevel
+
+        # Its schema and its rows are two looks at the batch; the brokers are asked for it once.
+        held = frame.persist(StorageLevel.DISK_ONLY)
+        try:
+            yield json_bodies.parsed(held, table.json_schema(held, given)).drop("body")
+        finally:
+            held.unpersist()
+
+    return shape
 
 
 class Table:

@@ -82,6 +82,12 @@ def lake(
     schema: Annotated[
         str | None, typer.Option("--schema", help="schema of JSON bodies, as DDL: 'id INT, name STRING'")
     ] = None,
+    evolve: Annotated[
+        bool,
+        typer.Option(
+            "--evolve/--no-evolve", help="new keys become columns of the table, else go to _rescued"
+        ),
+    ] = True,
     once: Once = False,
     format: Annotated[
         str, typer.Option("--format", help="parquet, delta or iceberg (aerobee[delta], aerobee[iceberg])")
@@ -106,8 +112,8 @@ def lake(
     settings = {**_source(namesrv, store), **_pairs("--option", option)}
     batches = Batches()
     query = pipeline.lake(
-        spark, topics, out, checkpoint=checkpoint, schema=schema, json=json_bodies, once=once, format=format,
-        options=settings, told=batches.take,
+        spark, topics, out, checkpoint=checkpoint, schema=schema, json=json_bodies, evolve=evolve, once=once,
+        format=format, options=settings, told=batches.take,
     )  # fmt: skip
     watch(query, "lake", batches)
     if compact and once:
@@ -116,6 +122,10 @@ def lake(
     say(f"{batches.total('rows'):,} messages into {out}")
     if bad := batches.total("bad"):
         say(f"{bad:,} of them are no JSON object: their bodies are in badBody")
+    if rescued := batches.total("rescued"):
+        say(f"{rescued:,} of them have keys or values without a fitting column: these are in _rescued")
+    if grown := batches.names("grown"):
+        say(f"new or wider columns: {', '.join(grown)}")
 
 
 @app.command()

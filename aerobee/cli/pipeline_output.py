@@ -38,6 +38,9 @@ class Batches:
     def total(self, field: str) -> int:
         return sum(int(getattr(told, field)) for told in self._told.values())
 
+    def names(self, field: str) -> list[str]:
+        return list(dict.fromkeys(name for told in self._told.values() for name in getattr(told, field)))
+
 
 def watch(query: StreamingQuery, name: str, batches: Batches) -> None:
     """Follow a stream until it ends or Ctrl-C; a live count on a terminal, a line per batch elsewhere."""

@@ -14,8 +14,9 @@ from pyspark.errors import StreamingQueryException
 from aerobee import Admin, Message, Producer, PushConsumer, StoreConfig
 from aerobee.client.options import Options
 from aerobee.spark.pipelines.consume import consume
-from aerobee.spark.pipelines.lake import Table, lake
+from aerobee.spark.pipelines.lake import lake
 from aerobee.spark.pipelines.ledger import ledger, summary
+from aerobee.spark.pipelines.parquet_table import Table
 from aerobee.spark.pipelines.replay import replay
 from aerobee.spark.pipelines.report import report
 from aerobee.testing.server import TestServer

@@ -30,11 +30,11 @@ class _Explaining(TyperGroup):
             return super().invoke(ctx)
         except Exception as error:
             from aerobee.spark.options import OptionError
-            from aerobee.spark.reasons import reason
+            from aerobee.spark.reasons import is_of_spark, reason
 
             if isinstance(error, OptionError):
                 raise AerobeeError(str(error)) from None
-            if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+            if not is_of_spark(error):
                 raise
             raise AerobeeError(reason(error)) from error
 
@@ -351,8 +351,15 @@ def _session(
             raise AerobeeError(str(error)) from None
     if not os.environ.get("AEROBEE_DEBUG"):
         spark.sparkContext.setLogLevel("FATAL")  # a failed query is told in one line, not in a page of Java
-    atexit.register(spark.stop)  # or Spark's Python workers complain of broken pipes at the end
+    atexit.register(_stop, spark)  # or Spark's Python workers complain of broken pipes at the end
     return spark
+
+
+def _stop(spark: SparkSession) -> None:
+    from aerobee.spark.reasons import jvm_exit
+
+    if jvm_exit(0) is None:  # a dead one has been told of
+        spark.stop()
 
 
 def _source(namesrv: str | None, store: str | None) -> dict[str, str]:

@@ -31,6 +31,12 @@ SMALL_FILE = 32 << 20
 OWNER = "_query.json"
 OLD = "_schema.json"  # where lakes of old keep the schema of their bodies
 SUMMARY = "_common_metadata"
+# A writer holds a row group in memory, and looks at its size for the first time after a hundred rows: four hundred
+# megabytes of the largest messages. So it looks after each of them, and row groups are smaller than Parquet's 128 MiB.
+BOUNDED = {
+    "parquet.block.size": str(32 << 20),
+    "parquet.page.size.row.check.min": "1",
+}
 
 
 class Table:
@@ -88,7 +94,8 @@ class Table:
         for pattern in ("_staging/b*", f"topic=*/date=*/{name}-*.parquet"):
             for left in self._files.glob(pattern):
                 self._files.delete(left)
-        frame.write.mode("overwrite").partitionBy("topic", "date").parquet(f"{self.root}/{staging}")
+        writer = frame.write.mode("overwrite").options(**BOUNDED).partitionBy("topic", "date")
+        writer.parquet(f"{self.root}/{staging}")
         added = []
         for i, path in enumerate(self._files.glob(f"{staging}/topic=*/date=*/*.parquet")):
             folder = "/".join(path.split("/")[-3:-1])
@@ -156,7 +163,9 @@ class Table:
         joined = f"{folder}/c{last}.parquet"
         staging = f"_staging/c{last}"
         self._files.delete(staging)
-        self._read(names).drop("topic", "date").coalesce(1).write.parquet(f"{self.root}/{staging}")
+        self._read(names).drop("topic", "date").coalesce(1).write.options(**BOUNDED).parquet(
+            f"{self.root}/{staging}"
+        )
         (made,) = self._files.glob(f"{staging}/*.parquet")
         self._files.move(made, joined)
         # Sorted after every batch commit, so that the removal is read after the addition.

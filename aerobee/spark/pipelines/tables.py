@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 from aerobee.spark.decoding import json_schema
 from aerobee.spark.options import OptionError
 from aerobee.spark.pipelines import delta_log
-from aerobee.spark.pipelines.parquet_table import Table
+from aerobee.spark.pipelines.parquet_table import BOUNDED, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,7 +63,7 @@ class _OpenTable(Table, ABC):
         # Spark's old INT96 times are no type of either table.
         session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         copies = frame.withColumns({"_topic": frame["topic"], "_date": frame["date"]})
-        copies.write.partitionBy("_topic", "_date").parquet(f"{self.root}/{staging}")
+        copies.write.options(**BOUNDED).partitionBy("_topic", "_date").parquet(f"{self.root}/{staging}")
         added = self._placed(self.folder / staging, name)
         if added:
             self._commit(self.grown(frame.schema), added, batch_id)

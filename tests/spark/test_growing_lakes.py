@@ -181,7 +181,7 @@ def test_a_type_grows_where_the_format_can_and_values_are_rescued_where_it_canno
             " cannot become. Give it as INT (values that do not fit go to _rescued), or choose another directory"
         )
         added = fill(spark, server, topic, out, kind)
-        expected = ({}, {"id": large, "inner": {"n": large}})
+        expected: tuple[Any, Any] = ({}, {"id": large, "inner": {"n": large}})
     else:
         added = fill(spark, server, topic, out, kind, schema="id BIGINT, inner STRUCT<n: BIGINT>")
         assert set(added.grown) == {"id", "inner.n"}

@@ -36,7 +36,7 @@ BAD = [
     b"null",
     b'{"n": 1',
 ]
-RESCUED = [
+RESCUED: list[tuple[bytes, Any, Any]] = [
     (b'{"n": "text"}', {}, {"n": "text"}),
     (b'{"n": "text", "user": {"first-name": "y"}}', {"user": {"first-name": "y"}}, {"n": "text"}),
     (b'{"n": null}', {}, None),

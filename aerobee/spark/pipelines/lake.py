@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aerobee.spark.lake")
 
+MOST = {"maxOffsetsPerTrigger": "1000000", "maxBytesPerTrigger": str(1 << 30)}  # in a batch
+
 
 class Added(NamedTuple):
     """What a batch has brought."""
@@ -74,7 +76,7 @@ def lake(
     reader = spark.readStream.format("rocketmq").option("startingOffsets", "earliest")
     reader = reader.option(*_selection(topics)).option("includeProperties", "true")
     reader = reader.option("checkBodies", "true")
-    for name, value in {"maxOffsetsPerTrigger": "1000000", **(options or {})}.items():
+    for name, value in {**MOST, **(options or {})}.items():
         reader = reader.option(name, value)
 
     place = checkpoint or f"{out.rstrip('/')}/_checkpoint"

@@ -16,7 +16,7 @@ ids count within one checkpoint only: a lake filled with another one is refused.
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
@@ -102,9 +102,12 @@ class Table:
             target = f"{folder}/{name}-{i}.parquet"
             self._files.move(path, target)
             added.append(target)
-        columns = self.grown(frame.schema)
-        self._files.write_json(_commit_name(batch_id), {"add": added, "schema": columns.jsonValue()})
+        self._commit(self.grown(frame.schema), added, batch_id)
         self._files.delete(staging)
+
+    def _commit(self, columns: StructType, added: list[Any], batch_id: int) -> None:
+        """Add the files, give the table `columns` and record the batch: all or nothing."""
+        self._files.write_json(_commit_name(batch_id), {"add": added, "schema": columns.jsonValue()})
         if columns != self._schema or not self._files.exists(SUMMARY):
             self._files.write_bytes(SUMMARY, _summary(columns))
         self._schema = columns

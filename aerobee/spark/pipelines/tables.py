@@ -82,8 +82,7 @@ class _OpenTable(Table, ABC):
         return found
 
     @abstractmethod
-    def _commit(self, columns: StructType, added: list[_File], batch_id: int) -> None:
-        """Add the files, give the table `columns` and record the batch: all or nothing."""
+    def _commit(self, columns: StructType, added: list[_File], batch_id: int) -> None: ...
 
     def _read(self, names: list[str]) -> DataFrame:
         return self._spark.read.schema(self.schema() or StructType()).parquet(*names)

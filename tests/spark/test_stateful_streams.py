@@ -103,11 +103,10 @@ def test_two_topics_are_joined_within_time_and_what_finds_nobody_is_told(
     paid = [(i, i + i % 7) for i in range(0, 40, 2)] + [(4, 6)]  # 4 is paid twice
     too_late = [(i, i + IN_TIME + 1) for i in range(1, 40, 4)]
     expected: Counter[tuple[int, int | None]] = Counter()
+    nobody: list[int | None] = [None]
     for key, at in orders:
-        found: list[int] = [
-            due for other, due in paid + too_late if other == key and at <= due <= at + IN_TIME
-        ]
-        expected.update((key, due) for due in found or [None])
+        dues = [due for other, due in paid + too_late if other == key and at <= due <= at + IN_TIME]
+        expected.update((key, due) for due in dues or nobody)
     left, right = stream(spark, server, "orders"), stream(spark, server, "payments")
     in_time = f.expr(
         "orders_key = payments_key AND payments_at >= orders_at"

@@ -61,8 +61,7 @@ def lake(
     With `json` bodies become columns: those of `schema` (DDL), or of the keys that come. With `evolve` the table gains
     columns for new keys of either; without, they go to `_rescued` (JSON), where values that do not fit their column go
     in any case. A body that is no JSON object stays in `badBody`. `options` are those of the data source (`namesrv` or
-    `storePath` at least). `told` is
-    called with the figures of every batch that was added.
+    `storePath` at least). `told` is called with the figures of every batch that was added.
 
     >>> lake(spark, "orders", "/data/lake", json=True, once=True,
     ...      options={"namesrv": "127.0.0.1:9876"}).awaitTermination()      # doctest: +SKIP

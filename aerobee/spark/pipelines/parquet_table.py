@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 SMALL_FILE = 32 << 20
 OWNER = "_query.json"
-OLD = "_schema.json"  # where lakes of old keep the schema of their bodies
 SUMMARY = "_common_metadata"
 # A writer holds a row group in memory, and looks at its size for the first time after a hundred rows: four hundred
 # megabytes of the largest messages. So it looks after each of them, and row groups are smaller than Parquet's 128 MiB.
@@ -72,20 +71,24 @@ class Table:
         return self._files.exists(_commit_name(batch_id))
 
     def schema(self) -> StructType | None:
-        """The columns of the table as its last commit says; None before the first, and in lakes older than that."""
+        """The columns of the table as its last commit says; None before the first."""
         if self._schema is None:
             for name in reversed(self._files.glob("_commits/b*.json")):
                 if kept := self._files.read_json(name).get("schema"):
                     self._schema = StructType.fromJson(kept)
-                    break
+                    return self._schema
+            self._schema = self._schema_of_files()
         return self._schema
+
+    def _schema_of_files(self) -> StructType | None:
+        """Of a lake whose commits do not tell: their types have never changed."""
+        paths = [f"{self.root}/{name}" for name in self.files()]
+        return self._spark.read.option("mergeSchema", "true").parquet(*paths).schema if paths else None
 
     def body_schema(self) -> StructType | None:
         """What JSON bodies are parsed by; None when there was none yet."""
         columns = self.schema()
-        if columns is not None:
-            return _field(columns, json_bodies.DATA)
-        return json_bodies.schema_of(self._files.read_json(OLD)) if self._files.exists(OLD) else None
+        return _field(columns, json_bodies.DATA) if columns is not None else None
 
     def add(self, frame: DataFrame, batch_id: int) -> None:
         name = f"b{batch_id:011d}"
@@ -135,9 +138,7 @@ class Table:
 
     def _read(self, names: list[str]) -> DataFrame:
         # By the table's own columns: Spark merges those of files only where types are the same.
-        reader = self._spark.read.option("basePath", self.root)
-        columns = self.schema()
-        reader = reader.schema(columns) if columns is not None else reader.option("mergeSchema", "true")
+        reader = self._spark.read.option("basePath", self.root).schema(self.schema() or StructType())
         return reader.parquet(*(f"{self.root}/{name}" for name in names))
 
     def compact(self, small: int = SMALL_FILE) -> int:

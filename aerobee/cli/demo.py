@@ -152,4 +152,4 @@ def _print_proof(shop: Shop, proof: Proof) -> None:
 
 
 def _number(value: Any) -> str:
-    return f"{int(value or 0):,}"
+    return "-" if value is None else f"{int(value):,}"

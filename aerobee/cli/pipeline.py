@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from aerobee.cli.pipeline_output import Bar, console, print_rows, show, watch
+from aerobee.cli.pipeline_output import Bar, Batches, console, print_rows, say, show, watch
 from aerobee.errors import AerobeeError
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ class _Explaining(TyperGroup):
             return super().invoke(ctx)
         except Exception as error:
             from aerobee.spark.options import OptionError
-            from aerobee.spark.reasons import reason
+            from aerobee.spark.reasons import is_of_spark, reason
 
             if isinstance(error, OptionError):
                 raise AerobeeError(str(error)) from None
-            if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+            if not is_of_spark(error):
                 raise
             raise AerobeeError(reason(error)) from error
 
@@ -85,6 +85,12 @@ def lake(
     schema: Annotated[
         str | None, typer.Option("--schema", help="schema of JSON bodies, as DDL: 'id INT, name STRING'")
     ] = None,
+    evolve: Annotated[
+        bool,
+        typer.Option(
+            "--evolve/--no-evolve", help="new keys become columns of the table, else go to _rescued"
+        ),
+    ] = True,
     once: Once = False,
     every: Every = None,
     format: Annotated[
@@ -109,15 +115,22 @@ def lake(
     often = _trigger(every, "10 seconds", once=once)
     spark = _session("lake", master, conf, py_files)
     settings = {**_source(namesrv, store), **_pairs("--option", option)}
+    batches = Batches()
     query = pipeline.lake(
-        spark, topics, out, checkpoint=checkpoint, schema=schema, json=json_bodies, once=once, format=format,
-        options=settings, every=often,
+        spark, topics, out, checkpoint=checkpoint, schema=schema, json=json_bodies, evolve=evolve, once=once,
+        format=format, options=settings, every=often, told=batches.take,
     )  # fmt: skip
-    rows = watch(query, "lake")
+    watch(query, "lake", batches)
     if compact and once:
         gone = table_of(spark, out, format).compact()
-        console.print(f"compacted away {gone} small files")
-    console.print(f"{rows:,} messages into {out}")
+        say(f"compacted away {gone:,} small files")
+    say(f"{batches.total('rows'):,} messages into {out}")
+    if bad := batches.total("bad"):
+        say(f"{bad:,} of them are no JSON object: their bodies are in badBody")
+    if rescued := batches.total("rescued"):
+        say(f"{rescued:,} of them have keys or values without a fitting column: these are in _rescued")
+    if grown := batches.names("grown"):
+        say(f"new or wider columns: {', '.join(grown)}")
 
 
 @app.command()
@@ -147,6 +160,7 @@ def ledger(
 
     Exit code 1 when a message is lost. Example: aerobee pipeline ledger orders -g billing
     """
+    from aerobee.spark.pipelines import totals
     from aerobee.spark.pipelines.ledger import summary
 
     source = {**_source(namesrv, store), **_pairs("--option", option)}
@@ -155,16 +169,19 @@ def ledger(
         book.write.mode("overwrite").parquet(out)
         book = book.sparkSession.read.parquet(out)
     if message or key:
-        show(
-            book.where(book["msgId"] == message if message else book["keys"].contains(key or "")).limit(200),
-            as_json=json,
-        )
+        wanted = book["keys"].contains(key or "")
+        if message:
+            wanted = (book["msgId"] == message) | (book["replayOf"] == message)
+        show(book.where(wanted).limit(200), as_json=json)
         return
+    if not out:
+        book = book.persist()
     rows = [row.asDict() for row in summary(book).collect()]
+    messages = totals.per_message(book)
     print_rows(rows, "Ledger", as_json=json)
-    lost = sum(int(row["lost"]) for row in rows)
-    if lost:
-        console.print(f"[red]{lost} messages are lost[/red]")
+    for line in [totals.told(messages), *totals.missing(rows)]:
+        say(line)
+    if messages["lost"]:
         raise typer.Exit(1)
 
 
@@ -187,13 +204,15 @@ def report(
 
     Example: aerobee pipeline report orders orders.html -g billing
     """
+    from aerobee.spark.pipelines import totals
     from aerobee.spark.pipelines.report import report as pipeline
 
     source = {**_source(namesrv, store), **_pairs("--option", option)}
     book = _book(topics, group, source, _session("report", master, conf, py_files))
     figures = pipeline(book, out, title=f"Aerobee: {topics}")
     print_rows(figures.groups, "Groups", as_json=json)
-    console.print(f"report: {out.resolve()}")
+    for line in [totals.told(figures.messages), *figures.missing, f"report: {out.resolve()}"]:
+        say(line)
 
 
 @app.command()
@@ -256,7 +275,7 @@ def replay(
         )
     said = "would send" if dry_run else "sent"
     count = outcome.chosen - outcome.already if dry_run else outcome.sent
-    console.print(
+    say(
         f"{outcome.chosen:,} chosen, {outcome.already:,} sent before, {said} {count:,} (audit: {audit}/{name})"
     )
 
@@ -304,13 +323,23 @@ def consume(
         if out:
             frame.write.mode("append").parquet(out)
 
+    batches = Batches()
     query = pipeline(
         spark, topics, group, function, namesrv=_source(namesrv, None)["namesrv"],
         checkpoint=checkpoint or f"aerobee-checkpoints/consume-{group}", per=per, tasks=tasks, once=once, sink=sink,
-        max_reconsume=max_reconsume, options=_pairs("--option", option), every=often,
+        max_reconsume=max_reconsume, options=_pairs("--option", option), every=often, told=batches.take,
     )  # fmt: skip
-    rows = watch(query, f"consume {group}")
-    console.print(f"{rows:,} messages through {handler}")
+    watch(query, f"consume {group}", batches)
+    rows, done, retried, dead, repeated = map(batches.total, ("rows", "done", "retried", "dead", "repeated"))
+    say(
+        f"{rows:,} messages through {handler}: {done:,} done, {retried:,} to be retried,"
+        f" {dead:,} dead (%DLQ%{group})"
+    )
+    if repeated:
+        say(
+            f"{repeated:,} of them were given again after a lost worker or driver:"
+            f" {handler} may have seen them before"
+        )
 
 
 # -- shared ----------------------------------------------------------------------------------------
@@ -329,7 +358,7 @@ def _session(
             raise AerobeeError(str(error)) from None
     if not os.environ.get("AEROBEE_DEBUG"):
         spark.sparkContext.setLogLevel("FATAL")  # a failed query is told in one line, not in a page of Java
-    atexit.register(spark.stop)  # or Spark's Python workers complain of broken pipes at the end
+    atexit.register(_stop, spark)  # or Spark's Python workers complain of broken pipes at the end
     return spark
 
 
@@ -345,6 +374,13 @@ def _trigger(every: str | None, usual: str, *, once: bool) -> str:
         return f"{duration_ms(every)} milliseconds"
     except ValueError as error:
         raise typer.BadParameter(f"--every {every!r}: {error}") from None
+
+
+def _stop(spark: SparkSession) -> None:
+    from aerobee.spark.reasons import jvm_exit
+
+    if jvm_exit(0) is None:  # a dead one has been told of
+        spark.stop()
 
 
 def _source(namesrv: str | None, store: str | None) -> dict[str, str]:

@@ -4,22 +4,45 @@
 from __future__ import annotations
 
 import json as json_text
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+
+from aerobee.cli import output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+PIPE = 80  # columns, where nobody says how many there are
 console = Console(stderr=True)
 
 
-def watch(query: StreamingQuery, name: str) -> int:
+class Batches:
+    """What a pipeline says of its batches as it finishes them. Spark's own count is of rows read: a batch that was read
+    twice, as after a lost executor, counts twice there."""
+
+    def __init__(self) -> None:
+        self._told: dict[int, Any] = {}
+
+    def take(self, told: Any) -> None:
+        self._told[told.batch] = told
+
+    def rows_of(self, batch: int) -> int:
+        return self._told[batch].rows if batch in self._told else 0
+
+    def total(self, field: str) -> int:
+        return sum(int(getattr(told, field)) for told in self._told.values())
+
+    def names(self, field: str) -> list[str]:
+        return list(dict.fromkeys(name for told in self._told.values() for name in getattr(told, field)))
+
+
+def watch(query: StreamingQuery, name: str, batches: Batches) -> None:
     """Follow a stream until it ends or Ctrl-C; a live count on a terminal, a line per batch elsewhere."""
     from aerobee.spark.stream_figures import figures_of
 
@@ -31,19 +54,24 @@ def watch(query: StreamingQuery, name: str) -> int:
                 for progress in query.recentProgress:
                     if progress["batchId"] > seen and progress["numInputRows"]:
                         batch = figures_of(progress)
-                        seen, rows = batch.batch, rows + batch.rows
-                        speed = f"{batch.rows_per_second:,.0f}/s, {batch.behind:,} behind"
-                        said = f"{name}: batch {seen}, {rows:,} messages, {speed}"
+                        seen = batch.batch
+                        rows += (fresh := batches.rows_of(seen))
+                        speed = 1000 * fresh / max(1, batch.batch_ms)
+                        said = f"{name}: batch {seen}, {rows:,} messages, {speed:,.0f}/s, {batch.behind:,} behind"
                         status.update(said)
                         if not console.is_terminal:
-                            console.print(said)
+                            say(said)
                 if ended:
                     break
         except KeyboardInterrupt:
             query.stop()
     if (error := query.exception()) is not None:
         raise error
-    return rows
+
+
+def say(text: str) -> None:
+    """A line for people, on stderr, never broken: whoever greps a log wants its numbers whole."""
+    console.print(text, soft_wrap=True)
 
 
 class Bar:
@@ -65,7 +93,7 @@ class Bar:
     def _advance(self, done: int, total: int) -> None:
         self._bar.update(self._task, completed=done, total=total)
         if not console.is_terminal:
-            console.print(f"{self._name}: {done:,} of {total:,}")
+            say(f"{self._name}: {done:,} of {total:,}")
 
 
 def show(frame: DataFrame, *, as_json: bool) -> None:
@@ -74,18 +102,32 @@ def show(frame: DataFrame, *, as_json: bool) -> None:
 
 def print_rows(rows: list[dict[str, Any]], title: str, *, as_json: bool) -> None:
     if as_json:
-        print(json_text.dumps(rows, default=str, ensure_ascii=False))  # noqa: T201 - the command's output
-        return
-    if not rows:
-        console.print("nothing found")
-        return
-    table = Table(title=title)
-    for name, value in rows[0].items():
-        table.add_column(name, justify="right" if isinstance(value, int) else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row.values()))
-    Console().print(table)
+        output.line(json_text.dumps(rows, default=str, ensure_ascii=False))
+    elif not rows:
+        say("nothing found")
+    else:
+        width = console.width if output.on_terminal() else PIPE
+        wide = sum(max(len(name), *(len(output.cell(row[name])) for row in rows)) + 3 for name in rows[0])
+        if wide <= width:
+            output.table(rows, {name: name for name in rows[0]}, title=title)
+        else:
+            for block in turned(rows, width):
+                output.line(block)
 
 
-def _cell(value: Any) -> str:
-    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+def turned(rows: list[dict[str, Any]], width: int) -> Iterator[str]:
+    """A row as a column, with as many beside each other as `width` holds; no value is ever cut or broken."""
+    names = list(rows[0])
+    head = max(map(len, names))
+    columns = [[output.cell(row[name]) for name in names] for row in rows]
+    while columns:
+        widths = [max(map(len, column)) for column in columns]
+        fit = max(1, sum(head + total <= width for total in accumulate(each + 2 for each in widths)))
+        shown, columns = columns[:fit], columns[fit:]
+        lines = [
+            "  ".join(
+                [name.ljust(head), *(cells[i].rjust(w) for cells, w in zip(shown, widths, strict=False))]
+            )
+            for i, name in enumerate(names)
+        ]
+        yield "\n".join(line.rstrip() for line in lines) + ("\n" if columns else "")

@@ -24,8 +24,9 @@ class Proof(NamedTuple):
 
 def prove(namesrv: str, topic: str, groups: list[str], out: Path, step: Callable[[str], Any]) -> Proof:
     """Run the three pipelines against the live broker; `step` names what is going on."""
-    from aerobee.spark.pipelines.lake import Table, lake
+    from aerobee.spark.pipelines.lake import lake
     from aerobee.spark.pipelines.ledger import ledger
+    from aerobee.spark.pipelines.parquet_table import Table
     from aerobee.spark.pipelines.report import report
     from aerobee.spark.sessions import session
 

@@ -29,6 +29,8 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "8",
+    # What a handler or another function in Python is given at once: ten thousand rows, or so many bytes.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
 }
 
 # For the JVMs that read our batches: Arrow's Java looks at the bounds and for a null at every value; Spark stays within

@@ -2,7 +2,8 @@
 """Exactly once under random kills: whatever dies while messages are sent, in the end the lake holds each of them once.
 
 The lake runs on a standalone cluster, so that a driver, an executor, a whole worker and the Python processes inside can
-die apart. Every round waits until the lake grows again and kills at a random moment thereafter.
+die apart. Every round waits until the lake grows again and kills at a random moment thereafter. Three moments of a batch
+are too short to be met at random: a driver that kills itself there runs through all of them.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
+import pytest
 import standalone
+from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
 from servers import die_with_parent, wait_until
 
 from aerobee import Message, Producer
@@ -43,19 +46,54 @@ KILLS = {
     "executor": 4,
     "python": 12,
 }  # the start of a driver is what takes time
+FEWER = {"driver": 2, "executor": 3, "python": 3}  # for tables that share how they are written
 
 DRIVER = """
 import sys
 from aerobee.spark import session
 from aerobee.spark.pipelines.lake import lake
 
-namesrv, master, out = sys.argv[1:]
+namesrv, master, out, kind = sys.argv[1:]
 quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 settings = {"spark.executor.memory": "512m", "spark.driver.memory": "512m", "spark.task.maxFailures": "8",
             "spark.executor.extraJavaOptions": quick, "spark.driver.extraJavaOptions": quick}
 spark = session("kills", master=master, config=settings)
 options = {"namesrv": namesrv, "maxOffsetsPerTrigger": "2000", "minPartitions": "2"}
-lake(spark, "kills", out, every="0 seconds", options=options).awaitTermination()
+lake(spark, "kills", out, every="0 seconds", format=kind, options=options).awaitTermination()
+"""
+
+CRASHING = """
+import os, signal, sys
+from pyspark import SparkContext
+from aerobee.spark import session
+from aerobee.spark.pipelines.lake import lake
+from aerobee.spark.pipelines.tables import table_of
+
+namesrv, out, kind, moment, fatal = sys.argv[1:]
+quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+spark = session("crashes", master="local[2]", config={"spark.driver.memory": "512m",
+                "spark.driver.extraJavaOptions": quick})
+table = type(table_of(spark, out, kind))
+
+def die():
+    for process in (SparkContext._gateway.proc.pid, os.getpid()):
+        os.kill(process, signal.SIGKILL)
+
+def around(name, when):
+    real = getattr(table, name)
+    def wrapped(self, *given):
+        if moment == when and given[-1] == int(fatal):
+            if when == "committed":
+                real(self, *given)
+            die()
+        return real(self, *given)
+    setattr(table, name, wrapped)
+
+around("_commit", "placed")     # the files are there, the table does not know them
+around("_commit", "committed")  # the table has the batch, Spark does not know
+around("holds", "between")      # Spark has committed the batch before and planned this one
+options = {"namesrv": namesrv, "maxOffsetsPerTrigger": "10"}
+lake(spark, "crashes", out, once=True, format=kind, options=options).awaitTermination()
 """
 
 
@@ -90,7 +128,8 @@ class Sender:
 class Job:
     """The lake's driver, started again whenever it has died."""
 
-    def __init__(self, cluster: standalone.Cluster, namesrv: str, folder: Path) -> None:
+    def __init__(self, cluster: standalone.Cluster, namesrv: str, folder: Path, kind: str) -> None:
+        self._kind = kind
         self._cluster = cluster
         self._namesrv = namesrv
         self._folder = folder
@@ -100,7 +139,7 @@ class Job:
     def _run(self) -> None:
         with (self._folder / "driver.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", DRIVER, self._namesrv, self._cluster.url, str(self.out)],
+                [sys.executable, "-c", DRIVER, self._namesrv, self._cluster.url, str(self.out), self._kind],
                 stdout=log, stderr=subprocess.STDOUT, cwd=self._folder, preexec_fn=die_with_parent,
                 env={**os.environ, "SPARK_LOCAL_IP": standalone.HOST},
             )  # fmt: skip
@@ -120,18 +159,14 @@ class Job:
             raise AssertionError(f"{error}\n{self.log()}\n{self._cluster.logs()}") from None
 
     def batches(self) -> int:
-        return len(list(self.out.glob("_commits/*.json")))
+        places = {"parquet": "_commits/*.json", "delta": "_delta_log/*.json", "iceberg": "metadata/*.json"}
+        return len(list(self.out.glob(places[self._kind])))
 
     def has_grown(self, before: int) -> bool:
         return self.batches() > before
 
-    def committed(self) -> list[str]:
-        """The files that the lake's commits name."""
-        commits = [json.loads(path.read_text()) for path in self.out.glob("_commits/*.json")]
-        return sorted(name for commit in commits for name in commit["add"])
-
     def rows(self) -> int:
-        return sum(int(pq.read_metadata(self.out / name).num_rows) for name in self.committed())
+        return sum(held(self.out, self._kind).values()) if self.batches() > 1 else 0
 
     def kill(self, kind: str, dice: random.Random) -> None:
         if kind == "driver":
@@ -168,34 +203,79 @@ class Job:
         return path.read_text("utf-8", "replace")[-3000:] if path.exists() else ""
 
 
-def held(out: Path) -> Counter[int]:
-    """What any reader of the directory sees."""
-    table = ds.dataset(out, partitioning="hive").to_table(columns=["body"])
+def held(out: Path, kind: str) -> Counter[int]:
+    """What any reader of the table sees."""
+    if kind == "delta":
+        table = DeltaTable(str(out)).to_pyarrow_table(columns=["body"])
+    elif kind == "iceberg":
+        catalog = SqlCatalog("aerobee", uri=f"sqlite:///{out}/_iceberg.db", warehouse=out.as_uri())
+        table = catalog.load_table("lake.messages").scan(selected_fields=("body",)).to_arrow()
+    else:
+        table = ds.dataset(out, partitioning="hive").to_table(columns=["body"])
     return Counter(int(body) for body in table["body"].to_pylist())
 
 
-def test_the_lake_holds_every_message_once_whatever_is_killed(tmp_path: Path) -> None:
+def committed(out: Path) -> list[str]:
+    """The files that the commits of a Parquet lake name."""
+    commits = [json.loads(path.read_text()) for path in out.glob("_commits/*.json")]
+    return sorted(name for commit in commits for name in commit["add"])
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
+def test_the_lake_holds_every_message_once_whatever_is_killed(tmp_path: Path, kind: str) -> None:
     seed = time.time_ns()
     dice = random.Random(seed)
-    rounds = [kind for kind, count in KILLS.items() for _ in range(count)]
+    kills = KILLS if kind == "parquet" else FEWER
+    rounds = [victim for victim, count in kills.items() for _ in range(count)]
     dice.shuffle(rounds)
     with TestServer() as server, standalone.Cluster(tmp_path / "cluster") as cluster:
         server.create_topic(TOPIC, queues=4)
-        job = Job(cluster, server.namesrv, tmp_path)
+        job = Job(cluster, server.namesrv, tmp_path, kind)
         try:
             with Sender(server.namesrv) as sender:
-                for kind in rounds:
+                for victim in rounds:
                     job.until(
                         partial(job.has_grown, job.batches()),
-                        f"a batch before the kill of a {kind}: {rounds}",
+                        f"a batch before the kill of a {victim}: {rounds}",
                     )
                     time.sleep(dice.random())  # any moment of a batch
-                    job.kill(kind, dice)
+                    job.kill(victim, dice)
             job.until(lambda: job.rows() >= len(sender.acked), "all messages in the lake")
         finally:
             job.end()
-    found = held(job.out)
+    found = held(job.out, kind)
     wrong = {number: found[number] for number in sender.acked if found[number] != 1}
     assert not wrong, f"seed {seed}, rounds {rounds}: {dict(list(wrong.items())[:20])}\n{job.log()}"
     assert set(found) == set(sender.acked)
-    assert job.committed() == sorted(str(p.relative_to(job.out)) for p in job.out.glob("topic=*/*/*.parquet"))
+    if kind == "parquet":
+        there = sorted(str(p.relative_to(job.out)) for p in job.out.glob("topic=*/*/*.parquet"))
+        assert committed(job.out) == there
+
+
+# Batch 1 dies twice, each time further on; batch 3 before it has begun; then nothing dies.
+DEATHS = [("placed", 1), ("committed", 1), ("between", 3), ("never", 0)]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
+def test_a_driver_that_dies_at_the_seams_of_its_batches(tmp_path: Path, kind: str) -> None:
+    async def work() -> None:
+        async with Producer(server.namesrv, group="crashes") as producer:
+            for i in range(50):
+                await producer.send(Message("crashes", b"%d" % i))
+
+    out, seen = tmp_path / "lake", []
+    with TestServer() as server:
+        asyncio.run(work())
+        for moment, batch in DEATHS:
+            done = subprocess.run(
+                [sys.executable, "-c", CRASHING, server.namesrv, str(out), kind, moment, str(batch)],
+                cwd=tmp_path, preexec_fn=die_with_parent, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert done.returncode == (0 if moment == "never" else -9), done.stderr[-3000:]
+            seen.append(sum(held(out, kind).values()))
+    # A dead driver's files are in the directory until its batch comes again, and in no table.
+    assert seen[1:] == [20, 30, 50]
+    assert seen[0] == (20 if kind == "parquet" else 10)
+    assert held(out, kind) == Counter(range(50))

@@ -134,7 +134,8 @@ def test_rows_become_messages_of_the_java_broker(spark: SparkSession, broker: Se
 
 
 def test_the_lake_is_filled_from_the_java_broker(spark: SparkSession, broker: Server, tmp_path: Path) -> None:
-    from aerobee.spark.pipelines.lake import Table, lake
+    from aerobee.spark.pipelines.lake import lake
+    from aerobee.spark.pipelines.parquet_table import Table
 
     options = {"namesrv": broker.namesrv}
     for _ in range(2):  # the second time there is nothing new

@@ -21,6 +21,7 @@ def batch(*bodies: bytes) -> Any:
             "topic": ["t"] * n,
             "brokerName": ["broker-a"] * n,
             "physicalOffset": list(range(n)),
+            "reconsumeTimes": [0] * n,
             "msgId": [f"id{i}" for i in range(n)],
             "body": list(bodies),
         }

@@ -18,8 +18,9 @@ from aerobee.protocol.message import Record
 from aerobee.protocol.routing import place_of_key
 from aerobee.spark.pipelines import replay as replays
 from aerobee.spark.pipelines.consume import consume
-from aerobee.spark.pipelines.lake import Table, lake
+from aerobee.spark.pipelines.lake import lake
 from aerobee.spark.pipelines.ledger import ledger, summary
+from aerobee.spark.pipelines.parquet_table import Table
 from aerobee.spark.pipelines.replay import replay
 from aerobee.spark.pipelines.report import report
 from aerobee.testing.server import TestServer

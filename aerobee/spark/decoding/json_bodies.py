@@ -1,30 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON bodies as columns: their schema by looking at them, and the bodies that do not fit it."""
+"""JSON bodies as columns: their schema by looking at them, and what of them has no place there."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType
+import pyarrow as pa
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
+from aerobee.spark.decoding import json_rest, json_schema
 from aerobee.spark.options import OptionError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-NO_FIELDS = StructType([StructField("_none", StringType())])
+DATA, BAD, RESCUED = "data", "badBody", "_rescued"
 _MISFIT = "_does_not_fit"
+_OBJECT = r"^\s*\{"
+_EMPTY = r"^\s*\{\s*\}\s*$"
 
 
 def inferred(frame: DataFrame) -> StructType | None:
-    """What the objects among the bodies of `frame` have in common; None when there is none with a field.
+    """The keys of all objects among the bodies of `frame`, with types that hold every value; None when there is none.
 
-    Names may hold anything a JSON key may. Of names that differ only in case the first is taken: Spark takes them for
-    the same column, and no Parquet file holds both.
+    Names may hold anything a JSON key may, and may differ in case only.
     """
-    texts = frame.selectExpr("cast(body AS STRING) AS value").where("value IS NOT NULL")
-    found = frame.sparkSession.read.json(texts.rdd.map(lambda row: row.value)).schema
-    fields = [field for field in _distinct(found) if field.name != "_corrupt_record"]
+    texts = frame.selectExpr("cast(body AS STRING) AS value")
+    texts = texts.where(texts["value"].rlike(_OBJECT))
+    found = frame.sparkSession.read.json(texts, columnNameOfCorruptRecord=_MISFIT).schema
+    fields = [field for field in found.fields if field.name != _MISFIT]
     return StructType(fields) if fields else None
 
 
@@ -39,32 +43,52 @@ def schema_of(kept: Any) -> StructType:
     return found
 
 
-def parsed(frame: DataFrame, schema: StructType) -> DataFrame:
-    """Column `data` from the bodies that are objects, and `badBody`: the body itself where it is no object, is broken,
-    has a value that does not fit its column, or nothing that has one. Values that do fit are in `data` even so."""
-    from pyspark.sql import functions as f
+def parsed(frame: DataFrame, schema: StructType | None, found: StructType | None) -> DataFrame:
+    """The bodies by `schema`; `found` is what `inferred` says of them. Nothing of a body gets lost:
 
+    `data`      the values that have a column and fit it; no such column without a schema
+    `_rescued`  JSON of the keys that have no column, and of values that do not fit theirs
+    `badBody`   the body, where it is not one JSON object
+    """
+    from pyspark.sql import functions as f
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    text = f.col("body").cast("string")
+    if schema is None:
+        nothing = {RESCUED: f.lit(None).cast("string"), BAD: f.when(~text.rlike(_EMPTY), f.col("body"))}
+        return frame.withColumns(nothing)
     wider = StructType([*schema.fields, StructField(_MISFIT, StringType())])
     how = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _MISFIT}
-    text = f.col("body").cast("string")
-    found = frame.withColumn("data", f.when(text.rlike(r"^\s*\{"), f.from_json(text, wider, how)))
-    found = found.withColumn("_misfit", f.col("data").isNull() | f.col(f"data.{_MISFIT}").isNotNull())
-    found = found.withColumn("data", f.col("data").dropFields(_MISFIT))
-    nothing = (f.to_json("data") == "{}") & ~text.rlike(r"^\s*\{\s*\}\s*$")
-    found = found.withColumn("badBody", f.when(f.col("_misfit") | nothing, f.col("body")))
-    return found.withColumn("data", f.when(~(f.col("_misfit") & nothing), f.col("data"))).drop("_misfit")
+    told = frame.withColumn(DATA, f.when(text.rlike(_OBJECT), f.from_json(text, wider, how)))
+    suspect = _suspect(text, f.col(DATA), schema, found)
+    told = told.withColumn(RESCUED, f.when(suspect, f.col("body")))
+    told = told.withColumn(DATA, f.col(DATA).dropFields(_MISFIT))
+    kept = f.when(f.col(RESCUED).isNotNull(), f.to_json(DATA))
+    as_column: Any = arrow_udf(_rest, "string")  # type: ignore[call-overload]  # its hints tell what it is
+    told = told.withColumn(RESCUED, as_column(f.col(RESCUED), kept))
+    bad = f.col(DATA).isNull() | f.coalesce(f.col(RESCUED) == "", f.lit(False))
+    told = told.withColumn(BAD, f.when(bad, f.col("body")))
+    told = told.withColumn(RESCUED, f.when(f.col(RESCUED) != "", f.col(RESCUED)))
+    empty = (f.to_json(DATA) == "{}") & f.col(BAD).isNotNull()
+    return told.withColumn(DATA, f.when(~f.coalesce(empty, f.lit(False)), f.col(DATA)))
 
 
-def _distinct(struct: StructType) -> list[StructField]:
-    kept: dict[str, StructField] = {}
-    for field in struct.fields:
-        kept.setdefault(field.name.lower(), StructField(field.name, _cleared(field.dataType), field.nullable))
-    return list(kept.values())
+def _suspect(text: Column, data: Column, schema: StructType, found: StructType | None) -> Column:
+    """Bodies of which something may be missing in the columns; these are looked at one by one."""
+    from pyspark.sql import functions as f
+
+    if found is not None and not json_schema.covers(schema, found):
+        return data.isNotNull()
+    # Spark's parser says which values do not fit, but is silent about a second object and about lost digits.
+    missed = data[_MISFIT].isNotNull() | text.rlike(r"\}\s*\{")
+    if found is not None and json_schema.rounds(schema, found):
+        missed = missed | text.rlike(r"[0-9]{16}")
+    return f.coalesce(missed, f.lit(False))
 
 
-def _cleared(kind: DataType) -> DataType:
-    if isinstance(kind, StructType):
-        return StructType(_distinct(kind))
-    if isinstance(kind, ArrayType):
-        return ArrayType(_cleared(kind.elementType), kind.containsNull)
-    return kind
+def _rest(bodies: pa.Array, kept: pa.Array) -> pa.Array:
+    found = [
+        None if body is None else json_rest.rest(body, columns)
+        for body, columns in zip(bodies.to_pylist(), kept.to_pylist(), strict=True)
+    ]
+    return pa.array(found, pa.string())

@@ -17,7 +17,7 @@ class Series(NamedTuple):
 
 
 def nice(value: float) -> str:
-    """1234567 -> 1.2 M; at most three digits and a unit."""
+    """1234567 -> 1.2 M; at most three digits and a unit. For the marks of an axis: a count is written out."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= size:
             return f"{value / size:.1f}".rstrip("0").rstrip(".") + f" {unit}"
@@ -49,7 +49,7 @@ def lines(series: list[Series], *, unit: str = "", labels: list[tuple[float, str
 
 
 def bars(values: list[tuple[str, float]], *, unit: str = "") -> str:
-    """Horizontal bars with their values written out, largest first as given."""
+    """Horizontal bars with their counts written out, largest first as given."""
     if not values:
         return _empty()
     top = max(max(v for _, v in values), 1e-9)
@@ -58,7 +58,7 @@ def bars(values: list[tuple[str, float]], *, unit: str = "") -> str:
         share = max(0.5, 100 * value / top) if value > 0 else 0
         rows.append(
             f'<tr><th>{escape(name)}</th><td class="bar"><i style="width:{share:.1f}%"></i></td>'
-            f"<td>{nice(value)}{escape(unit)}</td></tr>"
+            f"<td>{value:,.0f}{escape(unit)}</td></tr>"
         )
     return f'<table class="bars">{"".join(rows)}</table>'
 
@@ -69,14 +69,14 @@ def stacked(rows: list[tuple[str, dict[str, float]]], parts: list[str]) -> str:
         return _empty()
     body = []
     for name, values in rows:
-        total = sum(values.get(part, 0) for part in parts) or 1
+        total = sum(values.get(part, 0) for part in parts)
         pieces = "".join(
-            f'<i style="width:{100 * values.get(part, 0) / total:.2f}%;background:{COLOURS[i % len(COLOURS)]}"'
-            f' title="{escape(part)}: {nice(values.get(part, 0))}"></i>'
+            f'<i style="width:{100 * values[part] / total:.2f}%;background:{COLOURS[i % len(COLOURS)]}"'
+            f' title="{escape(part)}: {values.get(part, 0):,.0f}"></i>'
             for i, part in enumerate(parts)
             if values.get(part, 0)
         )
-        body.append(f'<tr><th>{escape(name)}</th><td class="bar">{pieces}</td><td>{nice(total)}</td></tr>')
+        body.append(f'<tr><th>{escape(name)}</th><td class="bar">{pieces}</td><td>{total:,.0f}</td></tr>')
     return f'<table class="bars">{"".join(body)}</table>' + _legend(parts)
 
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import logging
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aerobee.errors import AerobeeError, GroupNotFound
 from aerobee.spark import schema
 from aerobee.spark.options import connection, for_batch
+from aerobee.spark.pipelines.files import Files
 from aerobee.spark.writing.sending_back import send_back
 
 if TYPE_CHECKING:
@@ -30,7 +31,24 @@ log = logging.getLogger("aerobee.spark.consume")
 COLUMNS = (*schema.DEFAULT, "properties", "physicalOffset")
 Outcome = tuple[str | None, str | None]  # result, error
 
-RESULT = "topic STRING, brokerName STRING, physicalOffset BIGINT, msgId STRING, ok BOOLEAN, result STRING, error STRING"
+RESULT = (
+    "topic STRING, brokerName STRING, physicalOffset BIGINT, reconsumeTimes INT, msgId STRING,"
+    " ok BOOLEAN, result STRING, error STRING, attempt INT, run BIGINT"
+)
+_CARRIED = ("topic", "brokerName", "physicalOffset", "reconsumeTimes", "msgId")
+_OURS = ("brokerName", "physicalOffset", "reconsumeTimes", "attempt", "run")  # no business of a sink
+
+
+class Handled(NamedTuple):
+    """What became of a batch: each message is done, to be retried, or dead. `repeated` ones were given to the handler
+    by a worker or driver that was lost before it could tell how they ended, and once more by another."""
+
+    batch: int
+    rows: int
+    done: int
+    retried: int
+    dead: int
+    repeated: int
 
 
 def consume(
@@ -48,6 +66,7 @@ def consume(
     every: str = "0 seconds",
     sink: Callable[[DataFrame, int], None] | None = None,
     options: dict[str, str] | None = None,
+    told: Callable[[Handled], None] | None = None,
 ) -> StreamingQuery:
     """Run `handler` on every message of `topics` for `group`; the running (or, with `once`, finished) query.
 
@@ -55,7 +74,8 @@ def consume(
     list of rows; returns a list of results, or raises for all), or "arrow" (a record batch; raises for all, results are
     its own business).
     `every` is the least time from one batch to the next, in Spark's words.
-    `sink(frame, batch_id)` receives a frame of results (topic, msgId, ok, result, error).
+    `sink(frame, batch_id)` receives a frame of results (topic, msgId, ok, result, error), `told` the figures of
+    every batch.
 
     >>> consume(spark, "orders", "billing", charge, namesrv="127.0.0.1:9876",
     ...         checkpoint="/tmp/billing", once=True).awaitTermination()      # doctest: +SKIP
@@ -66,19 +86,23 @@ def consume(
     road = _ROADS[per](handler)
     brokers: dict[str, Any] = {"namesrv": namesrv, **connection(options or {})}
 
+    begun = _begun(spark, checkpoint)
+
     def one_batch(frame: DataFrame, batch_id: int) -> None:
         done = frame.mapInArrow(road, RESULT).persist()
         try:
-            failed = done.where("NOT ok")
-            returned = send_back(failed, group, max_reconsume=max_reconsume, **brokers)
-            if returned:
-                log.warning(
-                    "group=%s batch=%d: %d messages failed and were sent back", group, batch_id, returned
-                )
+            runs = _runs(done, max_reconsume)
+            if sum(run.failed for run in runs):
+                send_back(done.where("NOT ok"), group, max_reconsume=max_reconsume, **brokers)
             if sink is not None:
-                sink(done.drop("brokerName", "physicalOffset"), batch_id)
+                sink(done.drop(*_OURS), batch_id)
+                again = _runs(done, max_reconsume)
+            else:
+                again = runs
         finally:
             done.unpersist()
+        if told is not None:
+            told(_handled(batch_id, runs, again, was_begun=batch_id <= begun))
 
     reader = spark.readStream.format("rocketmq").option("namesrv", namesrv).option("subscribe", topics)
     reader = (
@@ -98,6 +122,37 @@ def consume(
         query.awaitTermination()
         _final_commit(query, group, brokers)
     return query
+
+
+def _begun(spark: SparkSession, checkpoint: str) -> int:
+    """The last batch that a driver before this one has begun: if it comes again, it comes for the second time."""
+    names = Files(spark, checkpoint).glob("offsets/*")
+    return max(
+        (int(name) for name in (path.rpartition("/")[2] for path in names) if name.isdigit()), default=-1
+    )
+
+
+def _runs(done: DataFrame, max_reconsume: int) -> list[Any]:
+    """The runs of the handler that made these results, a row for each task."""
+    from pyspark.sql import functions as f
+
+    dead = f"NOT ok AND reconsumeTimes >= {max_reconsume}"  # the broker's rule
+    counted = done.groupBy("run", "attempt").agg(
+        f.count("*").alias("rows"),
+        f.count_if(f.expr("NOT ok")).alias("failed"),
+        f.count_if(f.expr(dead)).alias("dead"),
+    )
+    return counted.collect()
+
+
+def _handled(batch_id: int, runs: list[Any], again: list[Any], *, was_begun: bool) -> Handled:
+    """`again` are the runs as the sink saw them: those that are not among `runs` replace what was lost with an
+    executor after it was done."""
+    rows, failed, dead = (sum(run[name] for run in runs) for name in ("rows", "failed", "dead"))
+    known = {run.run for run in runs}
+    anew = sum(run.rows for run in again if run.run not in known)
+    repeated = rows if was_begun else anew + sum(run.rows for run in runs if run.attempt)
+    return Handled(batch_id, rows, rows - failed, failed - dead, dead, repeated)
 
 
 def _per_message(
@@ -174,19 +229,20 @@ def _trace() -> str:
 
 def _results(batch: pa.RecordBatch, outcomes: list[Outcome]) -> pa.RecordBatch:
     import pyarrow as pa
+    from pyspark import TaskContext
 
-    return pa.RecordBatch.from_arrays(
-        [
-            batch.column("topic"),
-            batch.column("brokerName"),
-            batch.column("physicalOffset"),
-            batch.column("msgId"),
-            pa.array([error is None for _, error in outcomes], pa.bool_()),
-            pa.array([result for result, _ in outcomes], pa.string()),
-            pa.array([error for _, error in outcomes], pa.string()),
-        ],
-        names=["topic", "brokerName", "physicalOffset", "msgId", "ok", "result", "error"],
-    )
+    task = TaskContext.get()
+    # Attempts are counted within a stage; a stage that is done again has tasks with other ids.
+    attempt, run = (task.attemptNumber(), task.taskAttemptId()) if task is not None else (0, 0)
+    columns = {
+        **{name: batch.column(name) for name in _CARRIED},
+        "ok": pa.array([error is None for _, error in outcomes], pa.bool_()),
+        "result": pa.array([result for result, _ in outcomes], pa.string()),
+        "error": pa.array([error for _, error in outcomes], pa.string()),
+        "attempt": pa.repeat(pa.scalar(attempt, pa.int32()), batch.num_rows),
+        "run": pa.repeat(pa.scalar(run, pa.int64()), batch.num_rows),
+    }
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _final_commit(query: StreamingQuery, group: str, brokers: dict[str, str]) -> None:

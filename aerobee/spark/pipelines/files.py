@@ -52,11 +52,14 @@ class Files:
             stream.close()
 
     def write_json(self, name: str, value: Any) -> None:
+        self.write_bytes(name, json.dumps(value, sort_keys=True, ensure_ascii=False).encode())
+
+    def write_bytes(self, name: str, data: bytes) -> None:
         """Whole or not at all: written beside, then renamed."""
         fresh = f"{name}.tmp"
         stream = self._fs.create(self._path(fresh), True)
         try:
-            stream.write(bytearray(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()))
+            stream.write(bytearray(data))
             stream.hsync()
         finally:
             stream.close()

@@ -1,37 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topics to Parquet, exactly once, continuously or once.
+"""Topics to a table (Parquet, Delta, Iceberg), exactly once, continuously or once.
 
-    out/topic=orders/date=2026-11-15/b00000000007-3.parquet     data, partitioned by topic and day of storing
-    out/_commits/b00000000007.json                              the files that batch 7 added
-    out/_schema.json                                            the JSON schema, once inferred, so that it never drifts
-    out/_query.json                                             whose batches these are: the id in the checkpoint
-
-Theory of operation. Spark replays a batch after a crash with the same offsets and the same batch id. A batch writes
-its files into `_staging/<batch>-<attempt>`, moves them to their place under names that carry the batch id, and last
-writes its commit file. A batch whose commit file exists is done; one without starts by removing whatever carries its id.
-So a kill at any point leaves neither a duplicate nor a gap, for every reader of the directory, not only Spark's. Batch
-ids count within one checkpoint only: a lake filled with another one is refused.
+A batch is added to the table whole, and once (`parquet_table`, `tables`). JSON bodies become columns that grow with what
+comes: new keys are new columns, in the commit that brings them, types grow where the format can, and nothing of a body
+gets lost (`decoding/json_bodies`).
 """
 
 from __future__ import annotations
 
 import logging
-import uuid
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aerobee.spark.decoding import json_bodies
+from aerobee.spark.decoding import json_bodies, json_schema
 from aerobee.spark.options import OptionError
-from aerobee.spark.pipelines.files import Files
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
+
+    from aerobee.spark.pipelines.parquet_table import Table
 
 log = logging.getLogger("aerobee.spark.lake")
 
-SMALL_FILE = 32 << 20
-OWNER = "_query.json"
+MOST = {"maxOffsetsPerTrigger": "1000000", "maxBytesPerTrigger": str(1 << 30)}  # in a batch
+
+
+class Added(NamedTuple):
+    """What a batch has brought."""
+
+    batch: int
+    rows: int
+    bad: int = 0  # bodies that are no JSON object
+    rescued: int = 0  # objects with keys or values that have no place in the columns
+    grown: tuple[str, ...] = ()  # keys that have a column, or a wider one, since this batch
 
 
 def lake(
@@ -42,17 +47,21 @@ def lake(
     checkpoint: str | None = None,
     schema: str | None = None,
     json: bool = False,
+    evolve: bool = True,
     once: bool = False,
     every: str = "10 seconds",
     format: str = "parquet",
     options: dict[str, str] | None = None,
+    told: Callable[[Added], None] | None = None,
 ) -> StreamingQuery:
     """Copy `topics` (comma-separated, or a pattern with a `*`) into a table under `out`.
 
     `format` is parquet (a directory of files), delta or iceberg (pipelines/tables.py; a local directory).
 
-    With `json` bodies become columns: by `schema` (DDL) or one inferred from the first batch and kept. A body that is
-    no JSON stays in `badBody`. `options` are those of the data source (`namesrv` or `storePath` at least).
+    With `json` bodies become columns: those of `schema` (DDL), or of the keys that come. With `evolve` the table gains
+    columns for new keys of either; without, they go to `_rescued` (JSON), where values that do not fit their column go
+    in any case. A body that is no JSON object stays in `badBody`. `options` are those of the data source (`namesrv` or
+    `storePath` at least). `told` is called with the figures of every batch that was added.
 
     >>> lake(spark, "orders", "/data/lake", json=True, once=True,
     ...      options={"namesrv": "127.0.0.1:9876"}).awaitTermination()      # doctest: +SKIP
@@ -60,12 +69,13 @@ def lake(
     from aerobee.spark.pipelines.tables import table_of
 
     table = table_of(spark, out, format)
+    shape = Bodies(topics, json_bodies.schema_of(schema) if schema else None, evolve=evolve)
     if schema:
-        json_bodies.schema_of(schema)  # a wrong one fails here, not in the first batch
+        shape.columns(table, None)  # a wrong one fails here, not in the first batch
     reader = spark.readStream.format("rocketmq").option("startingOffsets", "earliest")
     reader = reader.option(*_selection(topics)).option("includeProperties", "true")
     reader = reader.option("checkBodies", "true")
-    for name, value in {"maxOffsetsPerTrigger": "1000000", **(options or {})}.items():
+    for name, value in {**MOST, **(options or {})}.items():
         reader = reader.option(name, value)
 
     place = checkpoint or f"{out.rstrip('/')}/_checkpoint"
@@ -75,8 +85,9 @@ def lake(
         if table.holds(batch_id):
             log.info("batch=%d is in the lake already", batch_id)
             return
-        columns = _shaped(frame, table.json_schema(frame, schema) if json or schema else None)
-        table.add(columns, batch_id)
+        added = _added(table, frame, batch_id, shape if json or schema else None)
+        if told is not None:
+            told(added)
 
     writer = reader.load().writeStream.foreachBatch(one_batch)
     writer = writer.option("checkpointLocation", place).queryName("lake")
@@ -92,126 +103,63 @@ def _selection(topics: str) -> tuple[str, str]:
     return "subscribe", topics
 
 
-def _shaped(frame: DataFrame, schema: StructType | None) -> DataFrame:
+class Bodies:
+    """How JSON bodies become columns."""
+
+    def __init__(self, topics: str, given: StructType | None, *, evolve: bool) -> None:
+        self._topics = topics
+        self._given = given
+        self._evolve = evolve
+
+    def columns(self, table: Table, found: StructType | None) -> json_schema.Merged | None:
+        """The columns for bodies in which `found` was found, and what of it is new; None when none is known."""
+        kept, wanted = table.body_schema(), self._given or (found and json_schema.distinct(found))
+        if kept is None or wanted is None:
+            first = kept or wanted
+            return json_schema.Merged(first, (), (), ()) if first is not None else None
+        grown = json_schema.merged(kept, wanted, table.widening)
+        if self._given and grown.conflicts:
+            key, old, new = grown.conflicts[0]
+            raise OptionError(
+                f"topic {self._topics}: key {key!r} is {_name(old)} in the lake and {_name(new)} in the schema given, "
+                f"which a {table.kind} table cannot become. Give it as {_name(old)} (values that do not fit go to "
+                f"{json_bodies.RESCUED}), or choose another directory"
+            )
+        return grown if self._evolve else json_schema.Merged(kept, (), (), grown.conflicts)
+
+    @contextmanager
+    def parsed(self, table: Table, frame: DataFrame) -> Iterator[tuple[DataFrame, tuple[str, ...]]]:
+        """The batch with columns for its bodies, and the names of those the table has not had."""
+        from pyspark import StorageLevel
+
+        # Its schema and its rows are two looks at the batch; the brokers are asked for it once.
+        held = frame.persist(StorageLevel.DISK_ONLY)
+        try:
+            found = json_bodies.inferred(held)
+            columns = self.columns(table, found)
+            for key, old, new in columns.conflicts if columns else ():
+                log.info("key=%s is %s in the lake and came as %s", key, _name(old), _name(new))
+            shaped = json_bodies.parsed(held, columns.schema if columns else None, found)
+            yield shaped.drop("body"), (*columns.added, *columns.widened) if columns else ()
+        finally:
+            held.unpersist()
+
+
+def _added(table: Table, frame: DataFrame, batch_id: int, bodies: Bodies | None) -> Added:
+    """The batch into the table; counted as it is written, since Spark counts what it reads, however often."""
+    from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
     dated = frame.withColumn("date", f.to_date("storeTimestamp"))
-    return json_bodies.parsed(dated, schema).drop("body") if schema else dated
+    rows, seen = f.count(f.lit(1)).alias("rows"), Observation()
+    if bodies is None:
+        table.add(dated.observe(seen, rows), batch_id)
+        return Added(batch_id, seen.get["rows"])
+    with bodies.parsed(table, dated) as (shaped, grown):
+        bad, rescued = f.count(json_bodies.BAD).alias("bad"), f.count(json_bodies.RESCUED).alias("rescued")
+        table.add(shaped.observe(seen, rows, bad, rescued), batch_id)
+        return Added(batch_id, grown=grown, **seen.get)
 
 
-class Table:
-    """A directory of Parquet files whose batches are added whole, once."""
-
-    def __init__(self, spark: SparkSession, root: str) -> None:
-        self._spark = spark
-        self.root = root.rstrip("/")
-        self._files = Files(spark, self.root)
-        self._query = ""  # whose batches these are, once claimed
-
-    def claim(self, checkpoint: str) -> None:
-        """Make sure that the lake's batches are this checkpoint's. OptionError when they are another's."""
-        if self._query:
-            return
-        query = str(Files(self._spark, checkpoint).read_json("metadata")["id"])
-        owner = str(self._files.read_json(OWNER)["id"]) if self._files.exists(OWNER) else None
-        if owner is None:
-            self._files.write_json(OWNER, {"id": query})
-        elif owner != query:
-            raise OptionError(
-                f"the lake {self.root} was filled with another checkpoint (query {owner}); {checkpoint} is {query} "
-                "and would bring everything again. Go on with the old checkpoint, or choose another directory"
-            )
-        self._remove_compacted()
-        self._query = query
-
-    def holds(self, batch_id: int) -> bool:
-        return self._files.exists(_commit_name(batch_id))
-
-    def json_schema(self, frame: DataFrame, given: str | None) -> StructType:
-        """The given schema, else the kept one, else one inferred from this batch and kept from now on."""
-        if given:
-            return json_bodies.schema_of(given)
-        if self._files.exists("_schema.json"):
-            return json_bodies.schema_of(self._files.read_json("_schema.json"))
-        found = json_bodies.inferred(frame)
-        if found is None:
-            return json_bodies.NO_FIELDS
-        self._files.write_json("_schema.json", found.jsonValue())
-        return found
-
-    def add(self, frame: DataFrame, batch_id: int) -> None:
-        name = f"b{batch_id:011d}"
-        # A directory per attempt: a task of a killed driver may live on for a moment, and must not write into ours.
-        staging = f"_staging/{name}-{uuid.uuid4().hex[:12]}"
-        for pattern in ("_staging/b*", f"topic=*/date=*/{name}-*.parquet"):
-            for left in self._files.glob(pattern):
-                self._files.delete(left)
-        frame.write.mode("overwrite").partitionBy("topic", "date").parquet(f"{self.root}/{staging}")
-        added = []
-        for i, path in enumerate(self._files.glob(f"{staging}/topic=*/date=*/*.parquet")):
-            folder = "/".join(path.split("/")[-3:-1])
-            target = f"{folder}/{name}-{i}.parquet"
-            self._files.move(path, target)
-            added.append(target)
-        self._files.write_json(_commit_name(batch_id), {"add": added})
-        self._files.delete(staging)
-
-    def files(self) -> list[str]:
-        """The files that belong to the table: what was added and not compacted away since."""
-        alive: set[str] = set()
-        for commit in self._files.glob("_commits/*.json"):
-            said = self._files.read_json(commit)
-            alive |= set(said.get("add", ()))
-            alive -= set(said.get("remove", ()))
-        return sorted(alive)
-
-    def read(self) -> DataFrame:
-        """The table as of now, by its commits: never a half-written batch, never a compacted file twice."""
-        names = self.files()
-        if not names:
-            raise FileNotFoundError(f"the lake {self.root} holds no committed batch yet")
-        reader = self._spark.read.option("basePath", self.root).option("mergeSchema", "true")
-        return reader.parquet(*(f"{self.root}/{name}" for name in names))
-
-    def compact(self, small: int = SMALL_FILE) -> int:
-        """Join the small files of each partition; the number of files that went away."""
-        self._remove_compacted()
-        folders: dict[str, list[str]] = {}
-        for name in self.files():
-            if self._files.size(name) < small:
-                folders.setdefault(name.rpartition("/")[0], []).append(name)
-        gone = 0
-        for folder, names in folders.items():
-            if len(names) > 1:
-                self._compact_folder(folder, names)
-                gone += len(names) - 1
-        return gone
-
-    def _remove_compacted(self) -> None:
-        """What a compaction joined and, killed after its commit, did not come to delete: others would read it twice."""
-        for commit in self._files.glob("_commits/z-*.json"):
-            for name in self._files.read_json(commit).get("remove", ()):
-                if self._files.exists(name):
-                    self._files.delete(name)
-
-    def _compact_folder(self, folder: str, names: list[str]) -> None:
-        last = names[-1].rpartition("/")[2].removesuffix(".parquet")
-        joined = f"{folder}/c{last}.parquet"
-        staging = f"_staging/c{last}"
-        self._files.delete(staging)
-        paths = [f"{self.root}/{name}" for name in names]
-        self._spark.read.option("mergeSchema", "true").parquet(*paths).coalesce(1).write.parquet(
-            f"{self.root}/{staging}"
-        )
-        (made,) = self._files.glob(f"{staging}/*.parquet")
-        self._files.move(made, joined)
-        # Sorted after every batch commit, so that the removal is read after the addition.
-        stamp = folder.replace("/", ".").replace("=", "-")
-        self._files.write_json(f"_commits/z-{last}-{stamp}.json", {"add": [joined], "remove": names})
-        for name in names:
-            self._files.delete(name)
-        self._files.delete(staging)
-
-
-def _commit_name(batch_id: int) -> str:
-    return f"_commits/b{batch_id:011d}.json"
+def _name(kind: DataType) -> str:
+    return kind.simpleString().upper()

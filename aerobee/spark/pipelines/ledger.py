@@ -13,7 +13,9 @@ leases of POP in the revive log. A message is
     lost       its offset exists but the message does not; or, with `traces="complete"`, the offset passed a message
                that no consumer was ever given (traces are best effort, so the user must vouch for them)
 
-Copies carry the original's id (UNIQ_KEY, else ORIGIN_MESSAGE_ID), so a message and its copies are one row here.
+Copies carry the original's id (UNIQ_KEY, else ORIGIN_MESSAGE_ID), so a message and its copies are one row here. What a
+replay has sent again is a message of its own: `replayOf` names what it repeats, whose row names it in `replayedAs`. What
+only traces tell (deliveries, duplicates, when and by whom) is null where there are none, never 0.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from typing import TYPE_CHECKING, Any
 from aerobee.protocol import names
 from aerobee.spark.pipelines import traces as trace_records
 from aerobee.spark.pipelines.evidence import Evidence
+from aerobee.spark.pipelines.leases import open_leases
+from aerobee.spark.pipelines.replay import OF
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -71,7 +75,11 @@ def ledger(
 
 
 def summary(book: DataFrame) -> DataFrame:
-    """A row per group and topic: how many messages are in each state, attempts, and repeated deliveries."""
+    """A row per group and topic: how many messages are in each state, were tried again, or sent again by a replay.
+
+    `traced` messages have traces; of the others nobody knows how often they were delivered, and where there are none
+    `delivered` and `duplicates` are null.
+    """
     from pyspark.sql import functions as f
 
     states = [f.count_if(f.col("state") == state).alias(state) for state in STATES]
@@ -81,8 +89,10 @@ def summary(book: DataFrame) -> DataFrame:
             f.count("*").alias("sent"),
             *states,
             f.count_if(f.col("attempts") > 1).alias("retried"),
-            f.coalesce(f.sum("deliveries"), f.lit(0)).alias("delivered"),
-            f.coalesce(f.sum("duplicates"), f.lit(0)).alias("duplicates"),
+            f.count_if((f.col("state") == "dead") & f.col("replayedAs").isNotNull()).alias("replayed"),
+            f.count("deliveries").alias("traced"),
+            f.sum("deliveries").alias("delivered"),
+            f.sum("duplicates").alias("duplicates"),
         )
         .orderBy("group", "topic")
     )
@@ -133,11 +143,12 @@ def _book(
     place = ["topic", "brokerName", "queueId"]
     offsets = _offsets(evidence, group)
     cluster, traces = settings
-    leased = _leases(evidence, group, cluster)
+    leased = open_leases(evidence, group, cluster)
     copies = _copies(evidence, topics, group, offsets, leased)
     mine = stored.where(f.col("topic").isin(*topics))
     mine = mine.join(f.broadcast(offsets), place, "left")
     mine = mine.join(leased, [*place, "queueOffset"], "left").join(copies, "id", "left")
+    mine = mine.join(_replays(stored, copies), "id", "left")
     traced = _traced(evidence, group)
     mine = mine.join(traced, "id", "left") if traced is not None else mine.withColumns(_no_traces())
     state = _state(traced is not None and traces == "complete")
@@ -157,11 +168,15 @@ def _book(
         "state",
         f.greatest(attempts, f.coalesce(f.col("deliveries"), f.lit(0))).cast("int").alias("attempts"),
         "deliveries",
-        f.greatest(f.coalesce(f.col("successes"), f.lit(0)) - 1, f.lit(0)).alias("duplicates"),
+        f.when(f.col("deliveries").isNotNull(), f.greatest(f.col("successes") - 1, f.lit(0))).alias(
+            "duplicates"
+        ),
         "consumers",
         f.timestamp_millis("firstAt").alias("firstDeliveredAt"),
         f.timestamp_millis("doneAt").alias("finishedAt"),
         f.col("copyAt").alias("lastCopyAt"),
+        f.col("properties")[OF].alias("replayOf"),
+        "replayedAs",
     )
 
 
@@ -202,7 +217,7 @@ def _copies(
     ]
     wanted = [name for name in (dead, *retries) if name in there]
     empty = evidence.spark.createDataFrame(
-        [], "id STRING, isDead BOOLEAN, copyState STRING, tries INT, copyAt TIMESTAMP"
+        [], "id STRING, isDead BOOLEAN, copyState STRING, tries INT, copyAt TIMESTAMP, copyIds ARRAY<STRING>"
     )
     parts = []
     if wanted:
@@ -230,7 +245,21 @@ def _copies(
         f.max_by(f.when(~f.col("dead"), f.col("here")), f.when(~f.col("dead"), order)).alias("copyState"),
         f.max("reconsumeTimes").cast("int").alias("tries"),
         f.max("storeTimestamp").alias("copyAt"),
+        f.collect_set("msgId").alias("copyIds"),
     )
+
+
+def _replays(stored: DataFrame, copies: DataFrame) -> DataFrame:
+    """Per original message: the latest message that a replay made of it, or of a copy of it."""
+    from pyspark.sql import functions as f
+
+    again = stored.select(f.col("properties")[OF].alias("of"), f.col("msgId").alias("as"), "storeTimestamp")
+    again = again.where("of IS NOT NULL")
+    known = copies.select(f.explode("copyIds").alias("of"), f.col("id").alias("original")).where(
+        "of <> original"
+    )
+    again = again.join(known, "of", "left").withColumn("id", f.coalesce("original", "of"))
+    return again.groupBy("id").agg(f.max_by("as", "storeTimestamp").alias("replayedAs"))
 
 
 def _pending(evidence: Evidence, retries: list[str]) -> DataFrame:
@@ -243,52 +272,6 @@ def _pending(evidence: Evidence, retries: list[str]) -> DataFrame:
     waiting = waiting.where(f.col("properties")["REAL_TOPIC"].isin(*retries))
     waiting = waiting.join(f.broadcast(done), ["brokerName", "queueId"], "left")
     return waiting.where("queueOffset >= coalesce(delivered, 0)").drop("delivered")
-
-
-def _leases(evidence: Evidence, group: str, cluster: str | None) -> DataFrame:
-    """Open leases of the group in the revive log: checkpoints minus their acked bits and their acks."""
-    from pyspark.sql import functions as f
-
-    there = evidence.topics()
-    every = names.revive_topic("")
-    logs = [name for name in there if (name == every + cluster if cluster else name.startswith(every))]
-    if not logs:
-        return evidence.spark.createDataFrame(
-            [], "topic STRING, brokerName STRING, queueId INT, queueOffset BIGINT, leased BOOLEAN"
-        )
-    log = evidence.messages(logs, "brokerName,tags,body").withColumn("body", f.col("body").cast("string"))
-    shape = "so BIGINT, pt BIGINT, it BIGINT, bm INT, n INT, q INT, t STRING, c STRING, d ARRAY<INT>"
-    held = log.where("tags = 'ck'").select("brokerName", f.from_json("body", shape).alias("k"))
-    held = held.where(f.col("k.c") == group)
-    spread = f.when(f.size("k.d") > 0, f.col("k.d")).otherwise(
-        f.when(f.col("k.n") > 0, f.sequence(f.lit(0), f.col("k.n") - 1)).otherwise(
-            f.array().cast("array<int>")
-        )
-    )
-    each = held.select("brokerName", "k", f.posexplode(spread).alias("bit", "step"))
-    unacked = each.where(f.expr("(shiftright(k.bm, bit) & 1) = 0"))
-    leases = unacked.select(
-        "brokerName",
-        f.col("k.t").alias("topic"),
-        f.col("k.q").alias("queueId"),
-        (f.col("k.so") + f.col("step")).alias("queueOffset"),
-        f.col("k.pt").alias("pt"),
-    )
-    ack = "ao BIGINT, aol ARRAY<BIGINT>, q INT, t STRING, c STRING, pt BIGINT"
-    acks = log.where("tags IN ('ack', 'bAck')").select(
-        "brokerName", "tags", f.from_json("body", ack).alias("a")
-    )
-    acked = acks.where(f.col("a.c") == group).select(
-        "brokerName",
-        f.col("a.t").alias("topic"),
-        f.col("a.q").alias("queueId"),
-        f.explode(f.when(f.col("tags") == "bAck", f.col("a.aol")).otherwise(f.array("a.ao"))).alias(
-            "queueOffset"
-        ),
-        f.col("a.pt").alias("pt"),
-    )
-    open_ = leases.join(acked, ["brokerName", "topic", "queueId", "queueOffset", "pt"], "left_anti")
-    return open_.drop("pt").distinct().withColumn("leased", f.lit(True))
 
 
 def _traced(evidence: Evidence, group: str) -> DataFrame | None:

@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aerobee.spark.pipelines import charts
 from aerobee.spark.pipelines.ledger import STATES, summary
+from aerobee.spark.pipelines.totals import PLACE, missing, per_message
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 BUCKETS = 60
+DEAD = ("group", "topic", "msgId", "keys", "attempts", "storedAt", "replayedAs", "now")
 
 
 class Figures(NamedTuple):
     """Everything the page and the terminal show."""
 
+    messages: dict[str, int]  # each once, however many groups it has
     groups: list[dict[str, Any]]
     latency: list[dict[str, Any]]
     throughput: list[dict[str, Any]]
@@ -34,7 +37,11 @@ class Figures(NamedTuple):
 
     @property
     def lost(self) -> int:
-        return sum(int(row["lost"]) for row in self.groups)
+        return self.messages["lost"]
+
+    @property
+    def missing(self) -> list[str]:
+        return missing(self.groups)
 
 
 def report(book: DataFrame, path: str | Path, *, title: str = "Aerobee report") -> Figures:
@@ -66,6 +73,7 @@ def _figures(book: DataFrame) -> Figures:
     low, high = ((edges[0] or 0) / 1000, (edges[1] or edges[0] or 0) / 1000) if edges else (0.0, 0.0)
     step = max((high - low) / BUCKETS, 0.001)
     return Figures(
+        per_message(book),
         groups,
         _latency(book),
         _throughput(book, low, step),
@@ -103,7 +111,7 @@ def _throughput(book: DataFrame, low: float, step: float) -> list[dict[str, Any]
     """Messages a second over time: stored (once, not per group) and finished per group."""
     from pyspark.sql import functions as f
 
-    unique = book.dropDuplicates(["topic", "brokerName", "queueId", "queueOffset"])
+    unique = book.dropDuplicates(list(PLACE))
     stored = unique.groupBy(f.lit("stored").alias("name"), _bucket("storedAt", low, step)).count()
     grouped = book.where("finishedAt IS NOT NULL").groupBy(
         f.concat(f.lit("finished by "), "group").alias("name"), _bucket("finishedAt", low, step)
@@ -137,13 +145,13 @@ def _lag(book: DataFrame, low: float, step: float) -> dict[str, list[tuple[float
 def _hot_keys(book: DataFrame) -> list[tuple[str, int]]:
     from pyspark.sql import functions as f
 
-    unique = book.dropDuplicates(["topic", "brokerName", "queueId", "queueOffset"]).where("keys IS NOT NULL")
+    unique = book.dropDuplicates(list(PLACE)).where("keys IS NOT NULL")
     counted = unique.groupBy("keys").count().where("count > 1").orderBy(f.desc("count"), "keys").limit(10)
     return [(row["keys"], row["count"]) for row in counted.collect()]
 
 
 def _queues(book: DataFrame) -> list[tuple[str, int]]:
-    unique = book.dropDuplicates(["topic", "brokerName", "queueId", "queueOffset"])
+    unique = book.dropDuplicates(list(PLACE))
     rows = (
         unique.groupBy("topic", "brokerName", "queueId")
         .count()
@@ -165,11 +173,15 @@ def _stuck(book: DataFrame) -> list[dict[str, Any]]:
 
 
 def _dead(book: DataFrame) -> list[dict[str, Any]]:
-    rows = book.where("state = 'dead'").orderBy("storedAt").limit(20)
-    return [
-        row.asDict()
-        for row in rows.select("group", "topic", "msgId", "keys", "attempts", "storedAt").collect()
-    ]
+    """The oldest dead letters, and what became of those that a replay has sent again."""
+    from pyspark.sql import functions as f
+
+    oldest = book.where("state = 'dead'").orderBy("storedAt").limit(20)
+    again = book.where("replayOf IS NOT NULL").select(
+        "group", f.col("msgId").alias("replayedAs"), f.col("state").alias("now")
+    )
+    rows = oldest.join(again, ["group", "replayedAs"], "left").orderBy("storedAt")
+    return [row.asDict() for row in rows.select(*DEAD).collect()]
 
 
 # -- the page ------------------------------------------------------------------------------------------
@@ -200,7 +212,7 @@ def _page(title: str, figures: Figures) -> str:
     verdict = (
         '<div class="verdict">Nothing was lost.</div>'
         if figures.lost == 0
-        else f'<div class="verdict bad">{figures.lost} messages are lost.</div>'
+        else f'<div class="verdict bad">{figures.lost:,} messages are lost.</div>'
     )
     sections = [
         ("Groups", _group_table(figures)),
@@ -211,7 +223,7 @@ def _page(title: str, figures: Figures) -> str:
         ("Messages per queue", charts.bars([(n, float(v)) for n, v in figures.queues])),
         ("Hot keys", charts.bars([(n, float(v)) for n, v in figures.keys])),
         ("Waiting longest", _table(figures.stuck, ["group", "topic", "queueId", "waiting", "oldest"])),
-        ("Dead letters", _table(figures.dead, ["group", "topic", "msgId", "keys", "attempts", "storedAt"])),
+        ("Dead letters", _table(figures.dead, list(DEAD))),
     ]
     body = "".join(f"<h2>{escape(name)}</h2><div class=scroll>{content}</div>" for name, content in sections)
     return (
@@ -232,18 +244,20 @@ def _span(span: tuple[float, float]) -> str:
 
 
 def _cards(figures: Figures) -> str:
-    def total(name: str) -> int:
-        return sum(int(row.get(name) or 0) for row in figures.groups)
-
-    values = [
-        (name, total(name)) for name in ("sent", "acked", "waiting", "retried", "dead", "duplicates", "lost")
-    ]
-    cards = "".join(f"<div class=card><b>{charts.nice(v)}</b><span>{n}</span></div>" for n, v in values)
+    """Of messages, not of deliveries: what three groups have to read is still one message."""
+    said = {"done": "done by every group", "open": "open in a group", "dead": "dead in a group"}
+    cards = "".join(
+        f"<div class=card><b>{count:,}</b><span>{said.get(name, name)}</span></div>"
+        for name, count in figures.messages.items()
+    )
     return f'<div class="cards">{cards}</div>'
 
 
 def _group_table(figures: Figures) -> str:
-    return _table(figures.groups, ["group", "topic", "sent", "delivered", *STATES, "retried", "duplicates"])
+    table = _table(
+        figures.groups, ["group", "topic", "sent", *STATES, "retried", "replayed", "delivered", "duplicates"]
+    )
+    return table + "".join(f"<p class=none>{escape(line)}</p>" for line in figures.missing)
 
 
 def _states(figures: Figures) -> str:
@@ -302,7 +316,7 @@ def _align(value: Any) -> str:
 
 def _cell(value: Any) -> str:
     if value is None:
-        return ""
+        return "-"
     if isinstance(value, (int, float)):
         return f"{value:,.0f}"
     return escape(f"{value:%Y-%m-%d %H:%M:%S}" if hasattr(value, "strftime") else str(value))

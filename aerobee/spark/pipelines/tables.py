@@ -21,8 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlparse
 
+from pyspark.sql.types import StructType
+
+from aerobee.spark.decoding import json_schema
 from aerobee.spark.options import OptionError
-from aerobee.spark.pipelines.lake import Table
+from aerobee.spark.pipelines import delta_log
+from aerobee.spark.pipelines.parquet_table import BOUNDED, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,10 +63,10 @@ class _OpenTable(Table, ABC):
         # Spark's old INT96 times are no type of either table.
         session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         copies = frame.withColumns({"_topic": frame["topic"], "_date": frame["date"]})
-        copies.write.partitionBy("_topic", "_date").parquet(f"{self.root}/{staging}")
+        copies.write.options(**BOUNDED).partitionBy("_topic", "_date").parquet(f"{self.root}/{staging}")
         added = self._placed(self.folder / staging, name)
         if added:
-            self._commit(frame, added, batch_id)
+            self._commit(self.grown(frame.schema), added, batch_id)
         self._files.delete(staging)
 
     def _placed(self, staging: Path, name: str) -> list[_File]:
@@ -78,18 +82,15 @@ class _OpenTable(Table, ABC):
         return found
 
     @abstractmethod
-    def _commit(self, frame: DataFrame, added: list[_File], batch_id: int) -> None:
-        """Add the files and record the batch, both or neither."""
+    def _commit(self, columns: StructType, added: list[_File], batch_id: int) -> None: ...
 
-    def read(self) -> DataFrame:
-        names = self.files()
-        if not names:
-            raise FileNotFoundError(f"the lake {self.root} holds no committed batch yet")
-        return self._spark.read.option("mergeSchema", "true").parquet(*names)
+    def _read(self, names: list[str]) -> DataFrame:
+        return self._spark.read.schema(self.schema() or StructType()).parquet(*names)
 
 
 class Delta(_OpenTable):
     kind = "delta"
+    widening = json_schema.NO_WIDENING  # Delta has a feature for it, which `deltalake` cannot read
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         _needs("deltalake", "delta")
@@ -105,21 +106,24 @@ class Delta(_OpenTable):
         last = table.transaction_version(self._query) if table is not None else None
         return last is not None and last >= batch_id
 
-    def _commit(self, frame: DataFrame, added: list[_File], batch_id: int) -> None:
+    def schema(self) -> StructType | None:
+        table = self._table()
+        # Delta writes a schema as Spark does.
+        return StructType.fromJson(json.loads(table.schema().to_json())) if table is not None else None
+
+    def _commit(self, columns: StructType, added: list[_File], batch_id: int) -> None:
         from deltalake import CommitProperties, DeltaTable, Transaction
         from deltalake.transaction import AddAction
 
-        schema = _arrow(frame)
+        actions = [delta_log.add(file.path, file.topic, file.date, file.rows) for file in added]
+        before = self.schema()
+        if before is not None and columns != before:
+            delta_log.commit_growth(self.folder, columns, actions, (self._query, batch_id))
+            return
+        schema = _arrow(columns)
         table = self._table() or DeltaTable.create(str(self.folder), schema, mode="ignore", name="messages")
-        actions: list[Any] = []
-        for file in added:
-            told = file.path.stat()
-            bounds = {"topic": file.topic, "date": file.date}
-            stats = {"numRecords": file.rows, "minValues": bounds, "maxValues": bounds, "nullCount": {}}
-            path, stamp = f"data/{file.path.name}", int(told.st_mtime * 1000)
-            actions.append(AddAction(path, told.st_size, {}, stamp, True, json.dumps(stats)))
         table.create_write_transaction(
-            actions,
+            [AddAction(*told.values()) for told in actions],
             "append",
             schema,
             commit_properties=CommitProperties(app_transactions=[Transaction(self._query, batch_id)]),
@@ -165,15 +169,24 @@ class Iceberg(_OpenTable):
         table = self._table()
         return table is not None and int(table.properties.get(PROPERTY + self._query, -1)) >= batch_id
 
-    def _commit(self, frame: DataFrame, added: list[_File], batch_id: int) -> None:
+    def schema(self) -> StructType | None:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
         table = self._table()
+        return from_arrow_schema(table.schema().as_arrow()) if table is not None else None
+
+    def _commit(self, columns: StructType, added: list[_File], batch_id: int) -> None:
+        table, before = self._table(), self.schema()
         if table is None:
             catalog = self._catalog()
             catalog.create_namespace_if_not_exists("lake")
             table = catalog.create_table_if_not_exists(
-                IDENTIFIER, _arrow(frame), location=self.folder.as_uri()
+                IDENTIFIER, _arrow(columns), location=self.folder.as_uri()
             )
         with table.transaction() as change:
+            if before is not None and columns != before:
+                with change.update_schema() as update:
+                    update.union_by_name(_arrow(columns))
             change.set_properties({PROPERTY + self._query: str(batch_id)})
             change.add_files([file.path.as_uri() for file in added])
 
@@ -214,7 +227,7 @@ def _needs(module: str, extra: str) -> None:
         raise OptionError(f"a {extra} lake needs the package {module}: pip install 'aerobee[{extra}]'")
 
 
-def _arrow(frame: DataFrame) -> Any:
+def _arrow(columns: StructType) -> Any:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(frame.schema, timezone="UTC")
+    return to_arrow_schema(columns, timezone="UTC")

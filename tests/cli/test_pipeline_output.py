@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the pipelines' commands print: every number whole, in a terminal of 80 columns and in a pipe."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("rich")
+
+from aerobee.cli.pipeline_output import print_rows, say, turned
+
+ROW = {
+    "group": "billing", "topic": "orders", "sent": 1_234_567, "acked": 1_234_500, "waiting": 12, "retrying": 0,
+    "in_flight": 0, "dead": 55, "lost": 0, "retried": 1_000_123, "replayed": 7, "traced": 0, "delivered": None,
+    "duplicates": None,
+}  # fmt: skip
+
+
+def test_a_wide_table_is_turned_and_cuts_no_digit(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([{**ROW, "group": name} for name in ("billing", "audit", "shipping")], "Ledger", as_json=False)
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    found = dict(line.split(None, 1) for line in out.splitlines())
+    assert found["group"].split() == ["billing", "audit", "shipping"]
+    assert found["sent"].split() == ["1234567"] * 3
+    assert found["retried"].split() == ["1000123"] * 3
+    assert found["duplicates"].split() == ["-"] * 3
+
+
+def test_more_rows_than_fit_beside_each_other_go_below() -> None:
+    blocks = list(turned([{**ROW, "group": f"group-{i}"} for i in range(20)], 80))
+    assert max(len(line) for block in blocks for line in block.splitlines()) <= 80
+    assert [word for block in blocks for word in block.splitlines()[0].split()[1:]] == [
+        f"group-{i}" for i in range(20)
+    ]
+
+
+def test_a_value_wider_than_the_screen_stays_whole() -> None:
+    (block,) = turned([{"msgId": "A" * 100, "n": 1}], 80)
+    assert "A" * 100 in block
+
+
+def test_a_narrow_table_stays_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([{"group": "g", "sent": 1_234_567}], "Groups", as_json=False)
+    assert capsys.readouterr().out == "GROUP     SENT\ng      1234567\n"
+
+
+def test_json_says_null_where_nothing_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([ROW], "Ledger", as_json=True)
+    assert json.loads(capsys.readouterr().out) == [ROW]
+
+
+def test_a_long_line_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
+    say("x" * 70 + " 1,234,567 messages")
+    assert capsys.readouterr().err == "x" * 70 + " 1,234,567 messages\n"

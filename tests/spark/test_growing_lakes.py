@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON bodies whose keys and types change: nothing is lost in any format, whoever reads the table."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.types import StructType
+
+from aerobee import Message, Producer
+from aerobee.cli.main import run
+from aerobee.spark.decoding import json_schema
+from aerobee.spark.decoding.json_bodies import schema_of
+from aerobee.spark.options import OptionError
+from aerobee.spark.pipelines.lake import Added, lake
+from aerobee.spark.pipelines.tables import found_table
+from aerobee.testing.server import TestServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of the table libraries, about each other
+]
+KINDS = ["parquet", "delta", "iceberg"]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[TestServer]:
+    with TestServer() as running:
+        yield running
+
+
+def send(server: TestServer, topic: str, *bodies: dict[str, Any]) -> None:
+    async def work() -> None:
+        async with Producer(server.namesrv, group="tests") as producer:
+            for body in bodies:
+                await producer.send(Message(topic, json.dumps(body).encode()))
+
+    asyncio.run(work())
+
+
+def fill(spark: SparkSession, server: TestServer, topic: str, out: Path, kind: str, **settings: Any) -> Added:
+    told: list[Added] = []
+    query = lake(
+        spark, topic, str(out), json=True, once=True, format=kind, told=told.append,
+        options={"namesrv": server.namesrv}, **settings,
+    )  # fmt: skip
+    query.awaitTermination()
+    (added,) = told
+    return added
+
+
+# -- readers -------------------------------------------------------------------------------------------
+
+
+def by_pyarrow(out: Path) -> list[dict[str, Any]]:
+    import pyarrow.dataset as ds
+    import pyarrow.parquet as pq
+
+    columns = pq.read_schema(out / "_common_metadata")
+    return ds.dataset(out, schema=columns, partitioning="hive").to_table().to_pylist()
+
+
+def by_deltalake(out: Path) -> list[dict[str, Any]]:
+    import pyarrow as pa
+    from deltalake import DeltaTable, QueryBuilder
+
+    table = DeltaTable(str(out))
+    by_query = pa.table(QueryBuilder().register("lake", table).execute("SELECT * FROM lake").read_all())
+    rows = table.to_pyarrow_table().to_pylist()
+    assert plain(by_query.to_pylist()) == plain(rows)
+    return rows
+
+
+def by_pyiceberg(out: Path) -> list[dict[str, Any]]:
+    return iceberg(out).scan().to_arrow().to_pylist()
+
+
+def iceberg(out: Path) -> Any:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    catalog = SqlCatalog("aerobee", uri=f"sqlite:///{out}/_iceberg.db", warehouse=out.as_uri())
+    return catalog.load_table("lake.messages")
+
+
+def by_duckdb(out: Path) -> list[dict[str, Any]]:
+    duckdb = pytest.importorskip("duckdb")
+    from duckdb_extensions import import_extension
+
+    if (out / "_delta_log").exists():
+        import_extension("delta")
+        source = f"delta_scan('{out}')"
+    elif (out / "_iceberg.db").exists():
+        import_extension("avro")
+        import_extension("iceberg")
+        source = f"iceberg_scan('{iceberg(out).metadata_location}')"
+    else:
+        source = f"read_parquet('{out}/topic=*/date=*/*.parquet', union_by_name = true)"
+    rows = duckdb.connect().sql(f"SELECT * FROM {source}")
+    return [dict(zip(rows.columns, row, strict=True)) for row in rows.fetchall()]
+
+
+def by_spark(spark: SparkSession) -> Callable[[Path], list[dict[str, Any]]]:
+    return lambda out: [row.asDict(recursive=True) for row in found_table(spark, str(out)).read().collect()]
+
+
+def readers(kind: str, spark: SparkSession) -> list[Callable[[Path], list[dict[str, Any]]]]:
+    own = {"parquet": by_pyarrow, "delta": by_deltalake, "iceberg": by_pyiceberg}[kind]
+    return [by_spark(spark), own, by_duckdb]
+
+
+def plain(rows: list[dict[str, Any]]) -> list[Any]:
+    """What became of the bodies, in their order; a null is as good as no key."""
+    shown = [(full(row["data"]), json.loads(row["_rescued"] or "{}")) for row in rows]
+    return sorted(shown, key=lambda one: str(one[0].get("id")))
+
+
+def full(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: full(one) for name, one in value.items() if one is not None}
+    return [full(one) for one in value] if isinstance(value, list) else value
+
+
+# -- the cases -----------------------------------------------------------------------------------------
+
+FIRST = {
+    "id": 1, "gone": "was here", "count": 5, "price": 10, "user": {"name": "a", "age": 30}, "lines": [{"sku": "x"}],
+    "numbers": [1, 2], "Case": 1, "a.b": "dotted",
+}  # fmt: skip
+SECOND = {
+    "id": 2, "new": "key", "count": "many", "price": 10.5, "user": {"name": "b", "mail": {"home": "h"}},
+    "lines": [{"sku": "y", "weight": 1.5}, {"sku": "z"}], "numbers": [1, 2], "case": 2, "Case": 3, "a.b": "dotted",
+    "c.d": {"e.f": [True]},
+}  # fmt: skip
+# What a column of another type cannot hold, and a name that differs in case only: kept beside the columns.
+DOES_NOT_FIT = {"count": "many", "price": 10.5, "case": 2}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_that_come_go_and_change_are_all_in_the_table(
+    spark: SparkSession, server: TestServer, tmp_path: Path, kind: str
+) -> None:
+    out, topic = tmp_path / "lake", f"growing-{kind}"
+    send(server, topic, FIRST)
+    fill(spark, server, topic, out, kind)
+    send(server, topic, SECOND)
+    added = fill(spark, server, topic, out, kind)
+    assert (added.rows, added.rescued, added.bad) == (1, 1, 0)
+    assert set(added.grown) == {"new", "user.mail", "lines.weight", "c.d"}
+    kept = {name: value for name, value in SECOND.items() if name not in DOES_NOT_FIT}
+    for read in readers(kind, spark):
+        assert plain(read(out)) == [(FIRST, {}), (kept, DOES_NOT_FIT)], read
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_type_grows_where_the_format_can_and_values_are_rescued_where_it_cannot(
+    spark: SparkSession, server: TestServer, tmp_path: Path, kind: str
+) -> None:
+    out, topic, large = tmp_path / "lake", f"widening-{kind}", 1 << 40
+    send(server, topic, {"id": 1, "inner": {"n": 7}})
+    fill(spark, server, topic, out, kind, schema="id INT, inner STRUCT<n: INT>")
+    send(server, topic, {"id": large, "inner": {"n": large}})
+    if kind == "delta":
+        with pytest.raises(OptionError) as caught:
+            fill(spark, server, topic, out, kind, schema="id BIGINT, inner STRUCT<n: BIGINT>")
+        assert str(caught.value) == (
+            "topic widening-delta: key 'id' is INT in the lake and BIGINT in the schema given, which a delta table"
+            " cannot become. Give it as INT (values that do not fit go to _rescued), or choose another directory"
+        )
+        added = fill(spark, server, topic, out, kind)
+        expected: tuple[Any, Any] = ({}, {"id": large, "inner": {"n": large}})
+    else:
+        added = fill(spark, server, topic, out, kind, schema="id BIGINT, inner STRUCT<n: BIGINT>")
+        assert set(added.grown) == {"id", "inner.n"}
+        expected = ({"id": large, "inner": {"n": large}}, {})
+    for read in readers(kind, spark):
+        found = [(full(row["data"] or {}), json.loads(row["_rescued"] or "{}")) for row in read(out)]
+        found = [({k: v for k, v in data.items() if v != {}}, rest) for data, rest in found]
+        assert sorted(found, key=str) == sorted([({"id": 1, "inner": {"n": 7}}, {}), expected], key=str), read
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_schema_that_names_a_new_key_adds_it_and_what_it_does_not_name_is_rescued(
+    spark: SparkSession, server: TestServer, tmp_path: Path, kind: str
+) -> None:
+    out, topic = tmp_path / "lake", f"named-{kind}"
+    send(server, topic, {"id": 1, "other": True})
+    assert fill(spark, server, topic, out, kind, schema="id BIGINT").rescued == 1
+    send(server, topic, {"id": 2, "new": "x", "other": True})
+    assert fill(spark, server, topic, out, kind, schema="id BIGINT, new STRING").grown == ("new",)
+    for read in readers(kind, spark):
+        assert plain(read(out)) == [({"id": 1}, {"other": True}), ({"id": 2, "new": "x"}, {"other": True})]
+
+
+def test_the_new_columns_come_with_the_rows(spark: SparkSession, server: TestServer, tmp_path: Path) -> None:
+    for kind in KINDS:
+        out, topic = tmp_path / kind, f"together-{kind}"
+        for body in ({"id": 1}, {"id": 2, "new": 1}):
+            send(server, topic, body)
+            fill(spark, server, topic, out, kind)
+    last = max((tmp_path / "delta" / "_delta_log").glob("*.json"))
+    assert [next(iter(json.loads(line))) for line in last.read_text().splitlines()] == [
+        "commitInfo", "metaData", "txn", "add",
+    ]  # fmt: skip
+    table = iceberg(tmp_path / "iceberg")
+    assert len(table.metadata.snapshots) == 2
+    assert table.metadata.snapshots[-1].schema_id == table.schema().schema_id
+    commit = json.loads(max((tmp_path / "parquet" / "_commits").glob("b*.json")).read_text())
+    data = StructType.fromJson(commit["schema"])["data"].dataType
+    assert commit["add"] and isinstance(data, StructType) and data.names == ["id", "new"]
+
+
+def test_without_evolving_new_keys_are_rescued(
+    spark: SparkSession, server: TestServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "lake"
+    command = ["pipeline", "lake", "fixed", str(out), "--json-bodies", "--once", "-n", server.namesrv]
+    send(server, "fixed", {"id": 1})
+    assert run(command) == 0
+    send(server, "fixed", {"id": 2, "new": "x"}, {"id": 3})
+    assert run([*command, "--no-evolve"]) == 0
+    assert (
+        "1 of them have keys or values without a fitting column: these are in _rescued"
+        in capfd.readouterr().err
+    )
+    assert plain(by_pyarrow(out)) == [({"id": 1}, {}), ({"id": 2}, {"new": "x"}), ({"id": 3}, {})]
+    send(server, "fixed", {"id": 4, "new": "x"})
+    assert run([*command, "--schema", "id BIGINT, new DATE"]) == 0
+    assert "new or wider columns: new" in capfd.readouterr().err
+    assert run([*command, "--schema", "id STRING"]) == 1
+    told = [line for line in capfd.readouterr().err.splitlines() if line.startswith("aerobee: ")]
+    assert len(told) == 1 and "topic fixed: key 'id' is BIGINT in the lake and STRING" in told[0]
+    assert plain(by_pyarrow(out))[3] == ({"id": 4}, {"new": "x"})
+
+
+def test_a_lake_of_before_grows_too(spark: SparkSession, server: TestServer, tmp_path: Path) -> None:
+    """Its commits do not tell its columns; here it even kept bodies as they were."""
+    out = tmp_path / "lake"
+    send(server, "older", {"id": 0})
+    lake(spark, "older", str(out), once=True, options={"namesrv": server.namesrv}).awaitTermination()
+    send(server, "older", {"id": 1})
+    fill(spark, server, "older", out, "parquet")
+    for commit in (out / "_commits").glob("*.json"):
+        commit.write_text(json.dumps({"add": json.loads(commit.read_text())["add"]}))
+    (out / "_common_metadata").unlink()
+    send(server, "older", {"id": 2, "new": 1})
+    assert fill(spark, server, "older", out, "parquet").grown == ("new",)
+    by_nobody_special = [row.asDict(recursive=True) for row in spark.read.parquet(str(out)).collect()]
+    for rows in [by_nobody_special, *(read(out) for read in readers("parquet", spark))]:
+        assert [bytes(row["body"]) for row in rows if row["body"] is not None] == [b'{"id": 0}']
+        parsed = [row for row in rows if row["body"] is None]
+        assert plain(parsed) == [({"id": 1}, {}), ({"id": 2, "new": 1}, {})]
+
+
+def test_schemas_are_merged_field_by_field() -> None:
+    kept = schema_of("a INT, s STRUCT<x: FLOAT, y: STRING>, l ARRAY<STRUCT<p: INT>>, `d.t` BIGINT")
+    came = schema_of("A STRING, a BIGINT, s STRUCT<x: DOUBLE, z: INT>, l ARRAY<STRUCT<q: INT>>, `d.t` STRING")
+    wide = json_schema.merged(kept, came, json_schema.WIDENING)
+    assert wide.schema == schema_of(
+        "a BIGINT, s STRUCT<x: DOUBLE, y: STRING, z: INT>, l ARRAY<STRUCT<p: INT, q: INT>>, `d.t` BIGINT"
+    )
+    assert (wide.added, wide.widened) == (("s.z", "l.q"), ("a", "s.x"))
+    assert [conflict.key for conflict in wide.conflicts] == ["d.t"]
+    narrow = json_schema.merged(kept, came, json_schema.NO_WIDENING)
+    assert [conflict.key for conflict in narrow.conflicts] == ["a", "s.x", "d.t"]
+    assert json_schema.covers(wide.schema, schema_of("a INT, s STRUCT<z: INT>"))
+    assert not json_schema.covers(wide.schema, schema_of("l ARRAY<STRUCT<r: INT>>"))
+    assert not json_schema.covers(wide.schema, schema_of("A INT"))

@@ -125,7 +125,7 @@ class CommitLog:
             self._forgotten = self.end
         return self.end
 
-    def publish(self, at: int, data: bytes) -> None:
+    def publish(self, at: int, data: bytes | memoryview) -> None:
         """Records at `at`, for which room was asked: all of them or, when we are killed on the way, none.
 
         The copy of the many bytes may happen in any order; size and magic of the first record, which follow in one

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aerobee import native
 from aerobee.broker.operations.admin import topics
 from aerobee.broker.operations.admin.figures import first_waiting
 from aerobee.errors import SystemFailure
@@ -48,6 +49,7 @@ def _identity(broker: Broker) -> dict[str, Any]:
     return {
         "brokerVersion": VERSION,
         "brokerVersionDesc": VERSION_DESC,
+        "nativeLane": native.state,  # Aerobee's own
         "brokerActive": str(bool(broker.config.perm & Perm.READ)).lower(),
         "bootTimestamp": started,
         "startAcceptSendRequestTimeStamp": 0,  # from the start on

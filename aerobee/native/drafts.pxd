@@ -35,7 +35,7 @@ cdef struct Mark:
 
 
 cdef class Draft:
-    cdef object _find, _obtain
+    cdef object _find
     cdef readonly list queues  # used in this run, in the order of their first record
     cdef int64_t run
     cdef readonly int64_t start  # where in the log the first record goes
@@ -48,9 +48,9 @@ cdef class Draft:
 
     cdef int64_t end(self) noexcept
     cdef bint put(self, Queue queue, Message* message) except -1
-    cdef int _open(self, Queue queue) except -1
-    cdef Mark mark(self, Queue queue) except *
-    cdef void back_to(self, Mark mark, Queue queue) noexcept
+    cdef bint _open(self, Queue queue) except -1
+    cdef bint mark(self, Queue queue, Mark* mark) except -1
+    cdef void back_to(self, Mark* mark, Queue queue) noexcept
     cdef void _write(self, uint8_t* p, Py_ssize_t size, Queue queue, Message* message) noexcept
     cdef int _note(self, Queue queue, Message* message, Py_ssize_t size) except -1
     cdef int _note_key(self, Queue queue, Span word) except -1

@@ -16,9 +16,7 @@ class Draft:
     start: int
     now: int
     queues: list[Queue]
-    def __init__(
-        self, find: Callable[[tuple[str, int]], object], obtain: Callable[[str, int], object]
-    ) -> None: ...
+    def __init__(self, find: Callable[[tuple[str, int]], object | None]) -> None: ...
     def begin(
         self, start: int, limit: int, key_room: int, now: int, store_host: bytes, sizes: tuple[int, int, int]
     ) -> None: ...

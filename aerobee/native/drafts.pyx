@@ -63,10 +63,10 @@ cdef class Queue:
 
 
 cdef class Draft:
-    """`find` and `obtain` give the store's queue of a topic and number: if it is loaded, and in any case."""
+    """`find` gives the store's queue of a topic and number, if it is loaded. The first message of one is Python's."""
 
-    def __cinit__(self, find, obtain):
-        self._find, self._obtain = find, obtain
+    def __cinit__(self, find):
+        self._find = find
         self._records.at = self._keys.at = self._places.at = NULL
         self._records.size = self._keys.size = self._places.size = 0
         self._records.room = self._keys.room = self._places.room = 0
@@ -103,8 +103,8 @@ cdef class Draft:
         cdef Py_ssize_t text = message.before.size + message.text.size + message.after.size
         cdef Py_ssize_t size = FIXED + message.born_host.size + len(self._store_host) + message.body.size
         cdef Py_ssize_t keys = message.named.key_count + (message.named.unique.size > 0)
-        if queue.run != self.run:
-            self._open(queue)
+        if not self._open(queue):
+            return False
         size += len(queue._topic_field) + text + self.check_size
         if (
             text > self.longest_text
@@ -124,24 +124,27 @@ cdef class Draft:
         queue.next_offset += 1
         return True
 
-    cdef int _open(self, Queue queue) except -1:
-        stored = self._find(queue.key) or self._obtain(queue.topic, queue.queue_id)
+    cdef bint _open(self, Queue queue) except -1:
+        if queue.run == self.run:
+            return True
+        stored = self._find(queue.key)
+        if stored is None:
+            return False
         queue.next_offset = stored.max_offset
         queue._topic_field, queue._magic = stored.topic_field, <uint32_t>(stored.magic & 0xFFFFFFFF)
         queue.stored, queue.run, queue.number = stored, self.run, len(self.queues)
         self.queues.append(queue)
-        return 0
+        return True
 
-    cdef Mark mark(self, Queue queue) except *:
-        """Where the draft is now, for a batch, which is drafted whole or not at all."""
-        cdef Mark mark
-        if queue.run != self.run:
-            self._open(queue)
+    cdef bint mark(self, Queue queue, Mark* mark) except -1:
+        """Where the draft is now, for a batch, which is drafted whole or not at all; False when it cannot be."""
+        if not self._open(queue):
+            return False
         mark.records, mark.keys, mark.places = self._records.size, self._keys.size, self._places.size
         mark.units, mark.next_offset = queue._units.size, queue.next_offset
-        return mark
+        return True
 
-    cdef void back_to(self, Mark mark, Queue queue) noexcept:
+    cdef void back_to(self, Mark* mark, Queue queue) noexcept:
         self._records.size, self._keys.size, self._places.size = mark.records, mark.keys, mark.places
         queue._units.size, queue.next_offset = mark.units, mark.next_offset
 

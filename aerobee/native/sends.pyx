@@ -64,7 +64,7 @@ cdef class SendLane:
     cdef int _topic, _queue_id, _sys_flag, _born, _flag, _properties, _reconsume, _batch
     cdef Buffer _answers, _ids
     cdef readonly list topics  # that got something in this run
-    cdef readonly int64_t calls
+    cdef readonly int64_t calls, answered
     cdef bint _began
     cdef Topic _last
     cdef bytes _last_name
@@ -113,7 +113,7 @@ cdef class SendLane:
         cdef int64_t code
         if not 0 <= at <= size:
             raise ValueError(f"no place {at} in {size} bytes")
-        self.topics, self.calls, self._began, self._last = [], 0, False, None
+        self.topics, self.calls, self.answered, self._began, self._last = [], 0, 0, False, None
         self._answers.size = 0
         while True:
             code = code_at(start + at, size - at)
@@ -188,12 +188,12 @@ cdef class SendLane:
         message.text = fields.values[self._properties].text
         if not self._texts.read(message.text, &message.named):
             return False
-        self._stamp(message)
-        if not _is_alphanumeric(message.named.unique):
-            return False
         queue = self._choose(fields.values[self._queue_id].number, topic, message.text)
+        if queue is None:
+            return False
+        self._stamp(message)
         place = self._draft.end()
-        if queue is None or not self._draft.put(queue, message):
+        if not _is_alphanumeric(message.named.unique) or not self._draft.put(queue, message):
             return False
         self._count(topic, 1, self._draft.end() - place)
         if not fields.frame.flag & ONE_WAY:
@@ -227,12 +227,12 @@ cdef class SendLane:
         if fields.frame.body.size > self._draft.longest_body:
             return False
         queue = self._choose(fields.values[self._queue_id].number, topic, nothing)
-        if queue is None:
+        if queue is None or not self._draft.mark(queue, &mark):
             return False
-        mark, place = self._draft.mark(queue), self._draft.end()
+        place = self._draft.end()
         count = self._draft_members(fields.frame.body, queue, message)
         if not count:
-            self._draft.back_to(mark, queue)
+            self._draft.back_to(&mark, queue)
             return False
         self._count(topic, count, self._draft.end() - place)
         if not fields.frame.flag & ONE_WAY:
@@ -293,6 +293,7 @@ cdef class SendLane:
         values[QUEUE_ID].at, values[QUEUE_ID].size = digits, decimal(digits, queue_id)
         values[QUEUE_OFFSET].at, values[QUEUE_OFFSET].size = digits + 20, decimal(digits + 20, queue_offset)
         values[UNIQUE_KEY] = unique
+        self.answered += 1
         return template.write(&self._answers, fields.frame.opaque, values)
 
 

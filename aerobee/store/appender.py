@@ -213,7 +213,7 @@ class Appender:
     def new_draft(self) -> Draft:
         from aerobee.native.drafts import Draft
 
-        return Draft(self._loaded.get, self._queues.obtain)
+        return Draft(self._loaded.get)
 
     def begin(self, draft: Draft) -> bool:
         """Make a draft ready for what may be appended now; False when that is Python's business."""

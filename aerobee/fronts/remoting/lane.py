@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from aerobee.broker.delivery.keeping import NOT_WAITING
 from aerobee.broker.operations import send
 from aerobee.clock import perf_counter_ns
-from aerobee.fronts.remoting.peer import born_host
 from aerobee.native.answers import Template
 from aerobee.native.sends import SendLane
 from aerobee.native.texts import Texts
@@ -62,7 +61,7 @@ class Kept(NamedTuple):
 
     end: int  # where in the log
     frames: bytes
-    calls: int
+    answered: int  # of the frames, those that are not one-way
     answers: bytes
 
 
@@ -79,8 +78,7 @@ class Lane:
         self._sends = SendLane(headers, batches, self, self._draft, send.MAX_BATCH)
         self._prepared: tuple[object, ...] = ()
         broker.topics.listeners.append(self._sends.forget)
-        # What the lane asks for every topic of a run, without a frame of Python in between.
-        self.plain, self.is_unsaved = broker.topics.plain, broker.topics.unsaved.__contains__
+        self.plain = broker.topics.plain
         self.choose: Callable[[int, TopicConfig, str], int] = send.choose_queue
 
     def run(
@@ -92,15 +90,15 @@ class Lane:
         if now != self._prepared:
             self._prepare()
             self._prepared = now
-        end = sends.take(data, at, born_host(connection), connection.limits.max_frame)
+        end = sends.take(data, at, connection.remote_packed, connection.limits.max_frame)
         if end == at:
             return at, b""
         try:
             broker.store.keep(self._draft, sends.calls, self._began)
             for topic in sends.topics:
                 broker.stats.sent_run(topic.name, topic.calls, topic.count, topic.size_bytes)
-            if broker.store.needs_sync:
-                kept = Kept(self._draft.start + self._draft.size, data[at:end], sends.calls, sends.answers)
+            if broker.store.needs_sync and sends.answered:
+                kept = Kept(self._draft.start + self._draft.size, data[at:end], sends.answered, sends.answers)
                 return end, self._durable(kept, connection)
             return end, sends.answers
         finally:
@@ -112,6 +110,9 @@ class Lane:
         self._began = perf_counter_ns()
         return self._broker.store.begin(self._draft)
 
+    def is_unsaved(self, topic: str) -> bool:
+        return topic in self._broker.topics.unsaved
+
     def new_key(self) -> str:
         return send.new_key(self._broker)
 
@@ -120,7 +121,7 @@ class Lane:
     async def _durable(self, kept: Kept, connection: Connection) -> bytes:
         """The answers, once all that the run stored is on disk; or the refusals, when it cannot be."""
         try:
-            await self._broker.store.durable(kept.end, kept.calls)
+            await self._broker.store.durable(kept.end, kept.answered)
         except Exception as error:
             commands = [wire.decode(frame) for frame in FrameDecoder().feed(kept.frames)]
             return b"".join(

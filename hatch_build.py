@@ -56,10 +56,12 @@ def compiled(root: Path, place: Path, arguments: tuple[str, ...] = ()) -> list[P
 
     flags = [] if sys.platform == "win32" else ["-O3", "-g0", *arguments]
     sources = sorted((root / PACKAGE).glob("*.pyx"))
+    headers = [str(root / PACKAGE)]
     extensions = [
         Extension(
             f"aerobee.native.{source.stem}",
             [str(source)],
+            include_dirs=headers,
             extra_compile_args=flags,
             extra_link_args=list(arguments),
         )

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 SWITCH = "AEROBEE_NATIVE"
-MODULES = ("memory", "headers", "texts", "answers", "drafts", "sends")
+MODULES = ("memory", "headers", "texts", "answers", "drafts", "sends", "reads")
 
 
 def _why_off() -> str:
@@ -26,7 +26,8 @@ def _why_off() -> str:
     except ImportError as error:
         return f"not loadable: {error}"
     built = min(Path(str(module.__file__)).stat().st_mtime for module in modules)
-    sources = [*Path(__file__).parent.glob("*.pyx"), *Path(__file__).parent.glob("*.pxd")]
+    here = Path(__file__).parent
+    sources = [*here.glob("*.p[xy][xd]"), *here.glob("*.h")]
     if any(source.stat().st_mtime > built for source in sources):  # a checkout that moved on
         return "older than its sources; `pip install -e .` builds it again"
     return ""

@@ -23,9 +23,18 @@ cdef void let_go(Buffer* buffer) noexcept:
     buffer.at, buffer.size, buffer.room = NULL, 0, 0
 
 
-# -- CRC-32 (the polynomial of zlib), eight bytes a step: table k is what a byte does k places further on ------------
+# -- CRC-32 (zlib's), eight bytes a step: table k is what a byte does k places further on ------------------------
+
+cdef extern from "crc_fold.h" nogil:
+    bint folding_works()
+    size_t fold(uint32_t crc, const uint8_t* data, size_t size, uint8_t* block)
+
+cdef enum:
+    BLOCK = 16
+    WORTH_FOLDING = 64
 
 cdef uint32_t _steps[8][256]
+cdef bint _folds = folding_works()
 
 
 cdef void _make_steps() noexcept:
@@ -47,8 +56,19 @@ _make_steps()
 
 cdef uint32_t crc32(uint32_t crc, const uint8_t* data, Py_ssize_t size) noexcept nogil:
     """zlib's: `crc` is that of what came before, 0 at first."""
-    cdef uint32_t low, high
+    cdef uint8_t block[BLOCK]
+    cdef size_t folded
     crc = ~crc
+    if _folds and size >= WORTH_FOLDING:
+        folded = fold(crc, data, size, block)
+        crc = _crc32_by_table(0, block, BLOCK)
+        data += folded
+        size -= folded
+    return ~_crc32_by_table(crc, data, size)
+
+
+cdef uint32_t _crc32_by_table(uint32_t crc, const uint8_t* data, Py_ssize_t size) noexcept nogil:
+    cdef uint32_t low, high
     while size >= 8:
         low = crc ^ (<uint32_t>data[0] | <uint32_t>data[1] << 8 | <uint32_t>data[2] << 16 | <uint32_t>data[3] << 24)
         high = <uint32_t>data[4] | <uint32_t>data[5] << 8 | <uint32_t>data[6] << 16 | <uint32_t>data[7] << 24
@@ -62,7 +82,7 @@ cdef uint32_t crc32(uint32_t crc, const uint8_t* data, Py_ssize_t size) noexcept
         crc = crc >> 8 ^ _steps[0][(crc ^ data[0]) & 0xFF]
         data += 1
         size -= 1
-    return ~crc
+    return crc
 
 
 # -- text ------------------------------------------------------------------------------------------------------------

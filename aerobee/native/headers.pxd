@@ -27,6 +27,7 @@ cdef struct Frame:
 
 cdef int64_t code_at(const uint8_t* data, Py_ssize_t size) noexcept
 cdef bint is_utf8(const uint8_t* p, Py_ssize_t size) noexcept
+cdef bint number_of(Span text, int64_t* number) noexcept
 
 
 cdef class Fields:

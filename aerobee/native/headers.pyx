@@ -53,7 +53,11 @@ cdef class Fields:
     cdef int find(self, const uint8_t* name, Py_ssize_t size) noexcept:
         cdef int field
         for field in range(self.count):
-            if self.names[field].size == size and memcmp(self.names[field].at, name, size) == 0:
+            if (
+                self.names[field].size == size
+                and (not size or self.names[field].at[0] == name[0])
+                and memcmp(self.names[field].at, name, size) == 0
+            ):
                 return field
         return -1
 
@@ -98,7 +102,7 @@ cdef class Fields:
             value.text = text
             return True
         if self.kinds[field] == NUMBER:
-            return _number(text, &value.number)
+            return number_of(text, &value.number)
         value.number = text.size == 4
         return (text.size == 4 and memcmp(text.at, b"true", 4) == 0) or (
             text.size == 5 and memcmp(text.at, b"false", 5) == 0
@@ -169,7 +173,7 @@ cdef class Fields:
 
     cdef bint _set(self, int member, Span text) noexcept:
         cdef int64_t number = 0
-        if not _number(text, &number):
+        if not number_of(text, &number):
             return False
         if member == CODE:
             self.frame.code = number
@@ -196,7 +200,7 @@ cdef class Fields:
                 p = self._string(p + 1, end, &value)
             else:
                 p = _bare(p + 1, end, &value)
-                if p == NULL or not _number(value, &number) or (field >= 0 and self.kinds[field] != NUMBER):
+                if p == NULL or not number_of(value, &number) or (field >= 0 and self.kinds[field] != NUMBER):
                     return NULL
             if p == NULL or p == end or (field >= 0 and not self._take(field, value)):
                 return NULL
@@ -320,7 +324,7 @@ cdef int64_t code_at(const uint8_t* data, Py_ssize_t size) noexcept:
         return <short>get16(data + 8)
     if data[4] != 0 or memcmp(data + 8, b'{"code":', 8) != 0:
         return NO_FRAME
-    if _bare(data + 16, data + size, &digits) == NULL or not _number(digits, &code):
+    if _bare(data + 16, data + size, &digits) == NULL or not number_of(digits, &code):
         return NO_FRAME
     return code
 
@@ -339,7 +343,7 @@ cdef const uint8_t* _bare(const uint8_t* p, const uint8_t* end, Span* digits) no
     return p if digits.size else NULL
 
 
-cdef bint _number(Span text, int64_t* number) noexcept:
+cdef bint number_of(Span text, int64_t* number) noexcept:
     """A whole number as everybody writes it: no plus sign, no leading zero, no fraction."""
     cdef const uint8_t* p = text.at
     cdef const uint8_t* end = text.at + text.size
@@ -443,6 +447,13 @@ def _without_none(kind):
 
 
 # -- for tests and fuzzing ------------------------------------------------------------------------------------------
+
+
+def code_of(bytes data not None, Py_ssize_t at):
+    """The code of the frame at `at`, or -1: not whole, or in an unusual form."""
+    if not 0 <= at <= len(data):
+        raise ValueError(f"no place {at} in {len(data)} bytes")
+    return code_at(<const uint8_t*>data + at, len(data) - at)
 
 
 def read(Fields fields not None, bytes data not None, Py_ssize_t most=1 << 24):

@@ -228,6 +228,11 @@ class Stats:
     def acked(self, group: str, topic: str, count: int = 1) -> None:
         self._meter(GROUP_ACK, f"{topic}@{group}").add(count, 0)
 
+    def acked_one_by_one(self, group: str, topic: str, count: int) -> None:
+        """As `acked`, for so many requests of one message each."""
+        self.acked(group, topic, count)
+        self._meter(GROUP_ACK, f"{topic}@{group}").calls += count - 1
+
     def popped(self, group: str, topic: str, count: int = 1) -> None:
         """Checkpoints written for popped batches."""
         self._meter(GROUP_CK, f"{topic}@{group}").add(count, 0)

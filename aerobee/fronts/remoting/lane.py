@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the compiled lane meets the broker: runs of sends that need no decision, served ahead of the handler.
+"""Where the compiled lane meets the broker: runs of sends and acks that need no decision, served ahead of the handler.
 
 `run` gives the lane the bytes of a read; it drafts the sends it understands (`native/sends.pyx`), the store keeps the
 draft as a whole, and only then statistics, wake-ups and answers follow. What it leaves alone takes the ordinary way,
@@ -12,9 +12,11 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.broker.delivery.keeping import NOT_WAITING
-from aerobee.broker.operations import send
+from aerobee.broker.operations import ack, send
 from aerobee.clock import perf_counter_ns
+from aerobee.native.acks import AckLane
 from aerobee.native.answers import Template
+from aerobee.native.headers import code_of
 from aerobee.native.sends import SendLane
 from aerobee.native.texts import Texts
 from aerobee.net.reply import Reply, refusal, reply_frame
@@ -24,13 +26,16 @@ from aerobee.protocol import properties as props
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command
 from aerobee.protocol.frames import FrameDecoder
+from aerobee.protocol.headers.consume import AckMessage
 from aerobee.protocol.headers.produce import SendBatch, SendMessage, SendMessageV2, SendResult
+from aerobee.protocol.receipt import ORDERLY_QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
     from aerobee.broker.broker import Broker
+    from aerobee.native.acks import Sheaf
     from aerobee.net.connection import Connection
     from aerobee.protocol.bodies import TopicConfig
     from aerobee.protocol.command import Header
@@ -76,6 +81,10 @@ class Lane:
         headers = {code: header for code, header in _HEADERS.items() if is_open(code)}
         batches = frozenset({RequestCode.SEND_BATCH_MESSAGE})
         self._sends = SendLane(headers, batches, self, self._draft, send.MAX_BATCH)
+        self._send_codes = frozenset(headers)
+        self._acks = (
+            AckLane(AckMessage, self, _done(finish), ORDERLY_QUEUE) if is_open(AckMessage.code) else None
+        )
         self._prepared: tuple[object, ...] = ()
         broker.topics.listeners.append(self._sends.forget)
         self.plain = broker.topics.plain
@@ -85,6 +94,18 @@ class Lane:
         self, data: bytes, at: int, connection: Connection
     ) -> tuple[int, bytes | Coroutine[Any, Any, bytes]]:
         """See `net.connection.Run`."""
+        code = code_of(data, at)
+        if code in self._send_codes:
+            return self._run_sends(data, at, connection)
+        if code == RequestCode.ACK_MESSAGE and self._acks is not None:
+            return self._run_acks(self._acks, data, at, connection)
+        return at, b""
+
+    # -- sends -------------------------------------------------------------------------------------------------
+
+    def _run_sends(
+        self, data: bytes, at: int, connection: Connection
+    ) -> tuple[int, bytes | Coroutine[Any, Any, bytes]]:
         broker, sends = self._broker, self._sends
         now = (broker.settings.value, broker.store.config, broker.store.store_host)
         if now != self._prepared:
@@ -104,7 +125,20 @@ class Lane:
         finally:
             self._draft.drop()
 
-    # -- what the lane asks ------------------------------------------------------------------------------------
+    # -- acks --------------------------------------------------------------------------------------------------
+
+    def _run_acks(self, acks: AckLane, data: bytes, at: int, connection: Connection) -> tuple[int, bytes]:
+        end = acks.take(data, at, connection.limits.max_frame)
+        for sheaf in acks.sheaves:
+            place = (sheaf.topic, sheaf.group, sheaf.queue_id)
+            ack.ack_bits(place, sheaf.start, sheaf.pop_time, sheaf.bits, self._broker)
+        return end, acks.answers
+
+    def open_bits(self, sheaf: Sheaf) -> int:
+        place = (sheaf.topic, sheaf.group, sheaf.queue_id)
+        return ack.open_bits(place, sheaf.start, sheaf.pop_time, self._broker)
+
+    # -- what the lane of sends asks ---------------------------------------------------------------------------
 
     def begin(self) -> bool:
         self._began = perf_counter_ns()
@@ -151,6 +185,13 @@ class Lane:
         command = Command(RequestCode.SEND_MESSAGE_V2, _OPAQUE, serialize=serialize)
         result = SendResult(msg_id=_ID, queue_id=_QUEUE, queue_offset=_OFFSET, transaction_id=key)
         return _template(reply_frame(command, self._finish(command, Reply(header=result))), key)
+
+
+def _done(finish: Finish) -> tuple[Template, Template]:
+    """Success and nothing else to say, as JSON and binary."""
+    command = Command(AckMessage.code, _OPAQUE, serialize=1)
+    binary = Template(reply_frame(command, finish(command, Reply())), [])
+    return Template(fast_frames.done(_OPAQUE), [], str(_OPAQUE).encode()), binary
 
 
 def _template(frame: bytes, key: str | None) -> Template:

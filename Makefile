@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 
 .PHONY: demo test test-fast fuzz chaos check format interop bench bench-quick serve dist clean mutants
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt hatch_build.py $(wildcard aerobee/native/*.pyx aerobee/native/*.pxd)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Aerobee needs Python 3.11 or newer, this is " + sys.version.split()[0])'
 	@echo "setting up $(VENV) (once)"
 	@$(PYTHON) -m venv $(VENV)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 import msgspec
 
+from aerobee import native
 from aerobee.broker.background.jobs import Background
 from aerobee.broker.broker import Broker, assemble
 from aerobee.clock import Clock, SystemClock
@@ -207,6 +208,8 @@ class Server:
         self._exits.callback(broker.store.close)
         background = Background(broker)
         self._exits.callback(background.save)
+        if not native.is_on:
+            log.info("native lane: %s", native.state)
         front = RemotingFront(broker)
         asked = self._config
         listener = await self._listen(front, asked.port)
@@ -257,6 +260,7 @@ class Server:
             limits=limits,
             tls=self._tls,
             unfinished=self._unfinished,
+            run=front.run,
         )
         await listener.start(config.host, port)
         self._exits.push_async_callback(listener.close, GRACE_MS)

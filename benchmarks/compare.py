@@ -189,7 +189,9 @@ class Bench:
     def send(self, run: Run, name: str, size: int, outstanding: int, batch: int = 1) -> None:
         expected = (15_000 if outstanding == 1 else 60_000 if batch == 1 else 160_000 // batch) * self.seconds
         frames = load.send_frames(["load-send"], size, int(expected), batch)
-        self.measure(run, name, lambda: load.send(run.address, frames, outstanding, self.seconds))
+        self.measure(
+            run, name, lambda: load.send(run.address, frames, outstanding, self.seconds, load.MANY_TIMES)
+        )
 
     def warm(self, run: Run, backlog: int) -> None:
         seconds = min(5.0, 2 * self.seconds) if run.kind == "rocketmq" else min(1.0, self.seconds)
@@ -251,7 +253,7 @@ class Bench:
             self.measure(
                 run,
                 f"send 128 B to {count:,} topics",
-                functools.partial(load.send, run.address, frames, 64, self.seconds),
+                functools.partial(load.send, run.address, frames, 64, self.seconds, load.MANY_TIMES),
             )
 
     def sync(self, run: Run) -> None:

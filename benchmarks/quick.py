@@ -49,7 +49,7 @@ def loads(address: str, seconds: float) -> dict[str, Callable[[], load.Count]]:
             frames = load.send_frames(
                 ["load-send"], size, int(seconds * (60_000 if batch == 1 else 4_000)), batch
             )
-            return load.send(address, frames, outstanding, seconds)
+            return load.send(address, frames, outstanding, seconds, load.MANY_TIMES)
 
         return run
 

@@ -148,9 +148,9 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        from aerobee import __version__
+        from aerobee import __version__, native
 
-        typer.echo(f"aerobee {__version__}")
+        typer.echo(f"aerobee {__version__} (native lane: {native.state})")
         raise typer.Exit
 
 

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -41,11 +41,14 @@ __all__ = [
     "Limits",
     "Observer",
     "Reply",
+    "Run",
     "refusal",
     "reply_frame",
 ]
 
 log = logging.getLogger("aerobee.net")
+
+T = TypeVar("T")
 
 # A read smaller than this that completes no frame is no sign of life: a peer that drips bytes is idle.
 _PROGRESS_BYTES = 4096
@@ -55,6 +58,9 @@ _FORGET_CALLS_AT = 1024
 # A whole frame (bytes), a Reply, a Large one, nothing (never answer), or a coroutine that gives one of these later.
 Answer = bytes | Reply | Large | None
 Handler = Callable[["Connection", Command], Answer | Coroutine[Any, Any, Answer]]
+# Serves requests ahead of the handler: given bytes and where a frame begins, it returns where the first frame begins
+# that it leaves alone, and the answers to those before it, or a coroutine that gives them later.
+Run = Callable[[bytes, int, "Connection"], tuple[int, bytes | Coroutine[Any, Any, bytes]]]
 
 
 class Observer(Protocol):
@@ -92,6 +98,7 @@ class Connection(asyncio.Protocol):
         "_out",
         "_out_bytes",
         "_paused",
+        "_run",
         "_tasks",
         "_transport",
         "_turn",
@@ -109,8 +116,10 @@ class Connection(asyncio.Protocol):
         observer: Observer | None = None,
         limits: Limits | None = None,
         unfinished: Unfinished | None = None,
+        run: Run | None = None,
     ) -> None:
         self._handler = handler
+        self._run = run
         self._observer = observer
         self._limits = limits or Limits()
         self._unfinished = unfinished
@@ -121,7 +130,7 @@ class Connection(asyncio.Protocol):
         self._calls: dict[int, asyncio.Future[Command]] = {}
         self._forget_at = _FORGET_CALLS_AT
         self._opaque = 0
-        self._tasks: set[asyncio.Task[Answer]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._out: list[bytes] | None = None  # a list within `data_received`, to be sent as one
         self._out_bytes = 0
         self._turn: list[bytes] | None = None  # frames of `start_frame` in this turn of the loop
@@ -151,25 +160,50 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._out = []
         try:
-            frames = self._frames.feed(data)
-            if frames or len(data) >= _PROGRESS_BYTES:
-                self.last_read_turns += 1
-            if self._frames.pending_bytes or self._held_bytes:
-                self._account(frames)
-            for frame in frames:
-                command = wire.decode(frame, self._limits.max_header)
-                if command.flag & wire.RESPONSE:
-                    self._answered(command)
-                elif self._paused or self._backlog:
-                    self._postpone(command)
-                else:
-                    self._asked(command)
+            if self._run is None:
+                frames = self._frames.feed(data)
+                self._progress(len(data), len(frames))
+                self._serve(frames)
+            else:
+                self._serve_runs(self._run, data)
         except ProtocolError as error:
             self._broken(error)
         else:
             self._flush()
 
-    def _account(self, completed: list[bytes]) -> None:
+    def _serve(self, frames: list[bytes]) -> None:
+        for frame in frames:
+            command = wire.decode(frame, self._limits.max_header)
+            if command.flag & wire.RESPONSE:
+                self._answered(command)
+            elif self._paused or self._backlog:
+                self._postpone(command)
+            else:
+                self._asked(command)
+
+    def _serve_runs(self, run: Run, data: bytes) -> None:
+        """The same with somebody ahead of the handler: he takes the frames that he likes, in runs."""
+        joined, at = self._frames.join(data), 0
+        while at < len(joined):
+            if not (self._paused or self._backlog):
+                at, answers = run(joined, at, self)
+                if isinstance(answers, bytes):
+                    self.write(answers)
+                else:
+                    self._hold(answers, self._run_ready)
+            frame, at = self._frames.cut(joined, at)
+            if frame is not None:
+                self._serve([frame])
+        self._progress(len(data), len(joined) - self._frames.pending_bytes)
+
+    def _progress(self, read_bytes: int, completed: int) -> None:
+        """`completed` frames, or bytes of them."""
+        if completed or read_bytes >= _PROGRESS_BYTES:
+            self.last_read_turns += 1
+        if self._frames.pending_bytes or self._held_bytes:
+            self._account(completed)
+
+    def _account(self, completed: int) -> None:
         """What is left of the read is a frame under way: a new one when others were completed before it."""
         self._held_bytes = self._frames.pending_bytes
         if self._unfinished is None:
@@ -217,12 +251,20 @@ class Connection(asyncio.Protocol):
         if isinstance(answer, (bytes, Reply, Large)):
             self._answer(command, answer)
             return
+        self._hold(answer, partial(self._answer_ready, command))
+
+    def _hold(self, later: Coroutine[Any, Any, T], ready: Callable[[asyncio.Task[T]], None]) -> None:
         if len(self._tasks) >= self._limits.max_tasks:
-            answer.close()
+            later.close()
             raise ProtocolError(f"{len(self._tasks)} requests held on one connection")
-        task = asyncio.get_running_loop().create_task(answer)
+        task = asyncio.get_running_loop().create_task(later)
         self._tasks.add(task)
-        task.add_done_callback(partial(self._answer_ready, command))
+        task.add_done_callback(ready)
+
+    def _run_ready(self, task: asyncio.Task[bytes]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            self.write(task.result())
 
     def _answer_ready(self, command: Command, task: asyncio.Task[Answer]) -> None:
         self._tasks.discard(task)
@@ -317,9 +359,13 @@ class Connection(asyncio.Protocol):
         return not self._closing and self._transport is not None and not self._transport.is_closing()
 
     @property
-    def held(self) -> frozenset[asyncio.Task[Answer]]:
+    def held(self) -> frozenset[asyncio.Task[Any]]:
         """Requests of the peer that are not answered yet."""
         return frozenset(self._tasks)
+
+    @property
+    def limits(self) -> Limits:
+        return self._limits
 
     def send(self, command: Command) -> None:
         """One-way: no answer is awaited."""

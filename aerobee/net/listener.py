@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.net.connection import Connection, Handler, Limits, Observer
+from aerobee.net.connection import Connection, Handler, Limits, Observer, Run
 from aerobee.net.door import HANDSHAKE_MS, Door, DoorLimits
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class ListenLimits(msgspec.Struct, frozen=True, kw_only=True):
 class Listener:
     """Also the observer of its connections: it counts them and passes the news on."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a real part of a port
         self,
         handler: Handler,
         clock: Clock,
@@ -46,8 +46,10 @@ class Listener:
         limits: ListenLimits | None = None,
         tls: ServerTls | None = None,
         unfinished: Unfinished | None = None,
+        run: Run | None = None,
     ) -> None:
         self._handler = handler
+        self._run = run
         self._clock = clock
         self._observer = observer
         self._limits = limits or ListenLimits()
@@ -90,7 +92,7 @@ class Listener:
         self._sweep_later()
 
     def _connection(self) -> Connection:
-        return Connection(self._handler, self, self._limits.connection, self._unfinished)
+        return Connection(self._handler, self, self._limits.connection, self._unfinished, self._run)
 
     # -- what a connection tells its observer ------------------------------------------------------------
 

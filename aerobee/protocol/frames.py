@@ -35,6 +35,36 @@ class FrameDecoder:
                 self._buffer += data[at:] if at else data
         return frames
 
+    # For a reader that takes some frames as they come, before they are cut: `join`, then `cut` until the end.
+
+    def join(self, data: bytes) -> bytes:
+        """What was kept and `data` behind it, which the decoder forgets; empty while its first frame is not whole."""
+        if not self._buffer:
+            return data
+        self._buffer += data
+        if self._end_of_frame(self._buffer, 0) > len(self._buffer):
+            return b""
+        joined = bytes(self._buffer)
+        self._buffer.clear()
+        return joined
+
+    def cut(self, joined: bytes, at: int) -> tuple[bytes | None, int]:
+        """The frame at `at` and where it ends; or none, and what is left is kept."""
+        end = self._end_of_frame(joined, at)
+        if end <= len(joined):
+            return joined[at + 4 : end], end
+        self._buffer += joined[at:]
+        return None, len(joined)
+
+    def _end_of_frame(self, data: bytes | bytearray, at: int) -> int:
+        """Past the end of `data` when it is not whole."""
+        if len(data) - at < 4:
+            return len(data) + 1
+        (size,) = _LENGTH.unpack_from(data, at)
+        if size + 4 > self._max_frame:
+            raise ProtocolError(f"frame of {size + 4} bytes, limit {self._max_frame}")
+        return at + 4 + int(size)
+
     def _cut(self, data: bytes | bytearray) -> tuple[list[bytes], int]:
         """The whole frames at the start of `data`, and where they end."""
         frames = []

@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NoReturn
 
 from aerobee.errors import MessageIllegal
-from aerobee.protocol.message import HEAD_V4, LENGTHS, MAX_PROPERTIES, RECORD_CHECK_SIZE, encode_head
+from aerobee.protocol.message import HEAD_V4, LENGTHS, MAX_PROPERTIES, RECORD_CHECK_SIZE, decode, encode_head
 from aerobee.store.batch_columns import Layout, Places, encode
 from aerobee.store.consume_queue import UNIT
 from aerobee.store.record_keys import index_keys, tag_unique_keys
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from aerobee.clock import Clock
     from aerobee.errors import StoreError
+    from aerobee.native.drafts import Draft
     from aerobee.protocol.batch import Batch
     from aerobee.protocol.message import Record
     from aerobee.settings import InForce, StoreConfig
@@ -206,6 +207,51 @@ class Appender:
             record.physical_offset = stored.physical_offsets[n]
             for tell in awaited:
                 tell(record, code)
+
+    # -- runs of the compiled lane ----------------------------------------------------------------------
+
+    def new_draft(self) -> Draft:
+        from aerobee.native.drafts import Draft
+
+        return Draft(self._loaded.get)
+
+    def begin(self, draft: Draft) -> bool:
+        """Make a draft ready for what may be appended now; False when that is Python's business."""
+        keys = self._index.room_for_draft()
+        if self.refused is not None or self._log.map is None or not keys:
+            return False
+        log, now = self._log, self._stamp(self._wall())
+        sizes = (self._check_size, self._max_text, self._settings.value.max_message_bytes)
+        draft.begin(log.end, log.limit, keys, now, self.store_host, sizes)
+        return True
+
+    def keep(self, draft: Draft) -> None:
+        """Store what was drafted since `begin`, all of it or, when the disk refuses, nothing."""
+        draft.published(self._log.publish)
+        for queue in draft.queues:
+            stored, units = queue.stored, queue.units
+            if units and not stored.tail:
+                self._queues.dirty[stored] = None
+            stored.tail += units
+            stored.max_offset += queue.count
+        self._index.enter(draft)
+        self._log.end = draft.start + draft.size
+        self.last_store_time = draft.now
+        self._tell_draft(draft)
+
+    def _tell_draft(self, draft: Draft) -> None:
+        """Records are made only for queues somebody waits for, and told in the order of the log."""
+        awaited = {
+            queue: tells
+            for queue in draft.queues
+            if (tells := [t for t, awaits in self.listeners.items() if awaits(queue.topic, queue.queue_id)])
+        }
+        for queue, code, raw in draft.records_of(awaited) if awaited else ():
+            record = decode(raw)
+            for tell in awaited[queue]:
+                tell(record, code)
+
+    # -- parts ---------------------------------------------------------------------------------------------
 
     def _encode_all(self, parts: list[_Part], queue: ConsumeQueue, at: int) -> bytes:
         """The records of a batch, which is to begin at `at`, each stamped with its place."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import mmap
+import os
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,6 +34,7 @@ PLACE = struct.Struct(">ii4xi4xqq")  # size, magic, queue id, queue offset, phys
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 _MAX_MAPPED = 64
 _FORGET_EVERY = 64 << 20
+_WORTH_A_CALL = 4096
 _STORE_TIME_V4 = struct.Struct(">q")
 _SYS_FLAG = struct.Struct(">i")
 
@@ -125,15 +127,25 @@ class CommitLog:
             self._forgotten = self.end
         return self.end
 
-    def publish(self, at: int, data: bytes) -> None:
+    def publish(self, at: int, data: bytes | memoryview) -> None:
         """Records at `at`, for which room was asked: all of them or, when we are killed on the way, none.
 
         The copy of the many bytes may happen in any order; size and magic of the first record, which follow in one
         store, make them part of the log. Where these are zeros, recovery ends the log, whatever lies behind.
         """
         start, view = at - self.base, memoryview(data)
-        self.map[start + HEAD_SIZE : start + len(data)] = view[HEAD_SIZE:]  # type: ignore[index]
+        if len(view) < _WORTH_A_CALL or not self._written(start + HEAD_SIZE, view[HEAD_SIZE:]):
+            self.map[start + HEAD_SIZE : start + len(data)] = view[HEAD_SIZE:]  # type: ignore[index]
         self.map[start : start + HEAD_SIZE] = view[:HEAD_SIZE]  # type: ignore[index]
+
+    def _written(self, start: int, view: memoryview) -> bool:
+        """By one system call: the kernel need not make fresh pages zero first, as it must before a store into the map.
+        Should the disk refuse all or part of it, the map takes it: there is space."""
+        try:
+            return os.pwrite(self.segments[-1].fd, view, start) == len(view)
+        except OSError as error:
+            log.warning("commit log file=%s takes no write: %s", self.segments[-1].path, error)
+            return False
 
     def _roll(self, size: int) -> None:
         base = self.base + self.segment_bytes if self.map is not None else self.end

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from aerobee.native.drafts import Draft
+
 HEADER = struct.Struct(">qqqqii")
 ENTRY = struct.Struct(">iqii")
 ENTRY_SIZE = ENTRY.size
@@ -130,6 +132,13 @@ class IndexFile:
         self.end_offset, self.end_time = keys[-1][2:]
         if is_first:
             self.write_header()  # the begin time cannot be found again from the entries
+
+    def enter(self, draft: Draft) -> None:
+        """The same for the keys of a draft, all of one time. The file has entries, and room for these."""
+        seconds = min(max(0, (draft.now - self.begin_time) // 1000), 0x7FFFFFFF)
+        self.used_slots += draft.enter_keys(self.map, self.slots, self.entries_at, self.count, seconds)
+        self.count += draft.key_count
+        self.end_offset, self.end_time = draft.last_key_offset, draft.now
 
     def find(self, key_hash: int, begin: int, end: int) -> Iterator[int]:
         """Commit-log offsets of entries with that hash and a time in [begin, end] to the second, newest

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from aerobee.native.drafts import Draft
     from aerobee.settings import StoreConfig
 
 log = logging.getLogger("aerobee.store")
@@ -123,6 +124,20 @@ class KeyIndex:
                 self.room(len(keys), store_time)
             for key in keys:
                 self.put(topic, key, offset, store_time)
+
+    def room_for_draft(self) -> int:
+        """How many keys `enter` may bring; none while the file is new, whose first key makes its begin."""
+        self.settle()
+        current = self.files[-1] if self.files else None
+        if current is None or current.count == 1:
+            return 0
+        return max(0, min(current.room, current.entries) - current.count)
+
+    def enter(self, draft: Draft) -> None:
+        """The keys of a draft, for which there is room."""
+        if draft.key_count:
+            self.files[-1].enter(draft)
+            self.left = 0  # whoever comes next counts anew
 
     def tell(self, offset: int, raw: bytes) -> None:
         """The keys of a record that is in the log already."""

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aerobee.clock import Clock
+    from aerobee.native.drafts import Draft
     from aerobee.protocol.batch import Batch
     from aerobee.protocol.message import Record
     from aerobee.settings import StoreConfig
@@ -113,6 +114,7 @@ class MessageStore:
         self.append: Callable[[Record], None] = timed(self._appender.append)
         self.append_batch: Callable[[list[Record]], None] = timed(self._appender.append_batch)
         self.append_columns: Callable[[Batch], Places] = timed(self._appender.append_columns)
+        self.new_draft, self.begin = self._appender.new_draft, self._appender.begin
         self.readable = True
 
     @classmethod
@@ -176,6 +178,11 @@ class MessageStore:
         """Who is told of every record stored, with its tags code, and whether it waits for a topic and queue."""
         return self._appender.listeners
 
+    def keep(self, draft: Draft, calls: int, began_ns: int) -> None:
+        """Store a draft of so many requests; their stopwatch was started at `began_ns`."""
+        self._appender.keep(draft)
+        self._append_times.add((perf_counter_ns() - began_ns) // calls, calls)
+
     def _refuse_while_broken(self) -> None:
         """Called when a refusal may have come or gone: appends look at one attribute only."""
         failure, refusal = self._flush.failure, self._retention.refusal
@@ -196,12 +203,12 @@ class MessageStore:
     def needs_sync(self) -> bool:
         return self.settings.value.flush == "sync"
 
-    async def durable(self, physical_end: int) -> None:
-        """Sync flush: until the log is on disk up to there. Async flush: at once."""
+    async def durable(self, physical_end: int, calls: int = 1) -> None:
+        """Sync flush: until the log is on disk up to there, for so many requests. Async flush: at once."""
         if self.settings.value.flush == "sync":
             began = perf_counter_ns()
             await self._flush.durable(physical_end)
-            self._sync_times.add(perf_counter_ns() - began)
+            self._sync_times.add(perf_counter_ns() - began, calls)
 
     @property
     def put_times(self) -> PutTimes:

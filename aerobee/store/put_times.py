@@ -83,14 +83,14 @@ class PutTimes:
 
         return run
 
-    def add(self, took_ns: int) -> None:
+    def add(self, took_ns: int, count: int = 1) -> None:
         if took_ns < MS_NS:
-            self._running.quick[took_ns.bit_length()] += 1
+            self._running.quick[took_ns.bit_length()] += count
         else:
-            self._slow(took_ns // MS_NS)
+            self._slow(took_ns // MS_NS, count)
 
-    def _slow(self, took_ms: int) -> None:
-        self._running.slow[bisect_right(_ENDS, took_ms)] += 1
+    def _slow(self, took_ms: int, count: int = 1) -> None:
+        self._running.slow[bisect_right(_ENDS, took_ms)] += count
         self.longest_ms = max(self.longest_ms, took_ms)
 
     def tick(self, now: int) -> None:

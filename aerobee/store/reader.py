@@ -14,12 +14,13 @@ import struct
 import zlib
 from typing import TYPE_CHECKING
 
+from aerobee import native
 from aerobee.protocol import properties as props
 from aerobee.protocol.message import MAGIC_V1, MIN_RECORD
 from aerobee.store import as_stored
 from aerobee.store.as_stored import signed32
 from aerobee.store.commit_log import PLACE
-from aerobee.store.consume_queue import FILLER_SIZE, UNIT
+from aerobee.store.consume_queue import FILLER_SIZE, UNIT, UNIT_SIZE
 from aerobee.store.record_parts import is_whole, text_parts
 from aerobee.store.results import Found, ReadStatus, Stored
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from aerobee.store.consume_queue import ConsumeQueue
     from aerobee.store.queue_care import QueueCare
     from aerobee.store.results import Accept, ReadLimit
+
+if native.is_on:
+    from aerobee.native.reads import collect
 
 log = logging.getLogger("aerobee.store")
 
@@ -114,6 +118,9 @@ class Reader:
         status, queue_id = ReadStatus.NO_MATCHED_MESSAGE, queue.queue_id
         max_messages, max_bytes = self._limits(units, limit)
         base = end = position = last = 0
+        if native.is_on and holds is None:
+            taken, total, last = self._collect_usual(found, queue, units, (max_messages, max_bytes), codes)
+            offset, units = offset + taken, units[taken * UNIT_SIZE :]
         for physical, size, code in UNIT.iter_unpack(units):
             if messages and (
                 len(messages) >= max_messages or (total + size > max_bytes and size != FILLER_SIZE)
@@ -153,6 +160,22 @@ class Reader:
             last = physical + size
         found.behind_bytes = self._log.end - last if messages else 0
         found.status, found.next_offset, found.size_bytes = status, offset, total
+
+    def _collect_usual(
+        self,
+        found: Found,
+        queue: ConsumeQueue,
+        units: bytes,
+        limits: tuple[int, int],
+        codes: frozenset[int] | None,
+    ) -> tuple[int, int, int]:
+        """The start of it by the compiled lane: how many units it dealt with, the bytes found, the last one's end."""
+        (physical,) = struct.unpack_from(">q", units)
+        segment = self._log.segment_at(physical)
+        if segment is None:
+            return 0, 0, 0
+        place = (queue.queue_id, found.next_offset)
+        return collect(units, segment.map, segment.base, place, limits, codes, found.messages, found.offsets)
 
     def _as_stored(
         self, found: Found, units: bytes, limit: ReadLimit, codes: frozenset[int] | None

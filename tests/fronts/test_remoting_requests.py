@@ -157,12 +157,9 @@ async def test_unknown_code_is_not_supported_and_logged_once_a_minute(
 
 
 async def test_full_disk_is_service_not_available(peer: Any, server: Any, monkeypatch: Any) -> None:
-    def full(record: Any) -> None:
-        raise DiskFull("disk 95 % used")
-
     await peer.send()
     with monkeypatch.context() as patch:
-        patch.setattr(server.broker.store, "append", full)
+        patch.setattr(server.broker.store._appender, "refused", lambda: DiskFull("disk 95 % used"))
         answer = await peer.send()
         assert (answer.code, answer.remark) == (14, "disk 95 % used")
         assert (await peer.start_pull()).code == 0  # reads go on

@@ -21,8 +21,8 @@ async def test_reply_waits_until_the_message_is_on_disk_unless_the_producer_does
         waited: list[int] = []
         durable = server.broker.store.durable
 
-        async def note(end: int) -> None:
-            await durable(end)
+        async def note(end: int, calls: int = 1) -> None:
+            await durable(end, calls)
             waited.append(end)
 
         monkeypatch.setattr(server.broker.store, "durable", note)

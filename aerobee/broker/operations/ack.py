@@ -71,6 +71,22 @@ def ack(request: Ack, broker: Broker) -> None:
         ack_ordered(place, receipt.pop_time, request.offset, broker)
 
 
+def open_bits(place: LaneKey, start: int, pop_time: int, broker: Broker) -> int:
+    """The messages of a checkpoint, by their offset after its start, that `ack` would close without a further word: it
+    is in memory only, and they lie together. 0 when it is otherwise."""
+    in_flight = broker.pops.leases.in_flight
+    lane = in_flight.lanes.get(place)
+    young = None if lane is None or start < 0 or pop_time < 0 else in_flight.young_of(lane, start, pop_time)
+    return young.open if young is not None and young.diffs is None else 0
+
+
+def ack_bits(place: LaneKey, start: int, pop_time: int, bits: int, broker: Broker) -> None:
+    """Ack messages that `open_bits` has named in this turn of the loop, each by a request of its own."""
+    in_flight = broker.pops.leases.in_flight
+    in_flight.ack(in_flight.lanes[place], start, pop_time, bits)
+    broker.stats.acked_one_by_one(place[1], place[0], bits.bit_count())
+
+
 def check_queue(topic: str, queue_id: int, broker: Broker) -> None:
     config = broker.topics.require(topic)
     if not 0 <= queue_id < config.read_queue_nums:

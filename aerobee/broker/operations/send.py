@@ -89,15 +89,14 @@ def send(record: Record, origin: Origin, broker: Broker) -> Sent:
     config = broker.settings.value
     if topic.order:
         checks.broker_writable(config)
-    queue_id = record.queue_id = _choose_queue(record.queue_id, topic, text)
+    queue_id = record.queue_id = choose_queue(record.queue_id, topic, text)
     unique_key = props.get(text, props.UNIQ_KEY)
     if unique_key is None:
-        unique_key = _new_key(broker)
+        unique_key = new_key(broker)
         text = f"UNIQ_KEY\x01{unique_key}\x02{text}"
-    record.properties_text = (
-        f"{text if text[-1] == PAIR_END else text + PAIR_END}"
-        f"MSG_REGION\x01{config.region}\x02TRACE_ON\x01true\x02CLUSTER\x01{config.cluster}\x02"
-    )
+    if text[-1] != PAIR_END:
+        text += PAIR_END
+    record.properties_text = text + stamps(config.region, config.cluster)
     if not record.body:
         _refuse_empty()
     broker.store.append(record)  # refuses what is too long
@@ -124,7 +123,7 @@ def send_batch(batch: Batch, origin: Origin, broker: Broker) -> SentBatch:
     topic = _writable_topic(batch.topic, origin, broker)
     if names.is_retry(batch.topic):
         raise MessageIllegal(f"a batch may not go to the retry topic '{batch.topic}'")
-    batch.queue_id = _choose_queue(batch.queue_id, topic)
+    batch.queue_id = choose_queue(batch.queue_id, topic)
     if sum(map(len, bodies)) > broker.store.config.max_message_bytes:
         raise SystemFailure(
             f"batch of more than {broker.store.config.max_message_bytes} bytes; send smaller ones"
@@ -138,15 +137,20 @@ def send_batch(batch: Batch, origin: Origin, broker: Broker) -> SentBatch:
 # -- the way of everything that is not plain -----------------------------------------------------------
 
 
+# Words in the properties that may change a message's way, or are a stamp of the broker.
+SPECIAL = ("DELAY\x01", "TIMER_", "TRAN_MSG\x01", "POP_CK\x01", "MSG_REGION\x01", "INNER_NUM\x01")
+_DELAY, _TIMER, _TRANSACTION, _POPPED, _STAMPED, _INNER = SPECIAL
+
+
 def _is_special(text: str) -> bool:
-    """Whether the properties may change the message's way, or carry a stamp of the broker already."""
+    # Written out: a loop would cost more than all the tests.
     return (
-        "DELAY\x01" in text
-        or "TIMER_" in text
-        or "TRAN_MSG\x01" in text
-        or "POP_CK\x01" in text
-        or "MSG_REGION\x01" in text
-        or "INNER_NUM\x01" in text
+        _DELAY in text
+        or _TIMER in text
+        or _TRANSACTION in text
+        or _POPPED in text
+        or _STAMPED in text
+        or _INNER in text
     )
 
 
@@ -156,13 +160,13 @@ def _send_special(record: Record, topic: TopicConfig, origin: Origin, broker: Br
     properties.pop(props.POP_CK, None)
     properties[props.MSG_REGION] = config.region
     properties[props.TRACE_ON] = "true"
-    queue_id = record.queue_id = _choose_queue(record.queue_id, topic, record.properties_text)
+    queue_id = record.queue_id = choose_queue(record.queue_id, topic, record.properties_text)
     if props.INNER_NUM in properties and not record.sys_flag & SysFlag.INNER_BATCH:
         raise MessageIllegal("property INNER_NUM on a message that is no inner batch")
     if names.is_retry(record.topic) and _is_dead(record, origin, broker):
         _to_dead_letters(record, properties, broker)
         queue_id = 0
-    unique_key = properties.get(props.UNIQ_KEY) or _new_key(broker)
+    unique_key = properties.get(props.UNIQ_KEY) or new_key(broker)
     properties[props.UNIQ_KEY] = unique_key
     properties[props.CLUSTER] = config.cluster
     real_topic = record.topic
@@ -198,7 +202,13 @@ def _writable_topic(name: str, origin: Origin, broker: Broker) -> TopicConfig:
     return topic
 
 
-def _choose_queue(queue_id: int, topic: TopicConfig, text: str = "") -> int:
+@lru_cache(maxsize=16)  # one per broker of the process
+def stamps(region: str, cluster: str) -> str:
+    """What the broker adds to the properties of a plain message."""
+    return f"MSG_REGION\x01{region}\x02TRACE_ON\x01true\x02CLUSTER\x01{cluster}\x02"
+
+
+def choose_queue(queue_id: int, topic: TopicConfig, text: str = "") -> int:
     """The queue the producer names; else that of the sharding key, as every producer counts it; else any."""
     if queue_id < 0:
         key = props.get(text, props.SHARDING_KEY)
@@ -282,7 +292,7 @@ def _check_batch(batch: Batch) -> None:
             raise MessageIllegal("a batch may not be delayed")
 
 
-def _new_key(broker: Broker) -> str:
+def new_key(broker: Broker) -> str:
     return _unique_ids(broker.store.store_host, cast("Hashable", broker.clock)).next()
 
 

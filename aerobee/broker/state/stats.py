@@ -178,6 +178,12 @@ class Stats:
         self.put_count += count
         self.put_bytes += size_bytes
 
+    def sent_run(self, topic: str, calls: int, count: int, size_bytes: int) -> None:
+        """As `sent`, for several requests at once."""
+        self.sent(topic, count, size_bytes)
+        self._topic_put[topic].calls += calls - 1
+        self.put_calls += calls - 1
+
     def stored(self, topic: str, count: int, size_bytes: int) -> None:
         """As `sent`, for any topic: what waits in one of the broker's own is counted among the day's when it has
         reached its real one."""
@@ -221,6 +227,11 @@ class Stats:
 
     def acked(self, group: str, topic: str, count: int = 1) -> None:
         self._meter(GROUP_ACK, f"{topic}@{group}").add(count, 0)
+
+    def acked_one_by_one(self, group: str, topic: str, count: int) -> None:
+        """As `acked`, for so many requests of one message each."""
+        self.acked(group, topic, count)
+        self._meter(GROUP_ACK, f"{topic}@{group}").calls += count - 1
 
     def popped(self, group: str, topic: str, count: int = 1) -> None:
         """Checkpoints written for popped batches."""

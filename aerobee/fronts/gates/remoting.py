@@ -89,6 +89,10 @@ class RemotingPath:
                 self._open[code] = (route.header, route.adapter)
         self._unknown = ("", Route(NoFields, self._refuse), gates_at(Place(port, "", None, clock, parts)))
 
+    def is_open(self, code: int) -> bool:
+        """Whether no gate stands before a request: only then it may be served without passing here."""
+        return code in self._open
+
     def handle(self, connection: Connection, command: Command) -> Answer | Later:
         request = Request(connection, command)
         route = self._open.get(command.code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aerobee import __version__
+from aerobee import __version__, native
 from aerobee.broker.operations.admin import topics
 from aerobee.broker.operations.admin.figures import first_waiting
 from aerobee.errors import SystemFailure
@@ -50,6 +50,7 @@ def _identity(broker: Broker) -> dict[str, Any]:
         "brokerVersion": VERSION,
         "brokerVersionDesc": VERSION_DESC,
         "aerobeeVersion": __version__,
+        "nativeLane": native.state,  # Aerobee's own
         "brokerActive": str(bool(broker.config.perm & Perm.READ)).lower(),
         "bootTimestamp": started,
         "startAcceptSendRequestTimeStamp": 0,  # from the start on

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records that are going to be appended together, with their queue units and index keys."""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+from aerobee.native.memory cimport Buffer, Span
+from aerobee.native.texts cimport Named
+
+
+cdef struct Message:
+    Span body
+    Span before, text, after  # its properties are these three
+    Named named  # what is in them
+    int64_t flag, sys_flag, born_timestamp, reconsume_times
+    Span born_host
+
+
+cdef class Queue:
+    cdef readonly str topic
+    cdef readonly int queue_id
+    cdef readonly object stored  # the store's queue, within a run
+    cdef tuple key
+    cdef bytes _topic_field
+    cdef uint32_t _magic
+    cdef uint32_t _topic_hash  # of the topic and the # that stands before a key
+    cdef int64_t next_offset
+    cdef Buffer _units
+    cdef int64_t run
+    cdef Py_ssize_t number  # which of the run's queues
+
+
+cdef struct Mark:
+    Py_ssize_t records, keys, places, units
+    int64_t next_offset
+
+
+cdef class Draft:
+    cdef object _find
+    cdef readonly list queues  # used in this run, in the order of their first record
+    cdef int64_t run
+    cdef readonly int64_t start  # where in the log the first record goes
+    cdef int64_t _limit
+    cdef Py_ssize_t _key_room
+    cdef readonly int64_t now  # the store time
+    cdef bytes _store_host
+    cdef Py_ssize_t check_size, longest_text, longest_body
+    cdef Buffer _records, _keys, _places
+
+    cdef int64_t end(self) noexcept
+    cdef bint put(self, Queue queue, Message* message) except -1
+    cdef bint _open(self, Queue queue) except -1
+    cdef bint mark(self, Queue queue, Mark* mark) except -1
+    cdef void back_to(self, Mark* mark, Queue queue) noexcept
+    cdef void _write(self, uint8_t* p, Py_ssize_t size, Queue queue, Message* message) noexcept
+    cdef int _note(self, Queue queue, Message* message, Py_ssize_t size) except -1
+    cdef int _note_key(self, Queue queue, Span word) except -1
+    cdef int64_t _enter(self, uint8_t* table, int64_t slots, int64_t entries_at, int64_t number, int64_t seconds) noexcept

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+# cython: language_level=3, cdivision=True
+"""A draft: the records of a run, written one after the other in memory of its own, with their queue units and keys.
+
+Nothing of the store changes while it grows. `store/runs.py` tells it at the start where the log ends and how much fits,
+and at the end copies it to its places at once, or drops it. The bytes are those of `store/appender.py`, which says what
+they mean.
+"""
+
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+
+from aerobee.native.memory cimport (
+    Buffer, Span, append, crc32, get32, java_hash, let_go, make_room, put16, put32, put64, put_bytes,
+)
+from aerobee.native.texts cimport next_word
+
+cdef enum:
+    FIXED = 74  # a record without hosts, topic field, body and properties
+    UNIT_SIZE = 20
+    ENTRY_SIZE = 20  # of the key index
+    SLOTS_AT = 40
+    BORN_V6 = 0x10
+    STORE_V6 = 0x20
+    TRANSACTION = 0xC
+    WIDE_HOST = 20
+    PYBUF_READ = 0x100
+
+
+cdef struct Key:
+    int64_t offset
+    uint32_t hash
+
+
+cdef struct Place:
+    Py_ssize_t at  # in the records
+    int64_t code  # of its tag
+    Py_ssize_t queue  # which of `queues`
+
+
+cdef class Queue:
+    """One queue of a topic, as a run of appends sees it."""
+
+    def __cinit__(self, str topic not None, int queue_id):
+        cdef bytes name = topic.encode() + b"#"
+        self.topic, self.queue_id, self.key = topic, queue_id, (topic, queue_id)
+        self._topic_hash = java_hash(0, name, len(name))
+        self._units.at, self._units.size, self._units.room = NULL, 0, 0
+        self.run = 0
+
+    def __dealloc__(self):
+        let_go(&self._units)
+
+    @property
+    def units(self):
+        return PyBytes_FromStringAndSize(<char*>self._units.at, self._units.size)
+
+    @property
+    def count(self):
+        return self._units.size // UNIT_SIZE
+
+
+cdef class Draft:
+    """`find` gives the store's queue of a topic and number, if it is loaded. The first message of one is Python's."""
+
+    def __cinit__(self, find):
+        self._find = find
+        self._records.at = self._keys.at = self._places.at = NULL
+        self._records.size = self._keys.size = self._places.size = 0
+        self._records.room = self._keys.room = self._places.room = 0
+        self.queues, self.run = [], 0
+
+    def __dealloc__(self):
+        let_go(&self._records)
+        let_go(&self._keys)
+        let_go(&self._places)
+
+    def begin(self, int64_t start, int64_t limit, Py_ssize_t key_room, int64_t now, bytes store_host not None, tuple sizes):
+        """`sizes`: of the record check, of the longest properties text, of the longest body."""
+        self.drop()
+        self.run += 1
+        self.start, self._limit, self._key_room, self.now = start, limit, key_room, now
+        self._store_host = store_host
+        self.check_size, self.longest_text, self.longest_body = sizes
+
+    def drop(self):
+        """Forget what was drafted."""
+        cdef Queue queue
+        for queue in self.queues:
+            queue.stored, queue._units.size, queue.run = None, 0, 0
+        self.queues = []
+        self._records.size = self._keys.size = self._places.size = 0
+
+    # -- drafting ------------------------------------------------------------------------------------------
+
+    cdef int64_t end(self) noexcept:
+        return self.start + self._records.size
+
+    cdef bint put(self, Queue queue, Message* message) except -1:
+        """Add a record; False when it does not fit: into the log, the index or its own fields."""
+        cdef Py_ssize_t text = message.before.size + message.text.size + message.after.size
+        cdef Py_ssize_t size = FIXED + message.born_host.size + len(self._store_host) + message.body.size
+        cdef Py_ssize_t keys = message.named.key_count + (message.named.unique.size > 0)
+        if not self._open(queue):
+            return False
+        size += len(queue._topic_field) + text + self.check_size
+        if (
+            text > self.longest_text
+            or message.body.size > self.longest_body
+            or self.end() + size > self._limit
+            or self._keys.size // <Py_ssize_t>sizeof(Key) + keys > self._key_room
+            or message.sys_flag & TRANSACTION
+            or not _fits32(message.flag)
+            or not _fits32(message.sys_flag)
+            or not _fits32(message.reconsume_times)
+        ):
+            return False
+        make_room(&self._records, size)
+        self._write(self._records.at + self._records.size, size, queue, message)
+        self._note(queue, message, size)
+        self._records.size += size
+        queue.next_offset += 1
+        return True
+
+    cdef bint _open(self, Queue queue) except -1:
+        if queue.run == self.run:
+            return True
+        stored = self._find(queue.key)
+        if stored is None:
+            return False
+        queue.next_offset = stored.max_offset
+        queue._topic_field, queue._magic = stored.topic_field, <uint32_t>(stored.magic & 0xFFFFFFFF)
+        queue.stored, queue.run, queue.number = stored, self.run, len(self.queues)
+        self.queues.append(queue)
+        return True
+
+    cdef bint mark(self, Queue queue, Mark* mark) except -1:
+        """Where the draft is now, for a batch, which is drafted whole or not at all; False when it cannot be."""
+        if not self._open(queue):
+            return False
+        mark.records, mark.keys, mark.places = self._records.size, self._keys.size, self._places.size
+        mark.units, mark.next_offset = queue._units.size, queue.next_offset
+        return True
+
+    cdef void back_to(self, Mark* mark, Queue queue) noexcept:
+        self._records.size, self._keys.size, self._places.size = mark.records, mark.keys, mark.places
+        queue._units.size, queue.next_offset = mark.units, mark.next_offset
+
+    cdef void _write(self, uint8_t* p, Py_ssize_t size, Queue queue, Message* message) noexcept:
+        """protocol/message.py has the picture."""
+        cdef uint8_t* start = p
+        cdef uint32_t flags = <uint32_t>message.sys_flag & ~<uint32_t>(BORN_V6 | STORE_V6)
+        flags |= (BORN_V6 if message.born_host.size == WIDE_HOST else 0)
+        flags |= (STORE_V6 if len(self._store_host) == WIDE_HOST else 0)
+        p = put32(p, <uint32_t>size)
+        p = put32(p, queue._magic)
+        p = put32(p, crc32(0, message.body.at, message.body.size) & 0x7FFFFFFF)
+        p = put32(p, <uint32_t>queue.queue_id)
+        p = put32(p, <uint32_t>message.flag)
+        p = put64(p, queue.next_offset)
+        p = put64(p, self.end())
+        p = put32(p, flags)
+        p = put64(p, message.born_timestamp)
+        p = put_bytes(p, message.born_host.at, message.born_host.size)
+        p = put64(p, self.now)
+        p = put_bytes(p, self._store_host, len(self._store_host))
+        p = put32(p, <uint32_t>message.reconsume_times)
+        p = put64(p, 0)  # the offset of a prepared message
+        p = put32(p, <uint32_t>message.body.size)
+        p = put_bytes(p, message.body.at, message.body.size)
+        p = put_bytes(p, queue._topic_field, len(queue._topic_field))
+        p = put16(p, <uint32_t>(message.before.size + message.text.size + message.after.size + self.check_size))
+        p = put_bytes(p, message.before.at, message.before.size)
+        p = put_bytes(p, message.text.at, message.text.size)
+        p = put_bytes(p, message.after.at, message.after.size)
+        if self.check_size:
+            _write_check(p, crc32(0, start, p - start) & 0x7FFFFFFF)
+
+    cdef int _note(self, Queue queue, Message* message, Py_ssize_t size) except -1:
+        """Unit and keys of the record that is being added, and its place."""
+        cdef int64_t code = <int32_t>java_hash(0, message.named.tag.at, message.named.tag.size)
+        cdef Span rest = message.named.keys, word
+        cdef Place place
+        cdef uint8_t* unit
+        make_room(&queue._units, UNIT_SIZE)
+        unit = queue._units.at + queue._units.size
+        put64(put32(put64(unit, self.end()), <uint32_t>size), code)
+        queue._units.size += UNIT_SIZE
+        if message.named.unique.size:
+            self._note_key(queue, message.named.unique)
+        while next_word(&rest, &word):
+            self._note_key(queue, word)
+        place.at, place.code, place.queue = self._records.size, code, queue.number
+        append(&self._places, <uint8_t*>&place, sizeof(Place))
+        return 0
+
+    cdef int _note_key(self, Queue queue, Span word) except -1:
+        """abs(hashCode) of topic#key as RocketMQ has it: 0 for the one value whose abs overflows."""
+        cdef Key key
+        key.offset, key.hash = self.end(), java_hash(queue._topic_hash, word.at, word.size)
+        if key.hash >= 0x80000000U:
+            key.hash = (0U - key.hash) & 0x7FFFFFFFU
+        return append(&self._keys, <uint8_t*>&key, sizeof(Key))
+
+    # -- what the store takes --------------------------------------------------------------------------------
+
+    @property
+    def size(self):
+        return self._records.size
+
+    @property
+    def key_count(self):
+        return self._keys.size // <Py_ssize_t>sizeof(Key)
+
+    @property
+    def last_key_offset(self):
+        """Of the last key's record; there must be one."""
+        return (<Key*>(self._keys.at + self._keys.size))[-1].offset
+
+    def published(self, publish):
+        """Call `publish(start, records)`; the records are a view that is taken back afterwards."""
+        view = PyMemoryView_FromMemory(<char*>self._records.at, self._records.size, PYBUF_READ)
+        try:
+            publish(self.start, view)
+        finally:
+            view.release()
+
+    def enter_keys(self, table not None, int64_t slots, int64_t entries_at, int64_t number, int64_t seconds):
+        """Enter the keys into an index file (`store/index_file.py` has the picture), from entry `number` on; returns how
+        many slots were empty. ValueError when they do not fit."""
+        cdef Py_buffer view
+        PyObject_GetBuffer(table, &view, PyBUF_WRITABLE)
+        try:
+            if (
+                slots <= 0 or number <= 0 or seconds < 0
+                or entries_at < SLOTS_AT + 4 * slots
+                or entries_at + (number + <int64_t>self.key_count) * ENTRY_SIZE > view.len
+            ):
+                raise ValueError(f"{self.key_count} keys from entry {number} on do not fit {view.len} bytes")
+            return self._enter(<uint8_t*>view.buf, slots, entries_at, number, seconds)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef int64_t _enter(self, uint8_t* table, int64_t slots, int64_t entries_at, int64_t number, int64_t seconds) noexcept:
+        cdef Key* key = <Key*>self._keys.at
+        cdef Key* end = <Key*>(self._keys.at + self._keys.size)
+        cdef uint8_t* slot
+        cdef uint8_t* entry
+        cdef int64_t fresh = 0
+        cdef int32_t older
+        while key != end:
+            slot = table + SLOTS_AT + <int64_t>key.hash % slots * 4
+            older = <int32_t>get32(slot)
+            if not 0 < older < number:
+                older = 0
+                fresh += 1
+            entry = table + entries_at + number * ENTRY_SIZE
+            put32(put32(put64(put32(entry, key.hash), key.offset), <uint32_t>seconds), <uint32_t>older)
+            put32(slot, <uint32_t>number)
+            number += 1
+            key += 1
+        return fresh
+
+    def records_of(self, wanted):
+        """(queue, tags code, record) of each record whose queue is in `wanted`, in the order of the log."""
+        cdef Place* place = <Place*>self._places.at
+        cdef Place* end = <Place*>(self._places.at + self._places.size)
+        found = []
+        while place != end:
+            queue = self.queues[place.queue]
+            if queue in wanted:
+                at = self._records.at + place.at
+                found.append((queue, place.code, PyBytes_FromStringAndSize(<char*>at, get32(at))))
+            place += 1
+        return found
+
+
+cdef bint _fits32(int64_t value) noexcept:
+    return -0x80000000LL <= value <= 0x7FFFFFFFLL
+
+
+cdef void _write_check(uint8_t* p, uint32_t check) noexcept:
+    """The record check: its ten digits stand backwards."""
+    cdef int place
+    p = put_bytes(p, b"__CRC32#\x01", 9)
+    for place in range(10):
+        p[place] = <uint8_t>(c"0" + check % 10)
+        check //= 10
+    p[10] = 2

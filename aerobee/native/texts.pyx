@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+# cython: language_level=3
+"""Properties are `name 0x01 value 0x02`, repeated. One walk finds tag, unique key and keys, and whether there is anything
+that Python must look at: a word that changes a message's way, or a 0x01 where none belongs."""
+
+from libc.stdint cimport uint8_t
+from libc.string cimport memchr, memcmp
+
+from aerobee.native.memory cimport Span, span_of
+
+
+cdef class Texts:
+    """`special` are the words that make a message special wherever they stand in its text; one that ends with 0x01 is the
+    end of a name. `tags`, `unique` and `keys` are the names of the properties looked for."""
+
+    def __cinit__(self, special, str tags not None, str unique not None, str keys not None):
+        self._kept = []
+        self._tags, self._unique, self._keys = self._keep(tags), self._keep(unique), self._keep(keys)
+        self.unique_name = unique.encode()
+        self._ending_count = self._word_count = 0
+        for word in special:
+            if len(word) < 2 or self._ending_count == MOST_WORDS or self._word_count == MOST_WORDS:
+                raise ValueError(f"cannot look for {word!r}, or for so many words")
+            if word[-1] == "\x01":
+                self._endings[self._ending_count] = self._keep(word[:-1])
+                self._ending_count += 1
+            else:
+                self._words[self._word_count] = self._keep(word)
+                self._word_count += 1
+
+    cdef Span _keep(self, str text):
+        cdef bytes data = text.encode()
+        self._kept.append(data)
+        return span_of(data)
+
+    cdef bint read(self, Span text, Named* named) noexcept:
+        """Whether the text is ordinary; then `named` says what is in it. Of a name that is there twice the first counts."""
+        cdef const uint8_t* p = text.at
+        cdef const uint8_t* end = text.at + text.size
+        cdef const uint8_t* name = p
+        cdef const uint8_t* value = NULL  # where the value under way began; NULL within a name
+        cdef Span* wanted = NULL
+        cdef int word
+        named.tag.at = named.unique.at = named.keys.at = NULL
+        named.tag.size = named.unique.size = named.keys.size = 0
+        named.key_count = 0
+        named.ends_well = text.size > 0 and end[-1] == 2
+        while p != end:
+            if p[0] == 1:
+                if value != NULL or self._is_special_name(name, p):
+                    return False
+                value, wanted = p + 1, self._wanted(name, p, named)
+            elif p[0] == 2:
+                _end_value(wanted, value, p)
+                name, value, wanted = p + 1, NULL, NULL
+            p += 1
+        _end_value(wanted, value, end)
+        for word in range(self._word_count):
+            if _is_in(self._words[word], text):
+                return False
+        _count_words(named)
+        return True
+
+    cdef bint _is_special_name(self, const uint8_t* name, const uint8_t* end) noexcept:
+        cdef int word
+        cdef Span* ending
+        for word in range(self._ending_count):
+            ending = &self._endings[word]
+            if end - name >= ending.size and memcmp(end - ending.size, ending.at, ending.size) == 0:
+                return True
+        return False
+
+    cdef Span* _wanted(self, const uint8_t* name, const uint8_t* end, Named* named) noexcept:
+        """Where the value of that name goes; NULL when it is none of ours, or had one."""
+        cdef Span* found = NULL
+        if _is(self._tags, name, end):
+            found = &named.tag
+        elif _is(self._unique, name, end):
+            found = &named.unique
+        elif _is(self._keys, name, end):
+            found = &named.keys
+        return found if found != NULL and found.at == NULL else NULL
+
+
+cdef void _end_value(Span* wanted, const uint8_t* value, const uint8_t* end) noexcept:
+    if wanted != NULL:
+        wanted.at, wanted.size = value, end - value
+
+
+cdef bint _is(Span name, const uint8_t* at, const uint8_t* end) noexcept:
+    return end - at == name.size and memcmp(at, name.at, name.size) == 0
+
+
+cdef bint _is_in(Span word, Span text) noexcept:
+    cdef const uint8_t* p = text.at
+    cdef const uint8_t* last  # where it can begin at the latest
+    if text.size < word.size:
+        return False
+    last = text.at + (text.size - word.size)
+    while p <= last:
+        p = <const uint8_t*>memchr(p, word.at[0], last - p + 1)
+        if p == NULL:
+            return False
+        if memcmp(p, word.at, word.size) == 0:
+            return True
+        p += 1
+    return False
+
+
+cdef void _count_words(Named* named) noexcept:
+    cdef Span rest = named.keys, word
+    while next_word(&rest, &word):
+        named.key_count += 1
+
+
+cdef bint next_word(Span* rest, Span* word) noexcept:
+    """The next word of those between blanks; False when there is none."""
+    while rest.size and rest.at[0] == c" ":
+        rest.at += 1
+        rest.size -= 1
+    word.at, word.size = rest.at, 0
+    while rest.size and rest.at[0] != c" ":
+        rest.at += 1
+        rest.size -= 1
+        word.size += 1
+    return word.size > 0
+
+
+# -- for tests ------------------------------------------------------------------------------------------------------
+
+
+def read(Texts texts not None, bytes data not None):
+    """Tag, unique key, keys as (text, words), whether it ends well; None when the text is not ordinary."""
+    cdef Named named
+    if not texts.read(span_of(data), &named):
+        return None
+    found = [span.at[:span.size].decode() if span.at != NULL else None for span in (named.tag, named.unique, named.keys)]
+    return (*found, named.key_count, named.ends_well)

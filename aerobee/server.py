@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 import msgspec
 
+from aerobee.broker.access.opening import open_namesrv_access
 from aerobee.broker.background.jobs import Background
 from aerobee.broker.broker import Broker, assemble
 from aerobee.clock import Clock, SystemClock
@@ -30,6 +31,7 @@ from aerobee.settings.declare import CENTURY_MS
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from aerobee.broker.access.access import Access
     from aerobee.namesrv.name_server import NameServer
     from aerobee.net.tls import ServerTls
 
@@ -161,10 +163,11 @@ class Server:
             if self._ephemeral:
                 self._data = Path(tempfile.mkdtemp(prefix="aerobee-"))
                 self._exits.callback(self._remove_data)
+            broker = self._open_broker() if self._config.port != OFF else None
             if self._namesrv_config.port != OFF:
-                self._make_name_server()
-            if self._config.port != OFF:
-                await self._start_broker()
+                self._make_name_server(broker)
+            if broker is not None:
+                await self._start_broker(broker)
             if self._name_server is not None:
                 # Last: whoever asks it for a topic finds the broker registered already.
                 await self._name_server.start()
@@ -190,21 +193,35 @@ class Server:
             shutil.rmtree(self._data, ignore_errors=True)
         self._data = None
 
-    def _make_name_server(self) -> None:
+    def _make_name_server(self, broker: Broker | None) -> None:
         from aerobee.namesrv.name_server import NameServer
 
         self._name_server = NameServer(
-            self._namesrv_config, self._real_clock, self._data, tls=self._tls, unfinished=self._unfinished
+            self._namesrv_config,
+            self._real_clock,
+            self._data,
+            tls=self._tls,
+            unfinished=self._unfinished,
+            guard=self._namesrv_guard() if broker is None else broker.guard,
         )
+
+    def _namesrv_guard(self) -> Access | None:
+        """Of a name server alone; one in a broker's process asks what the broker asks."""
+        if not self._namesrv_config.authentication:
+            return None
+        file = None if self._data is None else self._data / "namesrv" / "access.json"
+        return open_namesrv_access(self._config, file).guard
 
     # -- the broker ----------------------------------------------------------------------------------------
 
-    async def _start_broker(self) -> None:
-        """Each step leaves on `_exits` what undoes it; they run in the opposite order."""
+    def _open_broker(self) -> Broker:
         assert self._data is not None
-        broker = assemble(self._config, self._store_config, self._data, self.clock)
-        self._broker = broker
+        self._broker = broker = assemble(self._config, self._store_config, self._data, self.clock)
         self._exits.callback(broker.store.close)
+        return broker
+
+    async def _start_broker(self, broker: Broker) -> None:
+        """Each step leaves on `_exits` what undoes it; they run in the opposite order."""
         background = Background(broker)
         self._exits.callback(background.save)
         front = RemotingFront(broker)

@@ -209,7 +209,7 @@ def test_a_server_that_shall_check_accounts_does_not_start(
     process = start("serve", "--ephemeral", "--config", str(conf))
     _, errors = process.popen.communicate(timeout=20)
     assert process.popen.returncode == 2
-    assert "access control is not built yet" in " ".join(errors.replace("│", " ").split())
+    assert "plain_acl.yml is not read yet" in " ".join(errors.replace("│", " ").split())
 
 
 async def acknowledged(address: str, name: str, until: int) -> int:

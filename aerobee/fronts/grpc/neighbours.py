@@ -7,25 +7,28 @@ from typing import TYPE_CHECKING
 
 from aerobee.errors import error_for
 from aerobee.net.pool import Pool
+from aerobee.protocol.accounts import sign
 from aerobee.protocol.command import request
 from aerobee.protocol.headers.produce import RecallMessage, RecallResult
 
 if TYPE_CHECKING:
     from aerobee.broker.operations.recall import Recall
     from aerobee.broker.state.routes import Host
+    from aerobee.protocol.accounts import Account
 
 CALL_MS = 2_000
 
 
-async def recall_at(host: Host, asked: Recall) -> str:
-    """The id of the message taken back; raises what the other broker says."""
+async def recall_at(host: Host, asked: Recall, account: Account) -> str:
+    """The id of the message taken back; raises what the other broker says. Signed by this broker: its own gates have
+    let the client through."""
     pool = Pool()  # recalls are rare: no connection is kept
     try:
         connection = await pool.get(host.address)
         header = RecallMessage(
             producer_group=asked.producer_group, topic=asked.topic, recall_handle=asked.handle
         )
-        answer = await connection.call(request(header), CALL_MS)
+        answer = await connection.call(sign(request(header), account), CALL_MS)
     finally:
         await pool.close()
     if answer.code != 0:

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Access control as the settings say it: its rules, and the users that are there from the start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aerobee.broker.access.access import Access, Rules
+from aerobee.errors import AerobeeError, BrokerError
+from aerobee.protocol.accounts import Credentials
+from aerobee.settings.broker import first_user, own_account
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aerobee.broker.access.access import LookUp
+    from aerobee.settings import BrokerConfig
+
+
+def open_access(config: BrokerConfig, file: Path | None, look_up: LookUp | None = None) -> Access:
+    """The users and policies of the file, and the users whom the settings name."""
+    access = Access(file, rules_of(config), look_up)
+    _first_users(access, config)
+    return access
+
+
+def open_namesrv_access(config: BrokerConfig, file: Path | None) -> Access:
+    """Of a name server without a broker: super users alone, whom the settings name."""
+    rules = Rules(cluster=config.cluster, authentication=True, authorization=True)
+    access = Access(file, rules)
+    _first_users(access, config)
+    return access
+
+
+def rules_of(config: BrokerConfig) -> Rules:
+    return Rules(
+        cluster=config.cluster,
+        authentication=config.authentication,
+        authorization=config.authorization,
+        unauthenticated=_listed(config.authentication_whitelist),
+        unauthorized=_listed(config.authorization_whitelist),
+        keeps_users=config.authentication or bool(config.authentication_metadata_provider),
+        hides_passwords=config.hide_passwords,
+    )
+
+
+def _listed(text: str) -> frozenset[str]:
+    return frozenset(each.strip() for each in text.split(",") if each.strip())
+
+
+def _first_users(access: Access, config: BrokerConfig) -> None:
+    try:
+        access.ensure_super(Credentials(*first_user(config)))
+        access.ensure_super(Credentials(*own_account(config)))
+    except BrokerError as error:
+        raise AerobeeError(f"a user of the settings cannot be made: {error.remark}") from None
+    access.save()

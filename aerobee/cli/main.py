@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from aerobee.cli import profiles
 from aerobee.errors import AerobeeError
 
 # Typer carries its own copy of click since 0.26: its errors are found by their place above BadParameter.
@@ -147,6 +148,12 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile", help="account and servers of ~/.config/aerobee/profiles.toml; or $AEROBEE_PROFILE"
+        ),
+    ] = None,
 ) -> None:
     """RocketMQ's messaging in pure Python: broker, name server, tools, Spark pipelines.
 
@@ -156,6 +163,7 @@ def root(
 
     aerobee consume orders -g billing -n 1
     """
+    profiles.choose(profile)
 
 
 def run(arguments: list[str] | None = None) -> int:

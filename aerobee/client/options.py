@@ -50,8 +50,8 @@ class SessionOptions(Declared, metaclass=_Role, frozen=True, kw_only=True):
         str, setting("second part of the client id; empty = pid#nanoseconds", "instanceName")
     ] = ""
     access_key: Annotated[str, setting("ACL account; empty = requests are not signed")] = ""
-    secret_key: Annotated[str, setting("ACL secret")] = ""
-    security_token: Annotated[str, setting("ACL temporary token")] = ""
+    secret_key: Annotated[str, setting("ACL secret", secret=True)] = ""
+    security_token: Annotated[str, setting("ACL temporary token", secret=True)] = ""
     tls: Annotated[
         str, choice("on: talk TLS to name servers and brokers", "off", "on", official="tls.enable")
     ] = "off"
@@ -61,7 +61,7 @@ class SessionOptions(Declared, metaclass=_Role, frozen=True, kw_only=True):
         for each in fields(type(self)).values():
             value = getattr(self, each.name)
             if not each.allows(value):
-                raise ValueError(f"{each.name} is {value!r}; it must be {_wanted(each)}")
+                raise ValueError(f"{each.name} is {each.told(value)!r}; it must be {_wanted(each)}")
         if bool(self.access_key) != bool(self.secret_key):
             raise ValueError("access_key and secret_key belong together; one of them is empty")
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from aerobee.protocol.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from aerobee.protocol.bodies.clients import (
     CheckClient,
     Connection,
@@ -94,6 +95,7 @@ from aerobee.protocol.bodies.values import (
 from aerobee.protocol.java_json import Dialect, decode, decode_request, encode
 
 __all__ = [
+    "AclInfo",
     "AssignedQueue",
     "Assignment",
     "AssignmentQuery",
@@ -145,6 +147,8 @@ __all__ = [
     "Mode",
     "OrderInfo",
     "OrderInfos",
+    "PolicyEntryInfo",
+    "PolicyInfo",
     "PopQueueInfo",
     "ProcessQueueInfo",
     "ProducerConnection",
@@ -176,6 +180,7 @@ __all__ = [
     "TopicOffset",
     "TopicRoute",
     "TopicStats",
+    "UserInfo",
     "compress_registration",
     "decode",
     "decode_batch_ack",

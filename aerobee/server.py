@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from aerobee.broker.access.access import Access
+    from aerobee.broker.access.plain_acl import PlainAcl
     from aerobee.namesrv.name_server import NameServer
     from aerobee.net.tls import ServerTls
 
@@ -205,7 +206,7 @@ class Server:
             guard=self._namesrv_guard() if broker is None else broker.guard,
         )
 
-    def _namesrv_guard(self) -> Access | None:
+    def _namesrv_guard(self) -> Access | PlainAcl | None:
         """Of a name server alone; one in a broker's process asks what the broker asks."""
         if not self._namesrv_config.authentication:
             return None

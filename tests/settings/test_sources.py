@@ -120,7 +120,7 @@ def test_a_common_broker_conf_starts_with_one_warning_that_lists_what_has_no_eff
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("aclEnable=true", "plain_acl.yml is not read yet"),
+        ("aclEnable=true\nauthenticationEnabled=true", "two kinds of access control"),
         ("authorizationEnabled=yes", "'yes' is not true or false"),
         ("authorizationEnabled=true", "'authorization' needs 'authentication'"),
         ("initAuthenticationUser=root:s3cret", "'init_user' is not of the form"),
@@ -150,7 +150,7 @@ def test_a_line_is_refused_with_its_name_its_value_and_the_file(
 
 
 def test_the_refusal_names_the_source(file: Callable[[str, str], Path]) -> None:
-    conf = file("a.toml", "aclEnable = true\n")
+    conf = file("a.toml", "useTLS = true\n")
     with pytest.raises(ValueError, match=f"'true'.* \\[file {conf}\\]"):
         load(conf)
     with pytest.raises(ValueError, match=r"'many'.* \[environment AEROBEE_STORE__OPEN_FILES\]"):

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from aerobee.broker.access.pointed import Nothing
 from aerobee.broker.access.policies import Entry, Policies, Policy, Verdict
 from aerobee.broker.access.users import User, Users, check_name
 from aerobee.errors import AccessDenied
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from aerobee.broker.access.plain_acl import PlainAcl
+    from aerobee.broker.access.pointed import LookUp
     from aerobee.protocol.access import Need
     from aerobee.protocol.accounts import Credentials
 
@@ -43,31 +46,13 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     hides_passwords: bool = False
 
 
-class LookUp(Protocol):
-    """What a request only points at."""
-
-    def topic_at(self, physical_offset: int) -> str | None:
-        """The topic of the message at a place of the log, or that it waits for; None when there is none."""
-
-    def is_group(self, name: str) -> bool: ...
-
-
-class Nothing:
-    """Where there are no messages: a name server."""
-
-    def topic_at(self, physical_offset: int) -> str | None:
-        return None
-
-    def is_group(self, name: str) -> bool:
-        return False
-
-
 class Access(SavedTable):
     def __init__(self, file: Path | None, rules: Rules, look_up: LookUp | None = None) -> None:
         stored = None if file is None else PrivateFile(file, _decode)
         super().__init__(stored)
         self.rules = rules
         self.look_up = look_up or Nothing()
+        self.plain: PlainAcl | None = None  # the list of RocketMQ 4, where that decides
         self.users = Users()
         self.policies = Policies()
         data = None if stored is None else stored.load()
@@ -81,9 +66,9 @@ class Access(SavedTable):
     # -- who is it -------------------------------------------------------------------------------------------
 
     @property
-    def guard(self) -> Access | None:
+    def guard(self) -> Access | PlainAcl | None:
         """What the gates ask; None leaves every port open."""
-        return self if self.rules.authentication else None
+        return self if self.rules.authentication else self.plain
 
     @property
     def cluster(self) -> str:

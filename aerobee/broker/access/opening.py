@@ -3,24 +3,33 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aerobee.broker.access.access import Access, Rules
+from aerobee.broker.access.migrate import migrate
+from aerobee.broker.access.plain_acl import PlainAcl, read_files
 from aerobee.errors import AerobeeError, BrokerError
 from aerobee.protocol.accounts import Credentials
 from aerobee.settings.broker import first_user, own_account
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aerobee.broker.access.access import LookUp
+    from aerobee.broker.access.pointed import LookUp
     from aerobee.settings import BrokerConfig
 
 
-def open_access(config: BrokerConfig, file: Path | None, look_up: LookUp | None = None) -> Access:
-    """The users and policies of the file, and the users whom the settings name."""
-    access = Access(file, rules_of(config), look_up)
+def open_access(config: BrokerConfig, data: Path, look_up: LookUp | None = None) -> Access:
+    """The users and policies of the data directory, and the users whom the settings name."""
+    access = Access(data / "store" / "config" / "access.json", rules_of(config), look_up)
     _first_users(access, config)
+    file = Path(config.acl_file) if config.acl_file else data / "conf" / "plain_acl.yml"
+    try:
+        if config.acl:
+            access.plain = PlainAcl(file, config.cluster, look_up)
+        if config.migrate_acl:
+            migrate(read_files(file), access)
+    except ValueError as error:
+        raise AerobeeError(str(error)) from None
     return access
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
@@ -14,6 +14,25 @@ if TYPE_CHECKING:
 
 # Messages wait here for their time or their producer's word; the topic they wait for is in their properties.
 _WAITING = frozenset({names.HALF_TOPIC, names.CHECK_MAX_TOPIC, names.SCHEDULE_TOPIC, names.TIMER_TOPIC})
+
+
+class LookUp(Protocol):
+    """What a request only points at."""
+
+    def topic_at(self, physical_offset: int) -> str | None:
+        """The topic of the message at a place of the log, or that it waits for; None when there is none."""
+
+    def is_group(self, name: str) -> bool: ...
+
+
+class Nothing:
+    """Where there are no messages: a name server."""
+
+    def topic_at(self, physical_offset: int) -> str | None:
+        return None
+
+    def is_group(self, name: str) -> bool:
+        return False
 
 
 class Pointed:

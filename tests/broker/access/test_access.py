@@ -135,7 +135,7 @@ def test_what_they_may() -> None:
         assert refused.value.remark == why
 
 
-def test_users_of_the_settings_are_made_once_and_never_changed(file: Path) -> None:
+def test_users_of_the_settings_are_made_once_and_never_changed(tmp_path: Path) -> None:
     def config(password: str) -> BrokerConfig:
         return BrokerConfig(
             authentication=True,
@@ -143,15 +143,15 @@ def test_users_of_the_settings_are_made_once_and_never_changed(file: Path) -> No
             inner_credentials='{"accessKey":"inner","secretKey":"k"}',
         )
 
-    open_access(config("one"), file)
-    access = open_access(config("two"), file)
+    open_access(config("one"), tmp_path)
+    access = open_access(config("two"), tmp_path)
     assert [(user.username, user.user_type) for user in access.users.all()] == [
         ("inner", "Super"),
         ("root", "Super"),
     ]
     assert access.secret_of("root", "") == "one"
     with pytest.raises(AerobeeError, match="letters, digits"):
-        open_access(BrokerConfig(init_user='{"username":"a/b","password":"p"}'), None)
+        open_access(BrokerConfig(init_user='{"username":"a/b","password":"p"}'), tmp_path)
 
 
 def test_switches_and_white_lists() -> None:

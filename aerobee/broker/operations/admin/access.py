@@ -12,20 +12,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.broker.access.policies import Entry, Policy, check_source
+from aerobee.broker.access.infos import acl_of, entries_of, policy_type_of, resource_of
+from aerobee.broker.access.policies import Policy
 from aerobee.broker.access.users import User, check_name
 from aerobee.errors import InvalidParameter, NoPermission, SystemFailure
-from aerobee.protocol.access import (
-    USER_PREFIX,
-    Action,
-    Decision,
-    PolicyType,
-    Resource,
-    UserStatus,
-    UserType,
-    named,
-)
-from aerobee.protocol.bodies import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+from aerobee.protocol.access import USER_PREFIX, UserStatus, UserType, named
+from aerobee.protocol.bodies import AclInfo, UserInfo
 
 if TYPE_CHECKING:
     from aerobee.broker.access.access import Access
@@ -147,7 +139,7 @@ def _check_may_change(caller: str, user: User, access: Access) -> None:
 async def put_acl(caller: str, subject: str, info: AclInfo, access: Access) -> None:
     """Entries of the same resource are replaced, all others stay."""
     name = _user_of(info.subject or subject)
-    added = [(_policy_type(each.policy_type), _entries(each)) for each in info.policies if each.entries]
+    added = [(policy_type_of(each.policy_type), entries_of(each)) for each in info.policies if each.entries]
     if not added:
         raise NoPermission("The policies is empty.")
     if access.users.get(name) is None:
@@ -164,13 +156,13 @@ async def put_acl(caller: str, subject: str, info: AclInfo, access: Access) -> N
 async def delete_acl(caller: str, subject: str, policy_type: str, resource: str, access: Access) -> None:
     """All policies of the user, or its entry about one resource."""
     name = _user_of(subject)
-    wanted = _resource(resource) if resource.strip() else None
+    wanted = resource_of(resource) if resource.strip() else None
     if access.users.get(name) is None:
         raise NoPermission("The subject is not exist.")
     policy = access.policies.get(name)
     if policy is None:
         raise NoPermission("The acl is not exist.")
-    left = Policy() if wanted is None else policy.without(_policy_type(policy_type), wanted)
+    left = Policy() if wanted is None else policy.without(policy_type_of(policy_type), wanted)
     access.put_policy(name, left)
     await access.saved()
     log.info("deleted policy user=%s resource=%s by=%s", name, resource or "all", caller)
@@ -181,7 +173,7 @@ def get_acl(subject: str, access: Access) -> AclInfo | None:
     if access.users.get(name) is None:
         raise NoPermission("The subject is not exist.")
     policy = access.policies.get(name)
-    return None if policy is None else _written(name, policy)
+    return None if policy is None else acl_of(name, policy)
 
 
 def list_acls(part_of_subject: str, part_of_resource: str, access: Access) -> list[AclInfo]:
@@ -191,7 +183,7 @@ def list_acls(part_of_subject: str, part_of_resource: str, access: Access) -> li
         subject = f"{USER_PREFIX}{name}"
         if part_of_subject in subject:
             wanted = "" if part_of_resource in subject else part_of_resource
-            acl = _written(name, policy, wanted)
+            acl = acl_of(name, policy, wanted)
             if acl.policies:
                 found.append(acl)
     return found
@@ -202,62 +194,3 @@ def _user_of(subject: str) -> str:
     if word.lower() != "user" or not name.strip():
         raise SystemFailure(f"subject {subject[:200]!r}: write User:name")
     return name
-
-
-def _policy_type(text: str | None) -> PolicyType:
-    return named(PolicyType, text) or PolicyType.CUSTOM
-
-
-def _entries(policy: PolicyInfo) -> list[Entry]:
-    return [_entry(each) for each in policy.entries]
-
-
-def _entry(info: PolicyEntryInfo) -> Entry:
-    resource = _resource(info.resource or "")
-    actions = [action for each in info.actions if (action := named(Action, each)) is not None]
-    if not actions:
-        raise NoPermission("The actions is empty.")
-    if Action.ANY in actions:
-        raise NoPermission("The actions can not be Any.")
-    sources = info.source_ips or []
-    for source in sources:
-        _check_source(source)
-    decision = named(Decision, info.decision)
-    if decision is None:
-        raise NoPermission("The decision is null or illegal.")
-    return Entry(resource, tuple(dict.fromkeys(actions)), decision, tuple(each.strip() for each in sources))
-
-
-def _check_source(text: str) -> None:
-    if not text.strip():
-        raise NoPermission("The source ip is empty.")
-    try:
-        check_source(text)
-    except ValueError:
-        raise NoPermission("The source ip is invalid.") from None
-
-
-def _resource(text: str) -> Resource:
-    """Also where it is to be deleted: RocketMQ takes one it cannot read for all of them there."""
-    try:
-        return Resource.parse(text)
-    except ValueError:
-        raise NoPermission("The resource is null.") from None
-
-
-def _written(name: str, policy: Policy, part_of_resource: str = "") -> AclInfo:
-    policies = []
-    for kind in (PolicyType.CUSTOM, PolicyType.DEFAULT):
-        entries = [
-            PolicyEntryInfo(
-                resource=each.resource.text,
-                actions=[action.value for action in each.actions],
-                source_ips=list(each.source_ips) or None,
-                decision=each.decision.value,
-            )
-            for each in policy.entries(kind).values()
-            if part_of_resource in each.resource.text
-        ]
-        if entries:
-            policies.append(PolicyInfo(policy_type=kind.value, entries=entries))
-    return AclInfo(subject=f"{USER_PREFIX}{name}", policies=policies)

@@ -219,6 +219,8 @@ class Server:
         assert self._data is not None
         self._broker = broker = assemble(self._config, self._store_config, self._data, self.clock)
         self._exits.callback(broker.store.close)
+        if broker.access.audit is not None:
+            self._exits.callback(broker.access.audit.close)
         return broker
 
     async def _start_broker(self, broker: Broker) -> None:

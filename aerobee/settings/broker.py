@@ -118,6 +118,12 @@ class BrokerConfig(Declared, frozen=True, kw_only=True):
     migrate_acl: Annotated[
         bool, setting("make users of the accounts of that file at a start", "migrateAuthFromV1Enabled")
     ] = False
+    audit_log: Annotated[
+        str,
+        setting(
+            "file of JSON lines: who changed what from where, and what was refused; needs access control"
+        ),
+    ] = ""
     hide_passwords: Annotated[
         bool,
         setting(
@@ -314,6 +320,8 @@ class BrokerConfig(Declared, frozen=True, kw_only=True):
                 "settings 'acl' and 'authentication' are two kinds of access control: turn one on; 'migrate_acl' makes"
                 " users of the accounts of plain_acl.yml"
             )
+        if self.audit_log and not (self.acl or self.authentication):
+            raise ValueError("setting 'audit_log' needs 'authentication' or 'acl': nobody is known without")
         first_user(self)
         own_account(self)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from aerobee.broker.access.audit import Audit
     from aerobee.broker.access.plain_acl import PlainAcl
     from aerobee.broker.access.pointed import LookUp
     from aerobee.protocol.access import Need
@@ -52,6 +53,7 @@ class Access(SavedTable):
         super().__init__(stored)
         self.rules = rules
         self.look_up = look_up or Nothing()
+        self.audit: Audit | None = None
         self.plain: PlainAcl | None = None  # the list of RocketMQ 4, where that decides
         self.users = Users()
         self.policies = Policies()

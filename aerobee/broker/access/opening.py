@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aerobee.broker.access.access import Access, Rules
+from aerobee.broker.access.audit import Audit
 from aerobee.broker.access.migrate import migrate
 from aerobee.broker.access.plain_acl import PlainAcl, read_files
 from aerobee.errors import AerobeeError, BrokerError
@@ -26,11 +27,22 @@ def open_access(config: BrokerConfig, data: Path, look_up: LookUp | None = None)
     try:
         if config.acl:
             access.plain = PlainAcl(file, config.cluster, look_up)
+        if config.audit_log:
+            _keep_audit(access, Path(config.audit_log))
         if config.migrate_acl:
             migrate(read_files(file), access)
     except ValueError as error:
         raise AerobeeError(str(error)) from None
     return access
+
+
+def _keep_audit(access: Access, file: Path) -> None:
+    try:
+        access.audit = Audit(file)
+    except OSError as error:
+        raise ValueError(f"audit_log {file}: {error.strerror}") from None
+    if access.plain is not None:
+        access.plain.audit = access.audit
 
 
 def open_namesrv_access(config: BrokerConfig, file: Path | None) -> Access:

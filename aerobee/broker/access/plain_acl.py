@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from aerobee.broker.access.audit import Audit
     from aerobee.broker.access.pointed import LookUp
     from aerobee.protocol.access import Need
 
@@ -76,6 +77,7 @@ class PlainAcl:
         self.cluster = cluster
         self.look_up = look_up or Nothing()
         self.checks_rights = True
+        self.audit: Audit | None = None
         self._seen = self._state()
         self._known = self._read()  # raises: a server that shall check accounts does not start without them
 

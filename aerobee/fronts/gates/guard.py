@@ -4,7 +4,7 @@ RocketMQ 4. Gates stand in front of the name server too, so they know it by what
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,16 @@ class LookUp(Protocol):
     def is_group(self, name: str) -> bool: ...
 
 
+class AuditLog(Protocol):
+    """Lines of facts; refusals of one address are bounded."""
+
+    def changed(self, now: int, facts: dict[str, Any]) -> None: ...
+    def refused(self, now: int, source: str, facts: dict[str, Any]) -> None: ...
+
+
 class Guard(Protocol):
+    @property
+    def audit(self) -> AuditLog | None: ...
     @property
     def cluster(self) -> str: ...
     @property

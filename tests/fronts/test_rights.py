@@ -84,7 +84,7 @@ ACKS = bodies.encode(
         ]
     )
 )
-SEND = {"topic": "t"}
+SEND: dict[str, Any] = {"topic": "t"}
 PULL: dict[str, Any] = {**T_AND_G, "queue_id": 0, "queue_offset": 0}
 ACK: dict[str, Any] = {**T_AND_G, "queue_id": 0, "extra_info": "x", "offset": 0}
 QUEUE: dict[str, Any] = {"topic": "t", "queue_id": 0}

@@ -15,13 +15,13 @@ import msgspec
 from aerobee.broker.access.opening import open_namesrv_access
 from aerobee.broker.background.jobs import Background
 from aerobee.broker.broker import Broker, assemble
-from aerobee.clock import Clock, SystemClock
+from aerobee.clock import Clock, SystemClock, Timer
 from aerobee.errors import AerobeeError
 from aerobee.fronts.gates.call import Port
 from aerobee.fronts.remoting.front import RemotingFront
 from aerobee.net.connection import Limits
 from aerobee.net.listener import MAX_REQUEST_HEADER, Listener, ListenLimits
-from aerobee.net.tls import namesrv_tls, port_tls
+from aerobee.net.tls import LOOK_MS, namesrv_tls, port_tls
 from aerobee.net.unfinished import Unfinished
 from aerobee.protocol.addresses import format_address, parse_address
 from aerobee.protocol.message import pack_host
@@ -110,6 +110,7 @@ class Server:
         self._listeners: list[Listener] = []
         self._grpc: Front | None = None
         self._tls: ServerTls | None = None
+        self._looks_again: Timer | None = None
         self._unfinished = Unfinished(self._config.max_unfinished_bytes)
         self._exits = AsyncExitStack()
 
@@ -161,6 +162,8 @@ class Server:
         """Open the data, then the ports. What fails undoes what was started."""
         self._load_certificates()
         try:
+            self._watch_certificates()
+            self._exits.callback(self._stop_watching)
             if self._ephemeral:
                 self._data = Path(tempfile.mkdtemp(prefix="aerobee-"))
                 self._exits.callback(self._remove_data)
@@ -188,6 +191,18 @@ class Server:
             namesrv_tls(self._config)
         except ValueError as error:
             raise AerobeeError(str(error)) from None
+
+    def _watch_certificates(self) -> None:
+        """Renewed ones are for the next connection."""
+        if self._tls is not None:
+            self._tls.look()
+            self._looks_again = self._real_clock.call_at(
+                self._real_clock.now() + LOOK_MS, self._watch_certificates
+            )
+
+    def _stop_watching(self) -> None:
+        if self._looks_again is not None:
+            self._looks_again.cancel()
 
     def _remove_data(self) -> None:
         if self._data is not None:
@@ -316,7 +331,7 @@ class Server:
             log.warning("gRPC front is off: %s; `pip install 'aerobee[grpc]'` brings what it needs", error)
             return
         config = self._config
-        self._grpc = GrpcFront(broker, config.host, config.grpc_port, self._real_clock, self._unfinished)
+        self._grpc = GrpcFront(broker, config.grpc_port, self._real_clock, self._unfinished, tls=self._tls)
         self._exits.push_async_callback(self._grpc.stop)
         await self._grpc.start()
 

@@ -42,6 +42,9 @@ COMMANDS = {
     "groups": Home("aerobee.cli.groups:app", "Groups: exact lag, members, reset, pull or POP, dead letters."),
     "messages": Home("aerobee.cli.messages:app", "Find messages by id, key, offset or time; browse queues."),
     "cluster": Home("aerobee.cli.cluster:app", "Brokers: figures, settings, write permission."),
+    "access": Home(
+        "aerobee.cli.access:app", "Users, their rights, why somebody may or may not; `init` to begin."
+    ),
     "settings": Home(
         "aerobee.cli.settings:settings",
         "Every setting: value, where from, range, may it change while running.",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aerobee.client.options import SessionOptions
 
 FILE_VARIABLE, PROFILE_VARIABLE = "AEROBEE_PROFILES", "AEROBEE_PROFILE"
-NAMES = ("access_key", "secret_key", "security_token", "tls", "tls_ca")
+NAMES = ("access_key", "secret_key", "security_token", "tls", "tls_ca", "tls_cert", "tls_key")
 _FURTHER = ("namesrv", "secret_key_env", "keyring")
 _SECRET = ("secret_key", "security_token")
 

@@ -56,6 +56,10 @@ class SessionOptions(Declared, metaclass=_Role, frozen=True, kw_only=True):
         str, choice("on: talk TLS to name servers and brokers", "off", "on", official="tls.enable")
     ] = "off"
     tls_ca: Annotated[str, setting("certificate file that brokers must match; empty = not verified")] = ""
+    tls_cert: Annotated[
+        str, setting("certificate file shown to brokers that ask for one", "tls.client.certPath")
+    ] = ""
+    tls_key: Annotated[str, setting("its private key file", "tls.client.keyPath")] = ""
 
     def __post_init__(self) -> None:
         for each in fields(type(self)).values():

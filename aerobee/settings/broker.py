@@ -68,10 +68,23 @@ class BrokerConfig(Declared, frozen=True, kw_only=True):
             words={"enforcing": True, "permissive": False},
         ),
     ] = False
-    namesrv_tls: Annotated[bool, setting("talk TLS to the name servers")] = False
+    tls_client_auth: Annotated[
+        str,
+        setting(
+            "certificates of clients: none, optional or required; those shown are verified by tls_client_ca",
+            "tls.server.need.client.auth",
+            words={"none": "none", "optional": "optional", "require": "required"},
+        ),
+    ] = "none"
+    tls_client_ca: Annotated[
+        str, setting("certificate file that clients must match", "tls.server.trustCertPath")
+    ] = ""
+    namesrv_tls: Annotated[bool, setting("talk TLS to name servers and other brokers")] = False
     namesrv_tls_ca: Annotated[
         str, setting("certificate file that name servers must match; empty = not verified")
     ] = ""
+    namesrv_tls_cert: Annotated[str, setting("certificate file shown to name servers that ask for one")] = ""
+    namesrv_tls_key: Annotated[str, setting("its private key file")] = ""
     authentication: Annotated[
         bool,
         setting(
@@ -310,6 +323,11 @@ class BrokerConfig(Declared, frozen=True, kw_only=True):
         if self.tls_required and not self.tls_cert:
             raise ValueError(
                 "setting 'tls_required' needs a certificate: give tls_cert and tls_key, or leave it out"
+            )
+        if self.tls_client_auth != "none" and not (self.tls_cert and self.tls_client_ca):
+            raise ValueError(
+                "setting 'tls_client_auth' needs tls_cert, tls_key and tls_client_ca: without them no certificate of a"
+                " client can be verified"
             )
         if self.authorization and not self.authentication:
             raise ValueError(

@@ -10,6 +10,7 @@ import pytest
 
 from aerobee import BrokerConfig
 from aerobee.cli import profiles
+from aerobee.settings import load
 from aerobee.testing import TestServer
 
 if TYPE_CHECKING:
@@ -138,3 +139,77 @@ def test_sending_and_consuming_are_signed(good: Callable[..., Done]) -> None:
     for how in ("push", "pull", "pop"):
         done = good("consume", "orders", "-g", f"billing-{how}", "--from", "first", "--mode", how, "-n", "1")
         assert "hello" in done.out
+
+
+@pytest.mark.usefixtures("as_root")
+def test_access_commands(good: Callable[..., Done], aerobee: Callable[..., Done]) -> None:
+    good("access", "add-user", "porter", stdin=b"porter-secret\n")
+    rows = good("access", "users", "port", "--json").json
+    assert rows == [{"broker": "broker-a", "status": "enable", "type": "Normal", "user": "porter"}]
+    good("access", "allow", "porter", "Pub,Sub", "Topic:ord*")
+    good("access", "deny", "porter", "Pub", "Topic:orders", "--from", "10.0.0.0/8")
+    assert [
+        (row["decision"], row["resource"], row["from"])
+        for row in good("access", "policies", "porter", "--json").json
+    ] == [
+        ("Allow", "Topic:ord*", "everywhere"),
+        ("Deny", "Topic:orders", "10.0.0.0/8"),
+    ]
+    assert good("access", "can", "porter", "pub", "Topic:orders").out == (
+        "broker-a: yes, by the Custom rule: Allow Pub,Sub on Topic:ord*\n"
+    )
+    done = aerobee("access", "can", "porter", "pub", "Topic:orders", "--from", "10.1.1.1")
+    assert (done.code, done.out) == (
+        1,
+        "broker-a: no, by the Custom rule: Deny Pub on Topic:orders from 10.0.0.0/8\n",
+    )
+    no_rule = aerobee("access", "can", "porter", "Sub", "Group:g")
+    assert no_rule.out == "broker-a: no, no rule of porter is about Sub on Group:g from 127.0.0.1\n"
+    assert "a super user may do everything" in good("access", "can", ROOT, "Delete", "Topic:x").out
+    assert "no such user" in aerobee("access", "can", "ghost", "Pub", "Topic:x").out
+    good("access", "set-user", "porter", "--status", "disable")
+    assert "the user is disabled" in aerobee("access", "can", "porter", "Pub", "Topic:x").out
+    good("access", "revoke", "porter", "Topic:orders")
+    good("access", "remove-user", "porter")
+    assert good("access", "users", "porter", "--json").json == []
+
+
+@pytest.mark.usefixtures("as_root")
+def test_a_plain_acl_is_imported(
+    good: Callable[..., Done], aerobee: Callable[..., Done], tmp_path: Path
+) -> None:
+    file = tmp_path / "plain_acl.yml"
+    file.write_text(
+        "accounts:\n- {accessKey: imported, secretKey: 12345678, topicPerms: [a=PUB], defaultGroupPerm: SUB}\n"
+    )
+    assert "made user imported on broker-a" in good("access", "import", str(file)).err
+    assert (
+        "by the Custom rule: Allow Pub on Topic:a" in good("access", "can", "imported", "Pub", "Topic:a").out
+    )
+    assert (
+        "by the Default rule: Allow Sub on Group:*" in good("access", "can", "imported", "Sub", "Group:g").out
+    )
+    assert aerobee("access", "can", "imported", "Sub", "Topic:a").code == 1
+    assert "is there already" in good("access", "import", str(file)).err
+    file.write_text("accounts: [{accessKey: x}]")
+    assert aerobee("access", "import", str(file)).code == 2
+
+
+def test_init_makes_a_server_that_asks_and_a_client_that_is_let_in(
+    good: Callable[..., Done], aerobee: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tmp_path / "access"
+    serve, export, last = good("access", "init", str(made)).out.splitlines()
+    assert (serve, last) == (f"aerobee serve --config {made}/server.toml", "aerobee topics list")
+    assert export == f"export AEROBEE_PROFILES={made}/profiles.toml AEROBEE_PROFILE=dev"
+    for name in ("ca.key", "server.key", "client.key", "server.toml", "profiles.toml"):
+        assert (made / name).stat().st_mode & 0o777 == 0o600, name
+    assert "nothing was changed" in aerobee("access", "init", str(made)).err
+    loaded = load(made / "server.toml")
+    with TestServer(config=loaded.broker) as secured:
+        monkeypatch.setenv("AEROBEE_PROFILES", str(made / "profiles.toml"))
+        monkeypatch.setenv("AEROBEE_PROFILE", "dev")
+        good("topics", "list", "-n", secured.namesrv)
+        good("access", "users", "-n", secured.namesrv)
+        monkeypatch.delenv("AEROBEE_PROFILE")
+        assert aerobee("topics", "list", "-n", secured.namesrv).code == 1, "plain is not spoken there"

@@ -16,9 +16,7 @@ from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.neighbours import recall_at
 from aerobee.fronts.grpc.route import accepted_types
 from aerobee.fronts.grpc.status import OK, Refused, common, status_of
-from aerobee.protocol.accounts import Credentials
 from aerobee.protocol.transaction_id import TransactionId
-from aerobee.settings.broker import own_account
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
@@ -110,8 +108,7 @@ async def recall_message(caller: Caller, request: Any, broker: Broker) -> Any:
     asked = Recall(topic, request.recall_handle, topic, caller.peer.host)
     keeper = await kept_elsewhere(asked, broker)
     if keeper is not None:
-        account = Credentials(*own_account(broker.config))
-        return pb.RecallMessageResponse(status=OK, message_id=await recall_at(keeper, asked, account))
+        return pb.RecallMessageResponse(status=OK, message_id=await recall_at(keeper, asked, broker.config))
     message_id, sent = recall(asked, broker)
     if sent.unkept:
         await until_kept(sent.unkept, broker)

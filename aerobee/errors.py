@@ -71,7 +71,7 @@ class BrokerError(AerobeeError):
         self.remark = remark
 
     def __init_subclass__(cls) -> None:
-        if cls.by_code.setdefault(cls.code, cls) is not cls:
+        if not issubclass(cls, cls.by_code.setdefault(cls.code, cls)):
             raise TypeError(f"{cls.__name__} reuses response code {cls.code}")
 
     def __str__(self) -> str:
@@ -100,6 +100,12 @@ class SystemFailure(BrokerError):
     retryable = True
 
 
+class AclDenied(SystemFailure):
+    """By an access control list of RocketMQ 4 (plain_acl.yml), which has no code of its own."""
+
+    retryable = False
+
+
 class SystemBusy(BrokerError):
     code = 2
     retryable = True
@@ -121,6 +127,10 @@ class ServiceNotAvailable(BrokerError):
 class NoPermission(BrokerError):
     code = 16
     retryable = True
+
+
+class AccessDenied(NoPermission):
+    """By access control: not who it says, or without the right."""
 
 
 class TopicNotFound(BrokerError):

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 import msgspec
 
 from aerobee import native
+from aerobee.broker.access.opening import open_namesrv_access
 from aerobee.broker.background.jobs import Background
 from aerobee.broker.broker import Broker, assemble
-from aerobee.clock import Clock, SystemClock
+from aerobee.clock import Clock, SystemClock, Timer
 from aerobee.errors import AerobeeError
 from aerobee.fronts.gates.call import Port
 from aerobee.fronts.remoting.front import RemotingFront
 from aerobee.net.connection import Limits
 from aerobee.net.listener import MAX_REQUEST_HEADER, Listener, ListenLimits
-from aerobee.net.tls import namesrv_tls, port_tls
+from aerobee.net.tls import LOOK_MS, namesrv_tls, port_tls
 from aerobee.net.unfinished import Unfinished
 from aerobee.protocol.addresses import format_address, parse_address
 from aerobee.protocol.message import pack_host
@@ -31,6 +32,8 @@ from aerobee.settings.declare import CENTURY_MS
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from aerobee.broker.access.access import Access
+    from aerobee.broker.access.plain_acl import PlainAcl
     from aerobee.namesrv.name_server import NameServer
     from aerobee.net.tls import ServerTls
 
@@ -108,6 +111,7 @@ class Server:
         self._listeners: list[Listener] = []
         self._grpc: Front | None = None
         self._tls: ServerTls | None = None
+        self._looks_again: Timer | None = None
         self._unfinished = Unfinished(self._config.max_unfinished_bytes)
         self._exits = AsyncExitStack()
 
@@ -159,13 +163,16 @@ class Server:
         """Open the data, then the ports. What fails undoes what was started."""
         self._load_certificates()
         try:
+            self._watch_certificates()
+            self._exits.callback(self._stop_watching)
             if self._ephemeral:
                 self._data = Path(tempfile.mkdtemp(prefix="aerobee-"))
                 self._exits.callback(self._remove_data)
+            broker = self._open_broker() if self._config.port != OFF else None
             if self._namesrv_config.port != OFF:
-                self._make_name_server()
-            if self._config.port != OFF:
-                await self._start_broker()
+                self._make_name_server(broker)
+            if broker is not None:
+                await self._start_broker(broker)
             if self._name_server is not None:
                 # Last: whoever asks it for a topic finds the broker registered already.
                 await self._name_server.start()
@@ -186,26 +193,54 @@ class Server:
         except ValueError as error:
             raise AerobeeError(str(error)) from None
 
+    def _watch_certificates(self) -> None:
+        """Renewed ones are for the next connection."""
+        if self._tls is not None:
+            self._tls.look()
+            self._looks_again = self._real_clock.call_at(
+                self._real_clock.now() + LOOK_MS, self._watch_certificates
+            )
+
+    def _stop_watching(self) -> None:
+        if self._looks_again is not None:
+            self._looks_again.cancel()
+
     def _remove_data(self) -> None:
         if self._data is not None:
             shutil.rmtree(self._data, ignore_errors=True)
         self._data = None
 
-    def _make_name_server(self) -> None:
+    def _make_name_server(self, broker: Broker | None) -> None:
         from aerobee.namesrv.name_server import NameServer
 
         self._name_server = NameServer(
-            self._namesrv_config, self._real_clock, self._data, tls=self._tls, unfinished=self._unfinished
+            self._namesrv_config,
+            self._real_clock,
+            self._data,
+            tls=self._tls,
+            unfinished=self._unfinished,
+            guard=self._namesrv_guard() if broker is None else broker.guard,
         )
+
+    def _namesrv_guard(self) -> Access | PlainAcl | None:
+        """Of a name server alone; one in a broker's process asks what the broker asks."""
+        if not self._namesrv_config.authentication:
+            return None
+        file = None if self._data is None else self._data / "namesrv" / "access.json"
+        return open_namesrv_access(self._config, file).guard
 
     # -- the broker ----------------------------------------------------------------------------------------
 
-    async def _start_broker(self) -> None:
-        """Each step leaves on `_exits` what undoes it; they run in the opposite order."""
+    def _open_broker(self) -> Broker:
         assert self._data is not None
-        broker = assemble(self._config, self._store_config, self._data, self.clock)
-        self._broker = broker
+        self._broker = broker = assemble(self._config, self._store_config, self._data, self.clock)
         self._exits.callback(broker.store.close)
+        if broker.access.audit is not None:
+            self._exits.callback(broker.access.audit.close)
+        return broker
+
+    async def _start_broker(self, broker: Broker) -> None:
+        """Each step leaves on `_exits` what undoes it; they run in the opposite order."""
         background = Background(broker)
         self._exits.callback(background.save)
         if not native.is_on:
@@ -300,7 +335,7 @@ class Server:
             log.warning("gRPC front is off: %s; `pip install 'aerobee[grpc]'` brings what it needs", error)
             return
         config = self._config
-        self._grpc = GrpcFront(broker, config.host, config.grpc_port, self._real_clock, self._unfinished)
+        self._grpc = GrpcFront(broker, config.grpc_port, self._real_clock, self._unfinished, tls=self._tls)
         self._exits.push_async_callback(self._grpc.stop)
         await self._grpc.start()
 

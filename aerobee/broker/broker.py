@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aerobee.broker.access.opening import open_access
+from aerobee.broker.access.pointed import Pointed
 from aerobee.broker.operations.heartbeat import notice
 from aerobee.broker.pop.pops import Pops
 from aerobee.broker.state.clients import Clients
@@ -26,6 +28,8 @@ from aerobee.store.message_store import MessageStore
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from aerobee.broker.access.access import Access
+    from aerobee.broker.access.plain_acl import PlainAcl
     from aerobee.clock import Clock
     from aerobee.settings import BrokerConfig, StoreConfig
 
@@ -46,6 +50,12 @@ class Broker:
     pops: Pops
     transactions: HalfMessages
     stats: Stats
+    access: Access
+
+    @property
+    def guard(self) -> Access | PlainAcl | None:
+        """What the gates of access control ask; None leaves every port open."""
+        return self.access.guard
 
     @property
     def config(self) -> BrokerConfig:
@@ -84,6 +94,7 @@ def assemble(config: BrokerConfig, store_config: StoreConfig, data_dir: Path, cl
             pops=Pops(settings, clock, store, offsets, directory, stats.skipped),
             transactions=HalfMessages(),
             stats=stats,
+            access=open_access(config, data_dir, Pointed(store, groups)),
         )
     except BaseException:
         store.close()  # or the directory stays locked

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aerobee.cli import connect, output
+from aerobee.cli import connect, output, profiles
 from aerobee.cli.bench_figures import BatchFigures, ConsumeFigures, SendFigures, report_forever
 from aerobee.cli.mqadmin.common import truth
 from aerobee.errors import AerobeeError, BrokerError
@@ -144,8 +144,9 @@ def _properties(size: int) -> dict[str, str] | None:
 def _options(*, trace: bool, account: tuple[str, str] | None) -> Options:
     from aerobee.client.options import Options
 
-    access, secret = account or ("", "")
-    return Options(trace=trace, compress_over_bytes=1 << 30, access_key=access, secret_key=secret)
+    given = {} if account is None else {"access_key": account[0], "secret_key": account[1]}
+    made: Options = profiles.options(Options, trace=trace, compress_over_bytes=1 << 30, **given)
+    return made
 
 
 class Share:
@@ -376,7 +377,9 @@ async def _consuming(wanted: Consuming, interval_ms: int, address: str) -> None:
         await connect.existing_topic(admin, wanted.topic)
         if wanted.rebalance == "auto":
             await _to_pop(admin, wanted)
-        options = Options(concurrency=wanted.workers, rebalance=wanted.rebalance, stop_wait_ms=200)
+        options = profiles.options(
+            Options, concurrency=wanted.workers, rebalance=wanted.rebalance, stop_wait_ms=200
+        )
         async with PushConsumer(
             address,
             group=wanted.group,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from aerobee.cli import profiles
 from aerobee.client.session.identity import DEFAULT_NAMESRV, usual_namesrv
 from aerobee.clock import SystemClock
 from aerobee.errors import (
@@ -56,8 +57,8 @@ def remember_namesrv(given: str | None) -> None:
 
 
 def address_of(given: str | None) -> str:
-    """The name servers: option, environment, default. The client refuses wrong ones before it dials."""
-    return given or _namesrv_given.get() or usual_namesrv()
+    """The name servers: option, profile, environment, default. The client refuses wrong ones before it dials."""
+    return given or _namesrv_given.get() or profiles.namesrv() or usual_namesrv()
 
 
 def servers_of(namesrv: str) -> list[str]:
@@ -101,8 +102,9 @@ async def _ended_by_sigterm(work: Coroutine[Any, Any, T]) -> T:
 async def connected(namesrv: str) -> AsyncIterator[Admin]:
     """An admin client; what goes wrong inside is raised again with the next step in it."""
     from aerobee.client.admin import Admin
+    from aerobee.client.options import SessionOptions
 
-    async with Admin(namesrv) as admin:
+    async with Admin(namesrv, options=profiles.options(SessionOptions)) as admin:
         try:
             yield admin
         except (AerobeeError, OSError) as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from aerobee.cli import connect, counted, output, times
+from aerobee.cli import connect, counted, output, profiles, times
 
 if TYPE_CHECKING:
     from aerobee.client.admin import Admin
@@ -176,7 +176,7 @@ async def _push(admin: Admin, wanted: Wanted, printed: Printed) -> None:
             await asyncio.Event().wait()  # not consumed: it stays the group's next message
 
     # One at a time, in the order of stdout; the message beyond the last one is not waited for at the end.
-    options = Options(concurrency=1, stop_wait_ms=200)
+    options = profiles.options(Options, concurrency=1, stop_wait_ms=200)
     async with PushConsumer(
         admin.session.namesrv,
         group=wanted.group,

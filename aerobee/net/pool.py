@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aerobee.errors import NetworkError, RequestCodeNotSupported
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.net")
 
 DIAL_MS = 3000
+GOODBYE_MS = 1000  # how long TLS peers are waited for at the end
 
 
 def serves_nothing(connection: Connection, command: Command) -> Answer:
@@ -41,6 +43,8 @@ class Pool:
         self._observer = observer
         self._open: dict[str, Connection] = {}
         self._dials = Shared(self._dial, "connecting to")
+        self._leaving: set[Connection] = set()
+        self._left: asyncio.Future[None] | None = None
 
     async def get(self, address: str) -> Connection:
         """The open connection to `address`, dialled when there is none; NetworkError when that fails."""
@@ -83,9 +87,25 @@ class Pool:
             del self._open[address]
         if self._observer:
             self._observer.closed(connection)
+        self._leaving.discard(connection)
+        if not self._leaving and self._left is not None and not self._left.done():
+            self._left.set_result(None)
 
     async def close(self) -> None:
         await self._dials.close()
-        for connection in list(self._open.values()):
-            connection.close()
+        self._leaving.update(self._open.values())
         self._open.clear()
+        for connection in list(self._leaving):
+            connection.close()
+        if self._tls is not None and self._leaving:
+            await self._until_left()
+
+    async def _until_left(self) -> None:
+        """TLS says goodbye in several turns of the loop: one that ends before cuts it off, and complains."""
+        self._left = asyncio.get_running_loop().create_future()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_MS / 1000):
+                await asyncio.shield(self._left)
+        for connection in list(self._leaving):
+            connection.abort()
+        await asyncio.sleep(0)

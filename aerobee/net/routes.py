@@ -20,6 +20,7 @@ class Request(msgspec.Struct, gc=False):
 
     connection: Connection
     command: Command
+    user: str = ""  # who signed it, where somebody looked
 
 
 # Of what came, its header's fields, and the parts of the server that works on it.

@@ -202,6 +202,11 @@ def may_deliver(topic: str) -> bool:
     return _named_or_derived(topic) is not None and may_send(topic)
 
 
+def in_namespace(space: str, name: str) -> str:
+    """The stored name of what a client of RocketMQ 5 names by two parts, as older ones write it."""
+    return f"{space}%{name}" if space else name
+
+
 def retry_group(topic: str) -> str:
     """The group of a retry or dead-letter topic; empty for any other."""
     for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):

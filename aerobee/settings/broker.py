@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeVar
+
+import msgspec
 
 from aerobee.settings.declare import (
     CENTURY_MS,
@@ -17,6 +19,9 @@ from aerobee.settings.declare import (
     size,
 )
 
+T = TypeVar("T")
+_FIRST_USER = '{"username":"u","password":"p"}'
+_OWN_ACCOUNT = '{"accessKey":"u","secretKey":"p"}'
 VIP_BELOW = -2  # the default of vip_port: that much below the broker's port
 
 
@@ -63,10 +68,81 @@ class BrokerConfig(Declared, frozen=True, kw_only=True):
             words={"enforcing": True, "permissive": False},
         ),
     ] = False
-    namesrv_tls: Annotated[bool, setting("talk TLS to the name servers")] = False
+    tls_client_auth: Annotated[
+        str,
+        setting(
+            "certificates of clients: none, optional or required; those shown are verified by tls_client_ca",
+            "tls.server.need.client.auth",
+            words={"none": "none", "optional": "optional", "require": "required"},
+        ),
+    ] = "none"
+    tls_client_ca: Annotated[
+        str, setting("certificate file that clients must match", "tls.server.trustCertPath")
+    ] = ""
+    namesrv_tls: Annotated[bool, setting("talk TLS to name servers and other brokers")] = False
     namesrv_tls_ca: Annotated[
         str, setting("certificate file that name servers must match; empty = not verified")
     ] = ""
+    namesrv_tls_cert: Annotated[str, setting("certificate file shown to name servers that ask for one")] = ""
+    namesrv_tls_key: Annotated[str, setting("its private key file")] = ""
+    authentication: Annotated[
+        bool,
+        setting(
+            "requests must be signed by a user, on every port and on the name server of this process",
+            "authenticationEnabled",
+        ),
+    ] = False
+    authorization: Annotated[
+        bool, setting("users may do what their policies say; needs authentication", "authorizationEnabled")
+    ] = False
+    init_user: Annotated[
+        str,
+        setting(
+            'first super user, made where there is none of the name: {"username":"u","password":"p"}',
+            "initAuthenticationUser",
+            secret=True,
+        ),
+    ] = ""
+    inner_credentials: Annotated[
+        str,
+        setting(
+            "who this broker is to name servers and other brokers; made a super user here:"
+            ' {"accessKey":"u","secretKey":"p"}',
+            "innerClientAuthenticationCredentials",
+            secret=True,
+        ),
+    ] = ""
+    authentication_whitelist: Annotated[
+        str,
+        setting("codes and gRPC requests that need no signature: `105,apache.rocketmq.v2.QueryRouteRequest`"),
+    ] = ""
+    authorization_whitelist: Annotated[str, setting("the same for rights")] = ""
+    authentication_metadata_provider: Annotated[
+        str, setting("any name: users may be made before authentication is turned on")
+    ] = ""
+    acl: Annotated[
+        bool,
+        setting("accounts and rights of RocketMQ 4's plain_acl.yml, read again when it changes", "aclEnable"),
+    ] = False
+    acl_file: Annotated[
+        str,
+        setting("that file; further ones are in `acl` beside it; empty = conf/plain_acl.yml under the data"),
+    ] = ""
+    migrate_acl: Annotated[
+        bool, setting("make users of the accounts of that file at a start", "migrateAuthFromV1Enabled")
+    ] = False
+    audit_log: Annotated[
+        str,
+        setting(
+            "file of JSON lines: who changed what from where, and what was refused; needs access control"
+        ),
+    ] = ""
+    hide_passwords: Annotated[
+        bool,
+        setting(
+            "users' passwords are told to nobody; mqadmin's copyUser and the dashboard's login need them"
+        ),
+    ] = False
     auto_create_topics: Annotated[bool, _switch("create unknown topics on send", "autoCreateTopicEnable")] = (
         True
     )
@@ -248,3 +324,58 @@ class BrokerConfig(Declared, frozen=True, kw_only=True):
             raise ValueError(
                 "setting 'tls_required' needs a certificate: give tls_cert and tls_key, or leave it out"
             )
+        if self.tls_client_auth != "none" and not (self.tls_cert and self.tls_client_ca):
+            raise ValueError(
+                "setting 'tls_client_auth' needs tls_cert, tls_key and tls_client_ca: without them no certificate of a"
+                " client can be verified"
+            )
+        if self.authorization and not self.authentication:
+            raise ValueError(
+                "setting 'authorization' needs 'authentication': rights of users that anybody can say to be are none"
+            )
+        if self.acl and self.authentication:
+            raise ValueError(
+                "settings 'acl' and 'authentication' are two kinds of access control: turn one on; 'migrate_acl' makes"
+                " users of the accounts of plain_acl.yml"
+            )
+        if self.audit_log and not (self.acl or self.authentication):
+            raise ValueError("setting 'audit_log' needs 'authentication' or 'acl': nobody is known without")
+        first_user(self)
+        own_account(self)
+
+
+class _UserText(msgspec.Struct):
+    username: str
+    password: str
+
+
+class _AccountText(msgspec.Struct, rename="camel"):
+    access_key: str
+    secret_key: str
+    security_token: str = ""
+
+
+def first_user(config: BrokerConfig) -> tuple[str, str]:
+    """Name and password of the user to be there from the start; empty when there is none."""
+    if not config.init_user:
+        return "", ""
+    given = _read("init_user", config.init_user, _UserText, _FIRST_USER)
+    return given.username, given.password
+
+
+def own_account(config: BrokerConfig) -> tuple[str, str, str]:
+    """Access key, secret and token of the broker as a client of others; empty when it has none."""
+    if not config.inner_credentials:
+        return "", "", ""
+    given = _read("inner_credentials", config.inner_credentials, _AccountText, _OWN_ACCOUNT)
+    return given.access_key, given.secret_key, given.security_token
+
+
+def _read(name: str, text: str, kind: type[T], example: str) -> T:
+    try:
+        given = msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, UnicodeError):
+        raise ValueError(f"setting '{name}' is not of the form {example}") from None
+    if not all(value.strip() for value in msgspec.structs.astuple(given)[:2]):  # type: ignore[arg-type]
+        raise ValueError(f"setting '{name}' has an empty name or secret: write {example}")
+    return given

@@ -24,6 +24,7 @@ TERABYTE = 1 << 40
 CENTURY_MS = 100 * 365 * 24 * 3600 * 1000
 NO_LIMIT = 1 << 60
 
+HIDDEN = "(hidden)"
 _SWITCH = {"true": True, "false": False}
 NOUNS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
@@ -31,7 +32,8 @@ NOUNS = {bool: "true or false", int: "a whole number", float: "a number", str: "
 @dataclass(frozen=True)
 class Setting:
     """`official` is RocketMQ's name where it is not simply the camel-case form of ours; what it counts may differ:
-    ours = theirs * `factor` (per cent, seconds). `words` are values that are written differently there."""
+    ours = theirs * `factor` (per cent, seconds). `words` are values that are written differently there. A `secret` is
+    shown to nobody."""
 
     text: str
     official: str = ""
@@ -41,6 +43,7 @@ class Setting:
     live: bool = False
     factor: float = 1
     words: dict[str, Any] = field(default_factory=dict)
+    secret: bool = False
 
 
 setting = Setting
@@ -118,7 +121,11 @@ class Field:
 
     def text(self, value: Any) -> str:
         """As it is written under our name for it."""
-        return self._shown(value, self.name)
+        return self._shown(self.told(value), self.name)
+
+    def told(self, value: Any) -> Any:
+        """What may be shown of it."""
+        return HIDDEN if self.about.secret and value else value
 
     def show(self, value: Any) -> str:
         """As RocketMQ writes it under its own name."""
@@ -179,6 +186,7 @@ class Field:
             joined = f"{what}, {known}" if known.startswith("at least") else f"{what} from {known}"
             what = known if self.about.words else joined
         other = "" if called in (self.name, self.camel) else f" ({self.name})"
+        given = self.told(given)
         return ValueError(f"setting '{called}'{other}: {given!r} is not {what}")
 
 
@@ -189,6 +197,11 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         for each in fields(type(self)).values():
             each.check(getattr(self, each.name))
         self.check_together()
+
+    def __repr__(self) -> str:
+        known = fields(type(self)).values()
+        told = ", ".join(f"{each.name}={each.told(getattr(self, each.name))!r}" for each in known)
+        return f"{type(self).__name__}({told})"
 
     def check_together(self) -> None:
         """Raise ValueError when settings, each good, are not good together."""

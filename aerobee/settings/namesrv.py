@@ -23,3 +23,11 @@ class NamesrvConfig(Declared, frozen=True, kw_only=True):
             live=True,
         ),
     ] = False
+    authentication: Annotated[
+        bool,
+        setting(
+            "a name server alone: requests but those for routes must be signed by a super user, which `init_user` and"
+            " `inner_credentials` of [broker] name",
+            "authenticationEnabled",
+        ),
+    ] = False

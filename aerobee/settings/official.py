@@ -8,19 +8,12 @@ and scripts written for RocketMQ work as they are.
 
 from __future__ import annotations
 
-_NO_ACCESS_CONTROL = (
-    "access control is not built yet, and a server that ignores it would be open to everybody"
-)
 _ALWAYS_MASTER = "this broker is always a master and does not replicate"
 _TLS = "TLS of this server is set by tls_cert, tls_key and tls_required"
 
 _OFF = frozenset({"false"})
 # Name -> why anything but the harmless values is refused, and those.
 REFUSED: dict[str, tuple[str, frozenset[str]]] = {
-    "aclEnable": (_NO_ACCESS_CONTROL, _OFF),
-    "authenticationEnabled": (_NO_ACCESS_CONTROL, _OFF),
-    "authorizationEnabled": (_NO_ACCESS_CONTROL, _OFF),
-    "migrateAuthFromV1Enabled": (_NO_ACCESS_CONTROL, _OFF),
     "useTLS": (_TLS, _OFF),
     "brokerRole": (_ALWAYS_MASTER, frozenset({"async_master", "sync_master"})),
     "enableControllerMode": (_ALWAYS_MASTER, _OFF),

@@ -35,11 +35,12 @@ class Change(NamedTuple):
 
 
 def official_text(*structs: Declared) -> str:
-    """Every setting as RocketMQ names and writes it, one a line."""
+    """Every setting but secrets as RocketMQ names and writes it, one a line."""
     lines = (
         f"{each.official}={each.show(getattr(struct, each.name))}\n"
         for struct in structs
         for each in fields(type(struct)).values()
+        if not each.about.secret
     )
     return "".join(sorted(lines))
 
@@ -72,7 +73,8 @@ def _wanted(text: str, holders: Mapping[str, InForce[Any]]) -> tuple[Wanted, lis
             ignored.append(name)
             continue
         after = field.read(value, name)
-        if not field.about.live and after != getattr(holders[field.table].value, field.name):
+        same = after == getattr(holders[field.table].value, field.name) and not field.about.secret
+        if not field.about.live and not same:
             raise ValueError(
                 f"setting '{name}' takes effect at the next start: change it in the settings file, or by a flag"
             )

@@ -69,8 +69,11 @@ class JsonFile:
                 self._draft.unlink()
             raise disk_error(error, f"cannot save {self.path}") from error
 
+    def _open_draft(self) -> int:
+        return open_file(self._draft, os.O_WRONLY | os.O_TRUNC)
+
     def _write_draft(self, data: bytes) -> None:
-        handle = open_file(self._draft, os.O_WRONLY | os.O_TRUNC)
+        handle = self._open_draft()
         try:
             view = memoryview(data)
             while view:
@@ -98,6 +101,15 @@ class JsonFile:
         bad = path.with_name(path.name + ".bad")
         os.replace(path, bad)
         log.warning("metadata file=%s: unusable, kept as %s: %s", path, bad.name, error)
+
+
+class PrivateFile(JsonFile):
+    """Of secrets: nobody but its owner may read it, whatever the directory's group may."""
+
+    def _open_draft(self) -> int:
+        with suppress(FileNotFoundError):
+            self._draft.unlink()  # of another time: it might be somebody's
+        return os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
 
 def disk_error(error: OSError, doing: str) -> StoreError:

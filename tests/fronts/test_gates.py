@@ -248,7 +248,35 @@ async def test_telemetry_passes_the_gates_command_by_command(watched: Ports, wat
 
     handler = watched.grpc.service(Method("Telemetry"))
     assert [each async for each in handler.stream_stream(commands(), Context())] == []
-    assert watch.ends == [(Port.GRPC, "Telemetry", None)]
+    assert watch.ends == [(Port.GRPC, "Telemetry", None)] * 2, (
+        "the opening, which says who comes, and the command"
+    )
+
+
+async def test_who_is_refused_at_the_opening_of_telemetry_is_not_known_afterwards(
+    watched: Ports, watch: Watch
+) -> None:
+    async def commands() -> AsyncIterator[bytes]:
+        yield pytest.fail("asked for, though the opening was refused")
+
+    service = Service(watched.server.broker)
+    handler = service.handlers().service(Method("Telemetry"))
+    (told,) = [each async for each in handler.stream_stream(commands(), Context(user="bobby"))]
+    assert (told.status.message, told.WhichOneof("command")) == (REFUSED, None)
+    assert list(service.peers) == []
+
+
+async def test_a_call_that_nobody_serves_passes_the_gates_too(watched: Ports, watch: Watch) -> None:
+    class Aborting(Context):
+        async def abort(self, code: Any, text: str) -> None:
+            raise ConnectionAbortedError(code.name, text)
+
+    handler = watched.grpc.service(Method("SyncLiteSubscription"))
+    with pytest.raises(ConnectionAbortedError, match=r"PERMISSION_DENIED.*bobby may not"):
+        await handler.stream_stream(None, Aborting(user="bobby"))
+    with pytest.raises(ConnectionAbortedError, match="UNIMPLEMENTED"):
+        await handler.stream_stream(None, Aborting())
+    assert [(call.route, call.port) for call in watch.calls] == [("", Port.GRPC)] * 2
 
 
 # -- gates that are there ----------------------------------------------------------------------------------

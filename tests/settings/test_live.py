@@ -390,7 +390,7 @@ def test_what_may_not_change_is_refused_by_name(running: Callable[[], Running], 
         ("disk_full_ratio=0", "'0' is not a number from 0.01 to 1"),
         ("disk_full_ratio=0.5", "is above disk_full_ratio 0.5"),
         ("reviveInterval=-200", "'-200' is not a whole number, at least 1 ms"),
-        ("aclEnable=true", "access control is not built yet"),
+        ("authenticationEnabled=true", "takes effect at the next start"),
     ],
 )
 def test_a_request_is_held_to_the_same_ranges(running: Callable[[], Running], text: str, words: str) -> None:

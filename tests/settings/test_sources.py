@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aerobee.settings import load
+from aerobee.errors import InvalidParameter
+from aerobee.settings import BrokerConfig, InForce, load
+from aerobee.settings.running import change, official_text
 from aerobee.settings.sources import OF_A_NAME_SERVER
 
 if TYPE_CHECKING:
@@ -118,10 +120,15 @@ def test_a_common_broker_conf_starts_with_one_warning_that_lists_what_has_no_eff
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("aclEnable=true", "access control is not built yet"),
-        ("aclEnable=TRUE", "access control is not built yet"),
-        ("authenticationEnabled=true", "access control is not built yet"),
-        ("authorizationEnabled=yes", "access control is not built yet"),
+        ("aclEnable=true\nauthenticationEnabled=true", "two kinds of access control"),
+        ("authorizationEnabled=yes", "'yes' is not true or false"),
+        ("authorizationEnabled=true", "'authorization' needs 'authentication'"),
+        ("initAuthenticationUser=root:s3cret", "'init_user' is not of the form"),
+        (
+            'initAuthenticationUser={"username":"root","password":" "}',
+            "'init_user' has an empty name or secret",
+        ),
+        ("innerClientAuthenticationCredentials={}", "'inner_credentials' is not of the form"),
         ("useTLS=true", "tls_cert"),
         ("tls.server.authClient=true", "tls_cert"),
         ("tls.server.mode=disabled", "'disabled' is not enforcing or permissive"),
@@ -143,7 +150,7 @@ def test_a_line_is_refused_with_its_name_its_value_and_the_file(
 
 
 def test_the_refusal_names_the_source(file: Callable[[str, str], Path]) -> None:
-    conf = file("a.toml", "aclEnable = true\n")
+    conf = file("a.toml", "useTLS = true\n")
     with pytest.raises(ValueError, match=f"'true'.* \\[file {conf}\\]"):
         load(conf)
     with pytest.raises(ValueError, match=r"'many'.* \[environment AEROBEE_STORE__OPEN_FILES\]"):
@@ -171,3 +178,25 @@ def test_a_file_that_cannot_be_read_is_named(
         load(path)
     with pytest.raises(ValueError, match=r"settings file .*: No such file"):
         load(tmp_path / "none.conf")
+
+
+def test_a_secret_is_shown_nowhere(
+    file: Callable[[str, str], Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    user = '{"username":"root","password":"s3cret-word"}'
+    loaded = load(file("broker.conf", f"initAuthenticationUser={user}\n"))
+    shown = [repr(loaded), repr(loaded.broker), str(loaded.broker), official_text(loaded.broker), caplog.text]
+    assert not [text for text in shown if "s3cret-word" in text]
+    assert "init_user='(hidden)'" in repr(loaded.broker)
+    assert "initAuthenticationUser" not in official_text(loaded.broker)
+    with pytest.raises(ValueError, match="not of the form") as refused:
+        load(file("broken.conf", f"initAuthenticationUser={user}}}\n"))
+    assert "s3cret-word" not in str(refused.value)
+
+
+def test_a_secret_cannot_be_guessed_by_a_request() -> None:
+    holder = InForce(BrokerConfig(init_user='{"username":"root","password":"s3cret-word"}'))
+    for guess in ("s3cret-word", "other"):
+        text = f'initAuthenticationUser={{"username":"root","password":"{guess}"}}'
+        with pytest.raises(InvalidParameter, match="takes effect at the next start"):
+            change(text, {"broker": holder})

@@ -8,6 +8,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from aerobee.broker.access import plain_acl
 from aerobee.broker.background.retention import keep_store
 from aerobee.broker.background.revive import Revive
 from aerobee.broker.background.runner import Job, every, run
@@ -39,7 +40,9 @@ class Background:
 
     def jobs(self) -> list[Job]:
         broker = self._broker
+        plain = broker.access.plain
         return [
+            *([] if plain is None else [Job("accounts", every(plain_acl.POLL_MS, plain.tick))]),
             Job("clock", every(LOOK_MS, lambda _: broker.clock.look())),
             Job("store", keep_store(broker.store)),
             Job("schedule", self._schedule.tick),

@@ -24,6 +24,7 @@ from aerobee.clock import Alarm
 from aerobee.errors import AerobeeError, error_for
 from aerobee.net.pool import Pool
 from aerobee.net.tls import namesrv_tls
+from aerobee.protocol.accounts import Credentials, sign
 from aerobee.protocol.addresses import format_address, parse_address, parse_addresses
 from aerobee.protocol.bodies import (
     DataVersion,
@@ -36,6 +37,7 @@ from aerobee.protocol.bodies import (
 from aerobee.protocol.codes import Perm
 from aerobee.protocol.command import request
 from aerobee.protocol.headers.route import RegisterBroker, RegisterBrokerResult, UnregisterBroker
+from aerobee.settings.broker import own_account
 
 if TYPE_CHECKING:
     import ssl
@@ -150,6 +152,7 @@ class RemoteLink:
         self._identity = identity
         self._describe = describe
         self._settings = settings
+        self._account = Credentials(*own_account(settings.value))
         self._pool = Pool(observer=self, tls=tls)
         self._wake = Alarm(clock)
         self._tried = asyncio.Event()
@@ -184,7 +187,8 @@ class RemoteLink:
     async def _register(self) -> None:
         body = encode_registration(self._describe())
         connection = await self._pool.get(self.address)
-        answer = await connection.call(request(self._identity.registration(body=body), body), CALL_MS)
+        asked = sign(request(self._identity.registration(body=body), body), self._account)
+        answer = await connection.call(asked, CALL_MS)
         if answer.code != 0:
             raise error_for(answer.code, answer.remark)
         if not self._registered:
@@ -212,7 +216,7 @@ class RemoteLink:
         connection = self._pool.peek(self.address)
         if connection is not None:
             with suppress(AerobeeError):  # it will notice the closed connection
-                await connection.call(request(self._identity.goodbye()), GOODBYE_MS)
+                await connection.call(sign(request(self._identity.goodbye()), self._account), GOODBYE_MS)
         await self._pool.close()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typer
 
 from aerobee.cli.mqadmin import (
+    access,
     brokers,
     connections,
     groups,
@@ -27,6 +28,6 @@ app = typer.Typer(
     "Example: aerobee admin setConsumeMode -c DefaultCluster -t orders -g billing -m POP -q 8",
 )
 
-for module in (topics, groups, connections, offsets, messages, sending, brokers, namesrv, stats):
+for module in (topics, groups, connections, offsets, messages, sending, brokers, namesrv, stats, access):
     for name, command in module.COMMANDS.items():
         app.command(name)(command)

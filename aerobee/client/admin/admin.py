@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from aerobee.client.admin.access import Access
 from aerobee.client.admin.asking import Asking
 from aerobee.client.admin.brokers import Brokers
 from aerobee.client.admin.groups import Groups
@@ -50,6 +51,7 @@ class Admin:
         self._progress = Progress(asking, self._topics, self._groups)
         self._messages = Messages(asking, self._progress)
         self._brokers = Brokers(asking)
+        self._access = Access(asking)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -265,3 +267,45 @@ class Admin:
 
     async def allow_writes(self, broker_name: str) -> None:
         await self._brokers.allow_writes(broker_name)
+
+    # -- users and policies, of one broker ----------------------------------------------------------------
+
+    async def users(self, address: str, part_of_name: str = "") -> list[bodies.UserInfo]:
+        """With their passwords, where the broker tells them."""
+        return await self._access.users(address, part_of_name)
+
+    async def user(self, address: str, name: str) -> bodies.UserInfo | None:
+        return await self._access.user(address, name)
+
+    async def create_user(self, address: str, info: bodies.UserInfo) -> None:
+        """`UserInfo(username="shop", password="...")`; `user_type="Super"` may do everything."""
+        await self._access.create_user(address, info)
+
+    async def update_user(self, address: str, info: bodies.UserInfo) -> None:
+        """Only what is said changes."""
+        await self._access.update_user(address, info)
+
+    async def delete_user(self, address: str, name: str) -> None:
+        """With its policies."""
+        await self._access.delete_user(address, name)
+
+    async def acls(
+        self, address: str, part_of_subject: str = "", part_of_resource: str = ""
+    ) -> list[bodies.AclInfo]:
+        return await self._access.acls(address, part_of_subject, part_of_resource)
+
+    async def acl(self, address: str, subject: str) -> bodies.AclInfo | None:
+        """Of `User:shop`."""
+        return await self._access.acl(address, subject)
+
+    async def create_acl(self, address: str, acl: bodies.AclInfo) -> None:
+        """Entries on the same resource are replaced, others stay: `acl_of("shop", ["Topic:orders"], ["Pub"])`."""
+        await self._access.create_acl(address, acl)
+
+    async def update_acl(self, address: str, acl: bodies.AclInfo) -> None:
+        """The same."""
+        await self._access.update_acl(address, acl)
+
+    async def delete_acl(self, address: str, subject: str, resource: str = "") -> None:
+        """All of the user, or its entry about one resource."""
+        await self._access.delete_acl(address, subject, resource)

@@ -92,7 +92,9 @@ class Session(Generic[Held]):
         self._first_routes = Shared(self.refresh_route, "asking for the route of")
         self._greeted: dict[str, Connection] = {}
         self._greetings = Shared(self._introduce, "greeting")
-        tls = client_tls(self.options.tls_ca) if self.options.tls == "on" else None
+        tls = None
+        if self.options.tls == "on":
+            tls = client_tls(self.options.tls_ca, self.options.tls_cert, self.options.tls_key)
         limits = Limits(max_write_buffer=1 << 30)  # what we send is bounded by the producer's gate
         self._pool = Pool(self._asked, limits, tls)
         self.users = 0

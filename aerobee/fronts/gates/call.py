@@ -45,7 +45,7 @@ class Place(NamedTuple):
 class Call:
     """One request on its way in; the same for every port. What takes work to know is worked out when asked for."""
 
-    __slots__ = ("body", "code", "port", "remote", "route")
+    __slots__ = ("body", "code", "port", "remote", "route", "user")
 
     def __init__(
         self, port: Port, route: str, code: int | None, remote: tuple[str, int], body: bytes
@@ -55,6 +55,13 @@ class Call:
         self.code = code
         self.remote = remote  # the peer's host and port
         self.body = body  # as it came: remoting's body, gRPC's whole request
+        # Who signed it; empty when nobody did or nobody looked, None when its address alone is trusted.
+        self.user: str | None = ""
+
+    @property
+    def version(self) -> int:
+        """Of the client's remoting protocol; 0 where there is none."""
+        return 0
 
     @property
     def fields(self) -> Mapping[str, str]:

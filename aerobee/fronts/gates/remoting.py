@@ -47,6 +47,10 @@ class RemotingCall(Call):
         self._header: Header | None = None
 
     @property
+    def version(self) -> int:
+        return self._command.version
+
+    @property
     def fields(self) -> Mapping[str, str]:
         return self._command.ext_dict()
 
@@ -113,10 +117,12 @@ class RemotingPath:
     def _through_gates(self, request: Request) -> Answer | Later:
         name, (header, adapter), gates = self._gated.get(request.command.code, self._unknown)
         call = RemotingCall(self._port, name, request, header)
-        return cast(
-            "Answer | Later",
-            pass_gates(gates, call, lambda: adapter(request, call.asked, self._parts)),
-        )
+
+        def work() -> Answer | Later:
+            request.user = call.user or ""
+            return adapter(request, call.asked, self._parts)
+
+        return cast("Answer | Later", pass_gates(gates, call, work))
 
     async def _later(self, request: Request, later: Later) -> Answer:
         try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aerobee.fronts.gates import limits, vip
+from aerobee.fronts.gates import accounts, audit, limits, permissions, vip
 
 if TYPE_CHECKING:
     from aerobee.fronts.gates.call import Gate, MakeGate, Place
 
-GATES: tuple[MakeGate, ...] = (vip.gate, limits.gate)
+GATES: tuple[MakeGate, ...] = (audit.gate, accounts.gate, permissions.gate, vip.gate, limits.gate)
 
 
 def gates_at(place: Place) -> tuple[Gate, ...]:

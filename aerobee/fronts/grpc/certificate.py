@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gRPC port's TLS: with the configured certificate, else with one made for this run.
+"""The gRPC port's TLS where no certificate is configured: with one made for this run.
 
 Official clients that speak TLS by default trust any certificate, as RocketMQ's own servers are self-signed in their test
 mode. So a broker without a configured certificate makes one for its own host.
@@ -12,7 +12,7 @@ import os
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from aerobee.net.tls import ServerTls, port_tls, server_tls
+from aerobee.net.tls import ServerTls, server_tls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,26 +22,21 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.grpc")
 
 
-def grpc_tls(config: BrokerConfig, folder: Path) -> ServerTls | None:
-    """None when there is no certificate and none can be made: then only plain clients are served.
+def made_tls(config: BrokerConfig, folder: Path) -> ServerTls | None:
+    """None when none can be made: then only plain clients are served.
 
-    A made one lies in `folder`, which only this user may read, just until it is loaded.
+    It lies in `folder`, which only this user may read, just until it is loaded.
     """
-    tls = port_tls(config)
-    if tls is None:
-        made = _self_signed(config.advertise or config.host)
-        if made is None:
-            return None
-        file = folder / "certificate.pem"
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-            out.write(made)
-        try:
-            tls = server_tls(str(file), "")
-        finally:
-            file.unlink()
-    if tls is not None:
-        tls.context.set_alpn_protocols(["h2"])  # clients insist on it
-    return tls
+    made = _self_signed(config.advertise or config.host)
+    if made is None:
+        return None
+    file = folder / "certificate.pem"
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+        out.write(made)
+    try:
+        return server_tls(str(file), "")
+    finally:
+        file.unlink()
 
 
 def _self_signed(host: str) -> bytes | None:

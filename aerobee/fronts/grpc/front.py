@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
-from aerobee.fronts.grpc.certificate import grpc_tls
+from aerobee.fronts.grpc.certificate import made_tls
 from aerobee.fronts.grpc.mux import Mux, MuxLimits
 from aerobee.fronts.grpc.requests import MAX_BESIDE_BODIES
 from aerobee.fronts.grpc.service import Service
@@ -22,6 +22,7 @@ from aerobee.protocol.addresses import format_address
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
     from aerobee.clock import Clock
+    from aerobee.net.tls import ServerTls
     from aerobee.net.unfinished import Unfinished
     from aerobee.settings import BrokerConfig
 
@@ -58,12 +59,18 @@ def options(config: BrokerConfig, max_message: int) -> tuple[tuple[str, int], ..
 
 class GrpcFront:
     def __init__(
-        self, broker: Broker, host: str, port: int, real_clock: Clock, unfinished: Unfinished
+        self,
+        broker: Broker,
+        port: int,
+        real_clock: Clock,
+        unfinished: Unfinished,
+        tls: ServerTls | None = None,
     ) -> None:
         self._broker = broker
+        self._tls = tls
         self._real_clock = real_clock
         self._unfinished = unfinished
-        self._host, self._port = host, port
+        self._host, self._port = broker.config.host, port
         self.service = Service(broker)
         self._server: grpc.aio.Server | None = None
         self._public: Mux | None = None
@@ -83,7 +90,7 @@ class GrpcFront:
         server.add_generic_rpc_handlers((self.service.handlers(),))
         server.add_insecure_port(f"unix:{listener}")
         await server.start()
-        tls = grpc_tls(config, folder)
+        tls = self._tls or made_tls(config, folder)
         limits = MuxLimits(
             max_connections=config.max_connections, max_message=max_message, max_streams=MAX_STREAMS
         )

@@ -53,8 +53,7 @@ def group_name(resource: Any) -> str:
 
 def resolved(resource: Any) -> str:
     """The stored name: a namespace goes in front, as remoting clients do it."""
-    space = resource.resource_namespace
-    return f"{space}%{resource.name}" if space else str(resource.name)
+    return names.in_namespace(resource.resource_namespace, resource.name)
 
 
 def check_message(message: Any, max_body: int) -> None:

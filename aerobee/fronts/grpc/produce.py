@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from aerobee.broker.delivery.keeping import until_kept
 from aerobee.broker.operations.end_transaction import EndTransaction, end_transaction
@@ -16,7 +16,7 @@ from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.neighbours import recall_at
 from aerobee.fronts.grpc.route import accepted_types
 from aerobee.fronts.grpc.status import OK, Refused, common, status_of
-from aerobee.protocol.properties import whole_number
+from aerobee.protocol.transaction_id import TransactionId
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
@@ -25,32 +25,9 @@ if TYPE_CHECKING:
     from aerobee.protocol.message import Record
 
 
-class _TransactionId(NamedTuple):
-    """What a client hands back to end its transaction: enough to find the half message, whoever asks."""
-
-    half_offset: int
-    physical_offset: int
-    unique_key: str
-
-    @property
-    def text(self) -> str:
-        return f"{self.half_offset}-{self.physical_offset}-{self.unique_key}"
-
-    @classmethod
-    def parse(cls, text: str) -> _TransactionId:
-        half, _, rest = text.partition("-")
-        physical, _, unique_key = rest.partition("-")
-        half_offset, physical_offset = whole_number(half), whole_number(physical)
-        if half_offset is None or physical_offset is None or not unique_key:
-            raise Refused(
-                pb.INVALID_TRANSACTION_ID, f"transaction id {text[:200]!r} was not given by this broker"
-            )
-        return cls(half_offset, physical_offset, unique_key)
-
-
 def transaction_id(half: Record) -> str:
     """The id of a half message the broker asks about."""
-    return _TransactionId(half.queue_offset, half.physical_offset, half.unique_key or "").text
+    return TransactionId(half.queue_offset, half.physical_offset, half.unique_key or "").text
 
 
 async def send_message(caller: Caller, request: Any, broker: Broker) -> Any:
@@ -100,7 +77,7 @@ def _entry(message: Any, topic: str, sent: Sent, broker: Broker) -> Any:
     entry = pb.SendResultEntry(status=OK, message_id=system.message_id, offset=sent.queue_offset)
     kind = convert.message_type(system)
     if kind == pb.TRANSACTION:
-        entry.transaction_id = _TransactionId(sent.queue_offset, sent.physical_offset, sent.unique_key).text
+        entry.transaction_id = TransactionId(sent.queue_offset, sent.physical_offset, sent.unique_key).text
     if kind == pb.DELAY and sent.timer_out:
         entry.recall_handle = recall_handle(topic, broker.config.name, sent.timer_out, sent.unique_key)
     return entry
@@ -110,7 +87,10 @@ async def end(caller: Caller, request: Any, broker: Broker) -> Any:
     topic = limits.topic_name(request.topic)
     if not request.transaction_id.strip():
         raise Refused(pb.INVALID_TRANSACTION_ID, "the transaction id is empty")
-    known = _TransactionId.parse(request.transaction_id)
+    known = TransactionId.parse(request.transaction_id)
+    if known is None:
+        text = request.transaction_id[:200]
+        raise Refused(pb.INVALID_TRANSACTION_ID, f"transaction id {text!r} was not given by this broker")
     outcome = {pb.COMMIT: Outcome.COMMIT, pb.ROLLBACK: Outcome.ROLLBACK}.get(request.resolution)
     if outcome is None:
         raise Refused(pb.BAD_REQUEST, "a transaction ends by COMMIT or ROLLBACK")
@@ -128,7 +108,7 @@ async def recall_message(caller: Caller, request: Any, broker: Broker) -> Any:
     asked = Recall(topic, request.recall_handle, topic, caller.peer.host)
     keeper = await kept_elsewhere(asked, broker)
     if keeper is not None:
-        return pb.RecallMessageResponse(status=OK, message_id=await recall_at(keeper, asked))
+        return pb.RecallMessageResponse(status=OK, message_id=await recall_at(keeper, asked, broker.config))
     message_id, sent = recall(asked, broker)
     if sent.unkept:
         await until_kept(sent.unkept, broker)

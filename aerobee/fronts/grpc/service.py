@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from aerobee.broker.operations.renew import renew_due
-from aerobee.errors import AerobeeError
+from aerobee.errors import AccessDenied, AclDenied, AerobeeError, BrokerError
 from aerobee.fronts.gates.call import Place, Port, pass_gates, stream_through_gates
 from aerobee.fronts.gates.table import gates_at
 from aerobee.fronts.grpc import limits, requests
@@ -39,27 +39,20 @@ log = logging.getLogger("aerobee.grpc")
 
 NAME = "apache.rocketmq.v2.MessagingService"
 _ENDLESS_S = 1e6  # how long grpc says is left when the caller named no deadline, and more
+_read_command = requests.reader(pb.TelemetryCommand)
 _NOT_SERVED = {"SyncLiteSubscription": limits.NO_LITE_TOPICS}
 
 
 class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
-    """The table as grpc asks for it; a call that is not in it is told so by name, newer clients have more calls."""
+    """The table as grpc asks for it, and what serves the calls that are not in it."""
 
-    def __init__(self, table: dict[str, Any]) -> None:
+    def __init__(self, table: dict[str, Any], unserved: Callable[[str], Any]) -> None:
         self._table = table
+        self._unserved = unserved
 
     def service(self, handler_call_details: Any) -> Any:
         path = handler_call_details.method
-        return self._table.get(path) or grpc.stream_stream_rpc_method_handler(_unimplemented(path))
-
-
-def _unimplemented(path: str) -> Callable[[Any, Any], Any]:
-    why = _NOT_SERVED.get(path.rpartition("/")[2], "this broker does not serve this call")
-
-    async def call(_: Any, context: Any) -> None:
-        await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{path}: {why}")
-
-    return call
+        return self._table.get(path) or grpc.stream_stream_rpc_method_handler(self._unserved(path))
 
 
 def _refusal(route: Route, error: Exception) -> Any:
@@ -74,6 +67,7 @@ class Service:
         self.broker = broker
         self.peers = Peers(broker)
         self.port = 0  # known once the front listens
+        self._listening = self._gates("Telemetry")
 
     # -- calls ---------------------------------------------------------------------------------------------
 
@@ -83,7 +77,22 @@ class Service:
             self._telemetry,
             response_serializer=pb.TelemetryCommand.SerializeToString,
         )
-        return _Methods({f"/{NAME}/{name}": handler for name, handler in methods.items()})
+        return _Methods({f"/{NAME}/{name}": handler for name, handler in methods.items()}, self._unserved)
+
+    def _unserved(self, path: str) -> Callable[[Any, Any], Any]:
+        """It is told so by name, for newer clients have more calls; to whoever may know what is served."""
+        why = _NOT_SERVED.get(path.rpartition("/")[2], "this broker does not serve this call")
+        gates = self._gates("")
+
+        async def call(_: Any, context: Any) -> None:
+            asked = GrpcCall("", b"", context, self.peers.address(context), bytes)
+            try:
+                pass_gates(gates, asked, lambda: None)
+            except BrokerError as error:
+                await context.abort(grpc.StatusCode.PERMISSION_DENIED, error.remark)
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{path}: {why}")
+
+        return call
 
     def _handler(self, route: Route) -> Any:
         serialize = route.answer.SerializeToString
@@ -124,19 +133,21 @@ class Service:
 
     def _work(self, route: Route, call: GrpcCall, context: Any) -> Any:
         request = call.asked
-        return route.adapter(self._caller(context), request, self.broker)
+        return route.adapter(self._caller(call, context), request, self.broker)
 
-    def _caller(self, context: Any) -> Caller:
+    def _caller(self, call: GrpcCall, context: Any) -> Caller:
         remaining = context.time_remaining()
         left = None if remaining is None or remaining > _ENDLESS_S else int(remaining * 1000)
-        return Caller(self.peers.of(context), self.peers, self.port, left)
+        return Caller(self.peers.of(context, call.user), self.peers, self.port, left)
 
     # -- telemetry -----------------------------------------------------------------------------------------
 
     async def _telemetry(self, commands: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
+        # The opening passes the gates as a command that says nothing: nobody is known before it is let in.
+        opening = self._said(b"", context)
         try:
-            peer = self.peers.of(context)
-        except Refused as error:
+            peer = pass_gates(self._listening, opening, lambda: self.peers.of(context, opening.user))
+        except (Refused, BrokerError) as error:
             yield pb.TelemetryCommand(status=status_of(error))
             return
         peer.stream_opened()
@@ -150,23 +161,23 @@ class Service:
                     pending = asyncio.ensure_future(peer.next_command())
                 else:
                     break
-            await self._ended(listening, context)
+            wrong = listening.exception()
+            if isinstance(wrong, (AccessDenied, AclDenied)):
+                yield pb.TelemetryCommand(status=status_of(wrong))
+            elif wrong is not None:
+                await context.abort(ending(wrong), str(wrong))
         finally:
             peer.stream_closed()
             listening.cancel()
             pending.cancel()
 
-    async def _ended(self, listening: asyncio.Future[None], context: Any) -> None:
-        error = listening.exception()
-        if error is None:
-            return
-        await context.abort(ending(error), str(error))
-
     async def _listen(self, peer: Peer, commands: AsyncIterator[bytes], context: Any) -> None:
-        read, gates = requests.reader(pb.TelemetryCommand), self._gates("Telemetry")
         async for data in commands:
-            call = GrpcCall("Telemetry", data, context, peer.address, read)
-            pass_gates(gates, call, partial(self._heard, peer, call))
+            call = self._said(data, context)
+            pass_gates(self._listening, call, partial(self._heard, peer, call))
+
+    def _said(self, data: bytes, context: Any) -> GrpcCall:
+        return GrpcCall("Telemetry", data, context, self.peers.address(context), _read_command)
 
     def _heard(self, peer: Peer, call: GrpcCall) -> None:
         command = call.asked

@@ -30,6 +30,8 @@ _CODES: dict[type[Exception], Any] = {
     errors.RequestCodeNotSupported: pb.NOT_IMPLEMENTED,
     errors.SubscriptionParseFailed: pb.ILLEGAL_FILTER_EXPRESSION,
     errors.NoPermission: pb.FORBIDDEN,
+    errors.AccessDenied: pb.UNAUTHORIZED,
+    errors.AclDenied: pb.UNAUTHORIZED,
     errors.MessageIllegal: pb.BAD_REQUEST,
     errors.InvalidParameter: pb.BAD_REQUEST,
     errors.NoMessage: pb.INVALID_RECEIPT_HANDLE,

@@ -16,7 +16,7 @@ import grpc
 
 from aerobee.broker.operations.heartbeat import heartbeat
 from aerobee.broker.operations.receive import max_attempts
-from aerobee.errors import InvalidParameter, NetworkError, NoPermission, ProtocolError
+from aerobee.errors import AccessDenied, InvalidParameter, NetworkError, NoPermission, ProtocolError
 from aerobee.fronts.grpc import convert, limits
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.produce import transaction_id
@@ -57,6 +57,7 @@ class Peer:
 
     def __init__(self, client_id: str, language: str, version: str, address: Address) -> None:
         self.client_id = client_id
+        self.user: str | None = ""  # whose it is, where users are told apart
         self.address = address
         self.moved_to(address)
         self.attributes: dict[str, Any] = {
@@ -150,8 +151,9 @@ class Peers:
     def address(self, context: Any) -> Address:
         return self.address_of(context.peer()) or _GONE
 
-    def of(self, context: Any) -> Peer:
-        """The caller; CLIENT_ID_REQUIRED when it does not say who it is."""
+    def of(self, context: Any, user: str | None = "") -> Peer:
+        """The caller; CLIENT_ID_REQUIRED when it does not say who it is. A client id is its user's as long as it
+        lives: what the broker tells one client is not told to another user who says to be it."""
         said = dict(context.invocation_metadata() or ())
         client_id = said.get("x-mq-client-id", "")
         if not client_id:
@@ -161,6 +163,7 @@ class Peers:
         if peer is None or peer.gone:
             language, version = said.get("x-mq-language", "OTHER"), said.get("x-mq-client-version", "")
             peer = self._by_id[client_id] = Peer(client_id, language, version, address)
+            peer.user = user
             log.info(
                 "client=%s peer=%s language=%s version=%s came",
                 client_id,
@@ -168,6 +171,8 @@ class Peers:
                 language,
                 version,
             )
+        elif user != peer.user:
+            raise AccessDenied(f"the client id {client_id[:200]} is in use by another user")
         elif address != peer.address and address is not _GONE:
             peer.moved_to(address)
         peer.last_seen = self._broker.clock.now()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of tools that presume parts of a cluster this broker does without: slaves, controllers, RocksDB, users.
+"""Requests of tools that presume parts of a cluster this broker does without: slaves, controllers, RocksDB.
 
 Each is answered as a RocketMQ broker without those parts answers; what it would not answer either is not here.
 """
@@ -36,9 +36,3 @@ def epochs(request: Request, header: Header, broker: Broker) -> Answer:
 def export_settings_as_json(request: Request, header: Header, broker: Broker) -> Answer:
     """They are kept as JSON anyway."""
     return Reply(remark="export done.")
-
-
-def users_and_policies(request: Request, header: Header, broker: Broker) -> Answer:
-    raise SystemFailure(
-        "The authenticationMetadataProvider is not configured: this broker keeps no users and no policies"
-    )

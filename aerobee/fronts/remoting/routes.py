@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from aerobee.fronts.remoting import (
+    access,
     admin,
     bulk,
     clients,
@@ -112,17 +113,18 @@ ROUTES = table(
     route(hc.CleanExpiredQueues, admin.clean_up),
     route(hc.CleanUnusedTopics, admin.clean_up),
     route(hc.DeleteExpiredLog, admin.clean_up),
+    # who may do what
+    route(ha.CreateUser, access.create_user),
+    route(ha.UpdateUser, access.update_user),
+    route(ha.DeleteUser, access.delete_user),
+    route(ha.GetUser, access.get_user),
+    route(ha.ListUsers, access.list_users),
+    route(ha.CreateAcl, access.put_acl),
+    route(ha.UpdateAcl, access.put_acl),
+    route(ha.DeleteAcl, access.delete_acl),
+    route(ha.GetAcl, access.get_acl),
+    route(ha.ListAcls, access.list_acls),
     # what a lone broker has no part for
-    route(ha.CreateUser, lone_broker.users_and_policies),
-    route(ha.UpdateUser, lone_broker.users_and_policies),
-    route(ha.DeleteUser, lone_broker.users_and_policies),
-    route(ha.GetUser, lone_broker.users_and_policies),
-    route(ha.ListUsers, lone_broker.users_and_policies),
-    route(ha.CreateAcl, lone_broker.users_and_policies),
-    route(ha.UpdateAcl, lone_broker.users_and_policies),
-    route(ha.DeleteAcl, lone_broker.users_and_policies),
-    route(ha.GetAcl, lone_broker.users_and_policies),
-    route(ha.ListAcls, lone_broker.users_and_policies),
     route(hc.ExportPopRecords, lone_broker.export_pop_records),
     route(hc.ResetMasterFlushOffset, lone_broker.reset_master_flush_offset),
     route(hc.EpochCache, lone_broker.epochs),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from aerobee.protocol.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from aerobee.protocol.bodies.clients import (
     CheckClient,
     Connection,
@@ -101,6 +102,7 @@ from aerobee.protocol.bodies.values import (
 from aerobee.protocol.java_json import Dialect, decode, decode_request, encode
 
 __all__ = [
+    "AclInfo",
     "AssignedQueue",
     "Assignment",
     "AssignmentQuery",
@@ -152,6 +154,8 @@ __all__ = [
     "Mode",
     "OrderInfo",
     "OrderInfos",
+    "PolicyEntryInfo",
+    "PolicyInfo",
     "PopQueueInfo",
     "ProcessQueueInfo",
     "ProducerConnection",
@@ -184,6 +188,7 @@ __all__ = [
     "TopicOffset",
     "TopicRoute",
     "TopicStats",
+    "UserInfo",
     "compress_registration",
     "decode",
     "decode_batch_ack",

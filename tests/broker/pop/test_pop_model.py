@@ -199,6 +199,7 @@ class History(RuleBasedStateMachine):
             pops=pops,
             transactions=None,  # type: ignore[arg-type]
             stats=Stats(clock.now()),
+            access=None,  # type: ignore[arg-type]
         )
         self.revive = Revive(self.broker)
         self.store.listeners[self.stored] = lambda _topic, _queue: True

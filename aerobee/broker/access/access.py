@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The door of access control: users and policies in one file, and what the gates ask of them.
+
+One file, so that a user and its rights go in one step; readable by its owner only, for the secrets in it are the keys of
+signatures. It is never made smaller than what was acknowledged: see `store/saved_table.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aerobee.broker.access.pointed import Nothing
+from aerobee.broker.access.policies import Entry, Policies, Policy, Verdict
+from aerobee.broker.access.users import User, Users, check_name
+from aerobee.errors import AccessDenied
+from aerobee.protocol.access import Action, Decision, PolicyType, Resource, UserType
+from aerobee.store.metadata import PrivateFile
+from aerobee.store.saved_table import SavedTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from aerobee.broker.access.audit import Audit
+    from aerobee.broker.access.plain_acl import PlainAcl
+    from aerobee.broker.access.pointed import LookUp
+    from aerobee.protocol.access import Need
+    from aerobee.protocol.accounts import Credentials
+
+log = logging.getLogger("aerobee.access")
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What the settings say of access control."""
+
+    cluster: str
+    authentication: bool = False
+    authorization: bool = False
+    # Remoting codes, as text, and full names of gRPC's requests.
+    unauthenticated: frozenset[str] = frozenset()
+    unauthorized: frozenset[str] = frozenset()
+    keeps_users: bool = False  # also while authentication is off
+    hides_passwords: bool = False
+
+
+class Access(SavedTable):
+    def __init__(self, file: Path | None, rules: Rules, look_up: LookUp | None = None) -> None:
+        stored = None if file is None else PrivateFile(file, _decode)
+        super().__init__(stored)
+        self.rules = rules
+        self.look_up = look_up or Nothing()
+        self.audit: Audit | None = None
+        self.plain: PlainAcl | None = None  # the list of RocketMQ 4, where that decides
+        self.users = Users()
+        self.policies = Policies()
+        data = None if stored is None else stored.load()
+        if data is not None:
+            found = _decode(data)
+            for user in found.users:
+                self.users.put(user)
+            for name, written in found.policies.items():
+                self.policies.put(name, written.read())
+
+    # -- who is it -------------------------------------------------------------------------------------------
+
+    @property
+    def guard(self) -> Access | PlainAcl | None:
+        """What the gates ask; None leaves every port open."""
+        return self if self.rules.authentication else self.plain
+
+    @property
+    def cluster(self) -> str:
+        return self.rules.cluster
+
+    def needs_signature(self, request: str) -> bool:
+        return request not in self.rules.unauthenticated
+
+    def secret_of(self, user: str, source: str) -> str:
+        return self.users.allowed_in(user).password
+
+    def badly_signed(self, user: str) -> AccessDenied:
+        return AccessDenied("check signature failed.")
+
+    def is_super(self, name: str) -> bool:
+        user = self.users.get(name)
+        return user is not None and user.is_super
+
+    # -- may they ----------------------------------------------------------------------------------------------
+
+    @property
+    def checks_rights(self) -> bool:
+        return self.rules.authorization
+
+    def needs_right(self, request: str) -> bool:
+        return request not in self.rules.unauthorized
+
+    def check(self, user: str, needs: Sequence[Need] | None, source: str, code: int | None) -> None:
+        """AccessDenied, in RocketMQ's words, for the first need that is not met."""
+        if self.is_super(user):
+            return
+        if not user:
+            raise AccessDenied("username cannot be null.")
+        if needs is None:
+            raise AccessDenied("authorization context is empty.")
+        for need in needs:
+            verdict = self.policies.verdict(user, need, source)
+            if not verdict.allowed:
+                raise AccessDenied(refusal(user, need, source, verdict))
+
+    def unreadable(self, user: str) -> AccessDenied:
+        return AccessDenied("parse authorization context error.")
+
+    # -- changes -----------------------------------------------------------------------------------------------
+
+    def put_user(self, user: User) -> None:
+        before = self.users.get(user.username)
+        self.users.put(user)
+        self.changed(user.username, partial(self._user_back, user.username, before))
+
+    def delete_user(self, name: str) -> None:
+        """With all its rights."""
+        before, policy = self.users.get(name), self.policies.get(name)
+        self.users.delete(name)
+        self.policies.delete(name)
+        self.changed(name, partial(self._both_back, name, before, policy))
+
+    def put_policy(self, name: str, policy: Policy) -> None:
+        before = self.policies.get(name)
+        self.policies.put(name, policy)
+        self.changed(name, partial(self._policy_back, name, before))
+
+    def ensure_super(self, account: Credentials) -> None:
+        """A user of the settings: made where there is none of the name, never changed afterwards."""
+        name = account.access_key
+        if name and self.users.get(name) is None:
+            check_name(name)
+            self.put_user(User(username=name, password=account.secret_key, user_type=UserType.SUPER))
+            log.info("created super user=%s, which the settings name", name)
+
+    def _user_back(self, name: str, before: User | None) -> None:
+        if before is None:
+            self.users.delete(name)
+        else:
+            self.users.put(before)
+
+    def _policy_back(self, name: str, before: Policy | None) -> None:
+        self.policies.put(name, before or Policy())
+
+    def _both_back(self, name: str, user: User | None, policy: Policy | None) -> None:
+        self._user_back(name, user)
+        self._policy_back(name, policy)
+
+    def text(self) -> bytes:
+        stored = _Stored(self.users.all(), {name: _Written.of(each) for name, each in self.policies.all()})
+        return msgspec.json.format(msgspec.json.encode(stored), indent=1)
+
+
+def refusal(user: str, need: Need, source: str, verdict: Verdict) -> str:
+    why = "no matched policies" if verdict.entry is None else "the decision is deny"
+    return f"User:{user} has no permission to access {need.resource.text} from {source}, {why}."
+
+
+# -- the file ----------------------------------------------------------------------------------------------------
+
+
+class _WrittenEntry(msgspec.Struct, rename="camel"):
+    resource: str
+    actions: tuple[Action, ...]
+    decision: Decision
+    source_ips: tuple[str, ...] = ()
+
+
+class _Written(msgspec.Struct, rename="camel"):
+    custom: list[_WrittenEntry] = []
+    default: list[_WrittenEntry] = []
+
+    @classmethod
+    def of(cls, policy: Policy) -> _Written:
+        lists = (
+            [
+                _WrittenEntry(each.resource.text, each.actions, each.decision, each.source_ips)
+                for each in policy.entries(kind).values()
+            ]
+            for kind in (PolicyType.CUSTOM, PolicyType.DEFAULT)
+        )
+        return cls(*lists)
+
+    def read(self) -> Policy:
+        custom, default = (
+            {
+                resource: Entry(resource, each.actions, each.decision, each.source_ips)
+                for each in entries
+                for resource in (Resource.parse(each.resource),)
+            }
+            for entries in (self.custom, self.default)
+        )
+        return Policy(custom, default)
+
+
+class _Stored(msgspec.Struct):
+    users: list[User]
+    policies: dict[str, _Written]
+
+
+def _decode(data: bytes) -> _Stored:
+    found = msgspec.json.decode(data, type=_Stored)
+    for written in found.policies.values():
+        written.read()  # a policy that cannot be read makes the file unusable, not its user powerful
+    return found

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Access control as the settings say it: its rules, and the users that are there from the start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aerobee.broker.access.access import Access, Rules
+from aerobee.broker.access.audit import Audit
+from aerobee.broker.access.migrate import migrate
+from aerobee.broker.access.plain_acl import PlainAcl, read_files
+from aerobee.errors import AerobeeError, BrokerError
+from aerobee.protocol.accounts import Credentials
+from aerobee.settings.broker import first_user, own_account
+
+if TYPE_CHECKING:
+    from aerobee.broker.access.pointed import LookUp
+    from aerobee.settings import BrokerConfig
+
+
+def open_access(config: BrokerConfig, data: Path, look_up: LookUp | None = None) -> Access:
+    """The users and policies of the data directory, and the users whom the settings name."""
+    access = Access(data / "store" / "config" / "access.json", rules_of(config), look_up)
+    _first_users(access, config)
+    file = Path(config.acl_file) if config.acl_file else data / "conf" / "plain_acl.yml"
+    try:
+        if config.acl:
+            access.plain = PlainAcl(file, config.cluster, look_up)
+        if config.audit_log:
+            _keep_audit(access, Path(config.audit_log))
+        if config.migrate_acl:
+            migrate(read_files(file), access)
+    except ValueError as error:
+        raise AerobeeError(str(error)) from None
+    return access
+
+
+def _keep_audit(access: Access, file: Path) -> None:
+    try:
+        access.audit = Audit(file)
+    except OSError as error:
+        raise ValueError(f"audit_log {file}: {error.strerror}") from None
+    if access.plain is not None:
+        access.plain.audit = access.audit
+
+
+def open_namesrv_access(config: BrokerConfig, file: Path | None) -> Access:
+    """Of a name server without a broker: super users alone, whom the settings name."""
+    rules = Rules(cluster=config.cluster, authentication=True, authorization=True)
+    access = Access(file, rules)
+    _first_users(access, config)
+    return access
+
+
+def rules_of(config: BrokerConfig) -> Rules:
+    return Rules(
+        cluster=config.cluster,
+        authentication=config.authentication,
+        authorization=config.authorization,
+        unauthenticated=_listed(config.authentication_whitelist),
+        unauthorized=_listed(config.authorization_whitelist),
+        keeps_users=config.authentication or bool(config.authentication_metadata_provider),
+        hides_passwords=config.hide_passwords,
+    )
+
+
+def _listed(text: str) -> frozenset[str]:
+    return frozenset(each.strip() for each in text.split(",") if each.strip())
+
+
+def _first_users(access: Access, config: BrokerConfig) -> None:
+    try:
+        access.ensure_super(Credentials(*first_user(config)))
+        access.ensure_super(Credentials(*own_account(config)))
+    except BrokerError as error:
+        raise AerobeeError(f"a user of the settings cannot be made: {error.remark}") from None
+    access.save()

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`aerobee access`: users, their rights, why somebody may or may not, and a secured server to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotation
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from aerobee.broker.access.infos import entries_of, policy_type_of
+from aerobee.broker.access.policies import Policies, Policy
+from aerobee.cli import connect, output
+from aerobee.cli.access_init import init
+from aerobee.cli.secrets import typed
+from aerobee.client.admin.access import acl_of
+from aerobee.protocol.access import USER_PREFIX, Action, Need, Resource, named
+from aerobee.protocol.bodies import UserInfo
+from aerobee.protocol.plain_acl import as_policies, as_user, parse_plain_acl
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from aerobee.client.admin import Admin
+    from aerobee.protocol.bodies import AclInfo
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Users, their rights, and who may do what."
+)
+
+Name = Annotated[str, typer.Argument(help="user name")]
+Cluster = Annotated[str | None, typer.Option("--cluster", help="of one cluster [all]")]
+Actions = Annotated[str, typer.Argument(help="Pub,Sub,Create,Update,Delete,Get,List or All")]
+What = Annotated[str, typer.Argument(help="Topic:orders, Topic:ord*, Group:*, Cluster:name, or *")]
+Source = Annotated[str, typer.Option("--from", help="only from these addresses and networks: 10.0.0.0/8,::1")]
+
+
+def _each(
+    cluster: str | None, namesrv: str | None, work: Callable[[Admin, str], Awaitable[None]], done: str
+) -> None:
+    """On every broker: each keeps its own users."""
+
+    async def run() -> None:
+        async with connect.connected(connect.address_of(namesrv)) as admin:
+            for name, address in (await admin.masters(cluster)).items():
+                await work(admin, address)
+                output.note(f"{done} on {name}")
+
+    connect.run(run())
+
+
+# -- users -------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def users(
+    part: Annotated[str, typer.Argument(help="only names with this in them")] = "",
+    cluster: Cluster = None,
+    namesrv: connect.Namesrv = None,
+    json: output.Json = False,
+) -> None:
+    """Users by broker; never their passwords.
+
+    aerobee access users
+    """
+    rows: list[output.Row] = []
+
+    async def run() -> None:
+        async with connect.connected(connect.address_of(namesrv)) as admin:
+            for name, address in (await admin.masters(cluster)).items():
+                rows.extend({"broker": name, **_row(each)} for each in await admin.users(address, part))
+
+    connect.run(run())
+    _show(rows, {"broker": "broker", "user": "user", "type": "type", "status": "status"}, json=json)
+
+
+def _row(user: UserInfo) -> output.Row:
+    return {"user": user.username, "type": user.user_type, "status": user.user_status}
+
+
+def _show(rows: list[output.Row], columns: dict[str, str], *, json: bool) -> None:
+    if output.wants_json(json):
+        output.line(output.pretty_json(rows))
+    else:
+        output.table(rows, columns)
+
+
+@app.command("add-user")
+def add_user(
+    name: Name,
+    super_user: Annotated[bool, typer.Option("--super", help="may do everything")] = False,
+    cluster: Cluster = None,
+    namesrv: connect.Namesrv = None,
+) -> None:
+    """Make a user; the password is asked for, or read from stdin.
+
+    aerobee access add-user shop
+    """
+    info = UserInfo(
+        username=name, password=typed(f"password of {name}: "), user_type="Super" if super_user else "Normal"
+    )
+    _each(cluster, namesrv, lambda admin, address: admin.create_user(address, info), f"made user {name}")
+
+
+@app.command("set-user")
+def set_user(
+    name: Name,
+    password: Annotated[bool, typer.Option("--password", help="ask for another password")] = False,
+    status: Annotated[str | None, typer.Option("--status", help="enable or disable")] = None,
+    kind: Annotated[str | None, typer.Option("--type", help="Super or Normal")] = None,
+    cluster: Cluster = None,
+    namesrv: connect.Namesrv = None,
+) -> None:
+    """Change a user.
+
+    aerobee access set-user shop --status disable
+    """
+    if not password and status is None and kind is None:
+        raise typer.BadParameter("say what changes: --password, --status or --type")
+    secret = typed(f"new password of {name}: ") if password else None
+    info = UserInfo(username=name, password=secret, user_status=status, user_type=kind)
+    _each(cluster, namesrv, lambda admin, address: admin.update_user(address, info), f"changed user {name}")
+
+
+@app.command("remove-user")
+def remove_user(name: Name, cluster: Cluster = None, namesrv: connect.Namesrv = None) -> None:
+    """Delete a user with all its rights.
+
+    aerobee access remove-user shop
+    """
+    _each(cluster, namesrv, lambda admin, address: admin.delete_user(address, name), f"deleted user {name}")
+
+
+# -- rights ------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def policies(
+    user: Annotated[str, typer.Argument(help="only of this user")] = "",
+    cluster: Cluster = None,
+    namesrv: connect.Namesrv = None,
+    json: output.Json = False,
+) -> None:
+    """Who may do what, by broker.
+
+    aerobee access policies shop
+    """
+    rows: list[output.Row] = []
+
+    async def run() -> None:
+        async with connect.connected(connect.address_of(namesrv)) as admin:
+            for name, address in (await admin.masters(cluster)).items():
+                for acl in await admin.acls(address):
+                    if user in ("", (acl.subject or "").removeprefix(USER_PREFIX)):
+                        rows.extend({"broker": name, **each} for each in _entries(acl))
+
+    connect.run(run())
+    titles = ("broker", "user", "policy", "decision", "actions", "resource", "from")
+    _show(rows, {each: each for each in titles}, json=json)
+
+
+def _entries(acl: AclInfo) -> list[dict[str, Any]]:
+    return [
+        {
+            "user": (acl.subject or "").removeprefix(USER_PREFIX),
+            "policy": policy.policy_type,
+            "decision": entry.decision,
+            "actions": ",".join(entry.actions),
+            "resource": entry.resource,
+            "from": ",".join(entry.source_ips or []) or "everywhere",
+        }
+        for policy in acl.policies
+        for entry in policy.entries
+    ]
+
+
+def _put(decision: str, given: tuple[str, str, str, str], cluster: str | None, namesrv: str | None) -> None:
+    user, actions, what, source = given
+    acl = acl_of(user, [what], actions.split(","), decision, [each for each in source.split(",") if each])
+    done = f"{decision} {actions} on {what} for {user}"
+    _each(cluster, namesrv, lambda admin, address: admin.update_acl(address, acl), done)
+
+
+@app.command()
+def allow(
+    user: Name,
+    actions: Actions,
+    what: What,
+    source: Source = "",
+    cluster: Cluster = None,
+    namesrv: connect.Namesrv = None,
+) -> None:
+    """Give a user a right; one on the same resource is replaced.
+
+    aerobee access allow shop Pub Topic:orders
+    """
+    _put("Allow", (user, actions, what, source), cluster, namesrv)
+
+
+@app.command()
+def deny(
+    user: Name,
+    actions: Actions,
+    what: What,
+    source: Source = "",
+    cluster: Cluster = None,
+    namesrv: connect.Namesrv = None,
+) -> None:
+    """Forbid a user something that a wider rule allows.
+
+    aerobee access deny shop All Topic:payroll
+    """
+    _put("Deny", (user, actions, what, source), cluster, namesrv)
+
+
+@app.command()
+def revoke(
+    user: Name,
+    what: Annotated[str, typer.Argument(help="the resource [all]")] = "",
+    cluster: Cluster = None,
+    namesrv: connect.Namesrv = None,
+) -> None:
+    """Take a user's rule about a resource away, or all its rules.
+
+    aerobee access revoke shop Topic:orders
+    """
+    done = f"revoked {what or 'all'} of {user}"
+    _each(cluster, namesrv, lambda admin, address: admin.delete_acl(address, user, what), done)
+
+
+@app.command()
+def can(
+    user: Name,
+    action: Annotated[str, typer.Argument(help="Pub, Sub, Create, Update, Delete, Get or List")],
+    what: Annotated[str, typer.Argument(help="Topic:orders, Group:billing, Cluster:name")],
+    source: Annotated[str, typer.Option("--from", help="asking from this address")] = "127.0.0.1",
+    cluster: Cluster = None,
+    namesrv: connect.Namesrv = None,
+) -> None:
+    """Whether a user may, and which rule says so. Exit code 1 when not.
+
+    aerobee access can shop Pub Topic:orders
+    """
+    wanted = named(Action, action)
+    if wanted is None:
+        raise typer.BadParameter(f"{action!r} is no action; there are {', '.join(Action)}")
+    try:
+        need = Need(Resource.parse(what), (wanted,))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    answers = connect.run(_decisions(user, need, source, connect.address_of(namesrv), cluster))
+    for broker, (allowed, why) in answers.items():
+        output.line(f"{broker}: {'yes' if allowed else 'no'}, {why}")
+    if not all(allowed for allowed, _ in answers.values()):
+        raise typer.Exit(1)
+
+
+async def _decisions(
+    user: str, need: Need, source: str, address: str, cluster: str | None
+) -> dict[str, tuple[bool, str]]:
+    async with connect.connected(address) as admin:
+        return {
+            name: await _decision(admin, where, user, need, source)
+            for name, where in (await admin.masters(cluster)).items()
+        }
+
+
+async def _decision(admin: Admin, address: str, user: str, need: Need, source: str) -> tuple[bool, str]:
+    found = await admin.user(address, user)
+    if found is None:
+        return False, "there is no such user"
+    if found.user_status == "disable":
+        return False, "the user is disabled"
+    if found.user_type == "Super":
+        return True, "a super user may do everything"
+    acl, policy = await admin.acl(address, user), Policy()
+    for each in acl.policies if acl is not None else ():
+        policy = policy.merged(policy_type_of(each.policy_type), entries_of(each))
+    known = Policies()
+    known.put(user, policy)
+    verdict = known.verdict(user, need, source)
+    if verdict.entry is None:
+        return False, f"no rule of {user} is about {need.actions[0]} on {need.resource.text} from {source}"
+    entry = verdict.entry
+    rule = f"{entry.decision} {','.join(entry.actions)} on {entry.resource.text}"
+    where = f" from {','.join(entry.source_ips)}" if entry.source_ips else ""
+    return verdict.allowed, f"by the {verdict.policy_type} rule: {rule}{where}"
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="plain_acl.yml of RocketMQ 4", exists=True, dir_okay=False)],
+    cluster: Cluster = None,
+    namesrv: connect.Namesrv = None,
+) -> None:
+    """Make users and rights of the accounts of a plain_acl.yml; users that are there already stay as they are.
+
+    aerobee access import /opt/rocketmq/conf/plain_acl.yml
+    """
+    accounts = parse_plain_acl(file.read_text()).accounts
+
+    async def run() -> None:
+        async with connect.connected(connect.address_of(namesrv)) as admin:
+            for name, address in (await admin.masters(cluster)).items():
+                for account in accounts:
+                    if await admin.user(address, account.access_key) is not None:
+                        output.note(f"{account.access_key} is there already on {name}")
+                        continue
+                    await admin.create_user(address, as_user(account))
+                    policies = as_policies(account)
+                    if policies is not None:
+                        await admin.update_acl(address, policies)
+                    output.note(f"made user {account.access_key} on {name}")
+
+    connect.run(run())
+
+
+app.command()(init)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""May they: whether the user whom `accounts` found has the rights that `rights.py` says the request needs."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aerobee.errors import ProtocolError
+from aerobee.fronts.gates.accounts import is_open
+from aerobee.fronts.gates.guard import request_name
+from aerobee.fronts.gates.needs import Asked
+from aerobee.fronts.gates.rights import needs_at
+
+if TYPE_CHECKING:
+    from aerobee.fronts.gates.call import Call, Gate, Place
+    from aerobee.fronts.gates.guard import Guard
+    from aerobee.fronts.gates.needs import Needs
+
+
+def gate(place: Place) -> Gate | None:
+    guard: Guard | None = place.parts.guard
+    if (
+        guard is None
+        or not guard.checks_rights
+        or is_open(place)
+        or not guard.needs_right(request_name(place))
+    ):
+        return None
+    return partial(_check, guard, needs_at(place))
+
+
+def _check(guard: Guard, needs: Needs | None, call: Call) -> None:
+    if call.user is None:
+        return  # let in by its address: nothing is asked of it
+    try:
+        wanted = None if needs is None else needs(Asked(call, guard.cluster, guard.look_up))
+    except (ProtocolError, ValueError, AttributeError):
+        raise guard.unreadable(call.user) from None
+    guard.check(call.user, wanted, call.remote[0], call.code)

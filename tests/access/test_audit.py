@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The audit log: changes and refusals, one JSON line each, bounded, and without a secret."""
+
+from __future__ import annotations
+
+import json
+import stat
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aerobee.broker.access.audit import REFUSALS_A_SECOND, Audit
+from aerobee.fronts.gates.audit import CHANGES
+from aerobee.fronts.gates.rights import BROKER, NAMESRV
+from aerobee.fronts.grpc.generated import messaging_pb2 as pb
+from aerobee.protocol import bodies
+from aerobee.protocol.accounts import Credentials
+from aerobee.protocol.bodies import UserInfo
+from aerobee.protocol.headers import accounts as h
+from aerobee.protocol.headers.produce import SendMessageV2
+from aerobee.protocol.headers.route import WipeWritePerm
+from aerobee.protocol.headers.topics import DeleteTopic
+from aerobee.settings import BrokerConfig
+from tests.access.ports import ANN, NOBODY, ROOT, Ports, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+SEND = SendMessageV2(topic="orders", queue_id=0)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "audit.log"
+
+
+@pytest.fixture
+async def ports(file: Path) -> AsyncIterator[Ports]:
+    async with running(audit_log=str(file)) as made:
+        yield made
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+async def test_changes_and_refusals_are_written(ports: Ports, file: Path) -> None:
+    ports.grant("Topic:orders Pub")
+    await ports.ask(ANN, SEND, b"x")
+    await ports.ask(ROOT, h.CreateUser(username="shop"), bodies.encode(UserInfo(password="s3cret-word")))
+    await ports.ask(ROOT, h.UpdateUser(username="nobody"), bodies.encode(UserInfo(password="s3cret-word")))
+    await ports.ask(ANN, DeleteTopic(topic="orders"))
+    await ports.ask(Credentials("root", "guessed"), SEND)
+    await ports.ask(NOBODY, SEND)
+    await ports.ask_namesrv(ROOT, WipeWritePerm(broker_name="broker-a"))
+    await ports.call(ANN, "QueryRoute", pb.QueryRouteRequest(topic=pb.Resource(name="theirs")))
+    written = lines(file)
+    cluster = ["Cluster:DefaultCluster"]
+    facts = [(each["user"], each["request"], each["resources"], each["result"]) for each in written]
+    assert facts == [
+        ("root", "CreateUser", cluster, "allowed"),
+        ("root", "UpdateUser", cluster, "failed"),
+        ("ann", "DeleteTopic", ["Topic:orders"], "refused"),
+        ("root?", "SendMessageV2", ["Topic:orders"], "refused"),
+        ("", "SendMessageV2", ["Topic:orders"], "refused"),
+        ("root", "WipeWritePerm", cluster, "allowed"),
+        ("ann", "QueryRoute", ["Topic:theirs"], "refused"),
+    ]
+    assert (written[0]["target"], written[0]["from"], written[0]["port"]) == ("shop", "127.0.0.1", "broker")
+    assert written[1]["why"] == "The user is not exist"
+    assert written[3]["why"] == "check signature failed."
+    assert "s3cret-word" not in file.read_text()  # noqa: ASYNC240
+
+
+def test_a_flood_of_refusals_is_bounded_and_said(file: Path) -> None:
+    audit = Audit(file)
+    for _ in range(1000):
+        audit.refused(1_000, "10.0.0.1", {"n": 1})
+    audit.refused(1_500, "10.0.0.2", {"n": 2})
+    audit.refused(2_000, "10.0.0.1", {"n": 3})
+    audit.refused(9_000, "10.0.0.1", {"n": 4})
+    for number in range(5000):
+        audit.refused(9_000, f"11.0.{number}", {"n": 5})
+    audit.close()
+    written = lines(file)
+    assert len([each for each in written if each["n"] == 1]) == REFUSALS_A_SECOND
+    assert [each.get("unsaid") for each in written if each["n"] in (2, 3, 4)] == [None, 990, None]
+    assert len(audit._refused) <= 1000
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert written[0]["time"] == "1970-01-01T00:00:01.000+00:00"
+
+
+def test_every_audited_code_is_a_code_of_ours() -> None:
+    assert BROKER.keys() | NAMESRV.keys() >= CHANGES
+
+
+def test_there_is_nobody_to_write_down_without_access_control() -> None:
+    with pytest.raises(ValueError, match="'audit_log' needs"):
+        BrokerConfig(audit_log="x")

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""plain_acl.yml: what is read, in which order it decides, what a change does, and what it becomes as users."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aerobee.broker.access.access import Access, Rules
+from aerobee.broker.access.migrate import migrate
+from aerobee.broker.access.plain_acl import PlainAcl, read_files
+from aerobee.errors import AclDenied
+from aerobee.protocol.access import Action, Kind, Need, cluster, every, group, topic
+from aerobee.protocol.plain_acl import Perm, parse_plain_acl
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMON = """
+globalWhiteRemoteAddresses:
+- 10.10.103.*
+- 192.168.0.*
+
+accounts:
+- accessKey: RocketMQ
+  secretKey: 12345678
+  whiteRemoteAddress:
+  admin: false
+  defaultTopicPerm: DENY
+  defaultGroupPerm: SUB
+  topicPerms:
+  - topicA=DENY
+  - topicB=PUB|SUB
+  - topicC=SUB
+  - topicD=PUB
+  - odd=WRITE
+  groupPerms:
+  # the group should convert to retry topic
+  - groupA=DENY
+  - groupB=PUB|SUB
+  - groupC=SUB
+
+- accessKey: rocketmq2
+  secretKey: 12345678
+  whiteRemoteAddress: 192.168.1.*
+  # if it is admin, it could access all resources
+  admin: yes
+"""
+HERE = "127.0.0.1"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(COMMON)
+    return path
+
+
+def why(acl: PlainAcl, user: str, *needs: Need, code: int = 10) -> str:
+    try:
+        acl.check(user, needs, HERE, code)
+    except AclDenied as refused:
+        return refused.remark.removeprefix("org.apache.rocketmq.acl.common.AclException: ")
+    return ""
+
+
+def test_the_file_that_rocketmq_ships() -> None:
+    read = parse_plain_acl(COMMON)
+    assert read.white_addresses == ("10.10.103.*", "192.168.0.*")
+    first, second = read.accounts
+    assert (first.access_key, first.secret_key, first.admin, second.admin) == (
+        "RocketMQ",
+        "12345678",
+        False,
+        True,
+    )
+    assert first.topic_perms["topicB"] == Perm.PUB | Perm.SUB
+    assert first.topic_perms["odd"] == Perm.DENY, "a word that is none of the five"
+    assert (first.white_remote_address, second.white_remote_address) == ("", "192.168.1.*")
+
+
+def test_scalars_are_text() -> None:
+    (account,) = parse_plain_acl(
+        "accounts: [{accessKey: 0123456789, secretKey: 0777777777, defaultTopicPerm: null, topicPerms: ~,"
+        " whiteRemoteAddress: '', admin: 'false'}]"
+    ).accounts
+    assert (account.access_key, account.secret_key) == ("0123456789", "0777777777")
+    assert (account.default_topic_perm, account.topic_perms, account.admin) == ("", {}, False)
+    (quoted,) = parse_plain_acl("accounts: [{accessKey: accesskey, secretKey: 'nullnull'}]").accounts
+    assert quoted.secret_key == "nullnull"
+    assert parse_plain_acl("").accounts == ()
+    twice = parse_plain_acl(
+        "accounts: [{accessKey: account1, secretKey: first-one}, {accessKey: account1, secretKey: second-one}]"
+    )
+    assert [each.secret_key for each in twice.accounts] == ["first-one"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("accounts: [{accessKey: short, secretKey: 12345678}]", "at least 7"),
+        ("accounts: [{accessKey: long-enough}]", "at least 7"),
+        ("accounts: [{accessKey: account1, secretKey: 12345678, colour: red}]", "colour"),
+        ("colour: red", "colour"),
+        ("accounts: [{accessKey: account1, secretKey: 12345678, topicPerms: [a]}]", "not name=PERM"),
+        ("accounts: [{accessKey: account1, secretKey: 12345678, admin: perhaps}]", "neither true nor false"),
+        ("globalWhiteRemoteAddresses: [10.0.0.0/8]", "address pattern"),
+        ("globalWhiteRemoteAddresses:\n- *\n", "write '*' in quotes"),
+        ("accounts: {accessKey: a}", "not a list"),
+        ("- a", "name: value"),
+        ("a: [", "no YAML"),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=r".") as refused:
+        parse_plain_acl(text)
+    assert words in str(refused.value)
+
+
+def test_the_order_of_who_comes_in(file: Path) -> None:
+    acl = PlainAcl(file, "c")
+    assert acl.secret_of("", "10.10.103.7") is None, "a global white address needs no account at all"
+    assert acl.secret_of("nobody77", "10.10.103.7") is None
+    assert acl.secret_of("", "::ffff:10.10.103.7") is None
+    assert acl.secret_of("rocketmq2", "192.168.1.9") is None
+    assert acl.secret_of("rocketmq2", HERE) == "12345678"
+    for name, said in (("", "No accessKey is configured"), ("nobody77", "No acl config for nobody77")):
+        with pytest.raises(AclDenied, match=said):
+            acl.secret_of(name, "192.168.1.9")
+    assert acl.badly_signed("RocketMQ").code == 1
+    assert acl.badly_signed("RocketMQ").remark == (
+        "org.apache.rocketmq.acl.common.AclException: Check signature failed for accessKey=RocketMQ"
+    )
+
+
+@pytest.mark.parametrize(
+    ("need", "said"),
+    [
+        (topic("topicB", Action.PUB), ""),
+        (topic("topicB", Action.SUB), ""),
+        (topic("topicC", Action.SUB), ""),
+        (topic("topicC", Action.PUB), "No permission for topic:topicC"),
+        (topic("topicD", Action.SUB), "No permission for topic:topicD"),
+        (topic("topicA", Action.PUB), "No permission for topic:topicA"),
+        (topic("odd", Action.PUB), "No permission for topic:odd"),
+        (topic("topicX", Action.PUB), "No default permission for topic:topicX"),
+        (topic("topicD", Action.PUB, Action.SUB), ""),
+        (topic("topicA", Action.PUB, Action.SUB), "No permission for topic:topicA"),
+        (group("groupA", Action.SUB), "No permission for group:groupA"),
+        (group("groupC", Action.SUB, Action.UPDATE), ""),
+        (group("groupX", Action.SUB), ""),
+        (topic("topicX", Action.GET), ""),
+        (every(Kind.TOPIC, Action.LIST), ""),
+        (cluster("c", Action.GET), ""),
+        (
+            cluster("c", Action.UPDATE),
+            "Need admin permission for request code=10, but accessKey=RocketMQ is not",
+        ),
+        (
+            topic("topicB", Action.CREATE),
+            "Need admin permission for request code=10, but accessKey=RocketMQ is not",
+        ),
+        (
+            every(Kind.TOPIC, Action.SUB),
+            "Need admin permission for request code=10, but accessKey=RocketMQ is not",
+        ),
+    ],
+)
+def test_what_an_account_may(file: Path, need: Need, said: str) -> None:
+    acl = PlainAcl(file, "c")
+    assert why(acl, "RocketMQ", need) == said
+    assert why(acl, "rocketmq2", need) == "", "an admin may everything"
+
+
+def test_what_nobody_listed_is_for_admins(file: Path) -> None:
+    acl = PlainAcl(file, "c")
+    acl.check("rocketmq2", None, HERE, 9999)
+    with pytest.raises(AclDenied, match="Need admin permission for request code=9999"):
+        acl.check("RocketMQ", None, HERE, 9999)
+
+
+def test_a_changed_file_counts_and_a_broken_one_does_not(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    acl = PlainAcl(file, "c")
+    acl.tick(0)
+    file.write_text("accounts:\n- accessKey: newcomer\n  secretKey: 12345678\n")
+    os.utime(file, ns=(1, 1))
+    acl.tick(5000)
+    assert acl.secret_of("newcomer", HERE) == "12345678"
+    with pytest.raises(AclDenied):
+        acl.secret_of("RocketMQ", HERE)
+    file.write_text("accounts: [")
+    os.utime(file, ns=(2, 2))
+    acl.tick(10_000)
+    assert acl.secret_of("newcomer", HERE) == "12345678"
+    assert "accounts stay as they were" in caplog.text
+    assert "12345678" not in caplog.text
+
+
+def test_files_beside_it_go_before_it(file: Path) -> None:
+    further = file.parent / "acl" / "team"
+    further.mkdir(parents=True)
+    (further / "a.yaml").write_text("accounts: [{accessKey: RocketMQ, secretKey: of-the-team}]")
+    (further / "notes.txt").write_text("no list")
+    acl = PlainAcl(file, "c")
+    assert acl.secret_of("RocketMQ", HERE) == "of-the-team"
+    assert acl.secret_of("rocketmq2", HERE) == "12345678"
+    (further / "b.yml").write_text("accounts: [{accessKey: newcomer, secretKey: 12345678}]")
+    acl.tick(0)
+    assert acl.secret_of("newcomer", HERE) == "12345678"
+
+
+def test_without_a_file_nobody_comes_in(tmp_path: Path) -> None:
+    acl = PlainAcl(tmp_path / "plain_acl.yml", "c")
+    with pytest.raises(AclDenied):
+        acl.secret_of("RocketMQ", HERE)
+
+
+def test_accounts_become_users_with_the_same_rights(file: Path) -> None:
+    access = Access(None, Rules(cluster="c", authentication=True, authorization=True))
+    migrate(read_files(file), access)
+    assert access.is_super("rocketmq2")
+    assert not access.is_super("RocketMQ")
+
+    def may(need: Need) -> bool:
+        return access.policies.verdict("RocketMQ", need, HERE).allowed
+
+    assert may(topic("topicB", Action.PUB))
+    assert may(topic("topicC", Action.SUB))
+    assert not may(topic("topicC", Action.PUB))
+    assert not may(topic("topicA", Action.SUB))
+    assert not may(topic("odd", Action.PUB)), "not all that is allowed, as RocketMQ makes of it"
+    assert not may(topic("topicX", Action.PUB))
+    assert may(group("groupX", Action.SUB))
+    assert not may(group("groupA", Action.SUB))
+    migrate(read_files(file), access)
+    assert len(access.users.all()) == 2

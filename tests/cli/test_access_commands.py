@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands against a server with access control: mqadmin's users and policies, profiles, and who a command is."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aerobee import BrokerConfig
+from aerobee.cli import profiles
+from aerobee.settings import load
+from aerobee.testing import TestServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from conftest import Done
+
+ROOT, SECRET = "root", "root-secret"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[TestServer]:
+    config = BrokerConfig(
+        authentication=True, authorization=True, init_user=f'{{"username":"{ROOT}","password":"{SECRET}"}}'
+    )
+    with TestServer(config=config) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def no_account_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    for name in ("AEROBEE_PROFILE", "AEROBEE_ACCESS_KEY", "AEROBEE_SECRET_KEY", "ROCKETMQ_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AEROBEE_PROFILES", str(tmp_path / "profiles.toml"))
+    yield
+    profiles.choose(None)
+
+
+@pytest.fixture
+def as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AEROBEE_ACCESS_KEY", ROOT)
+    monkeypatch.setenv("AEROBEE_SECRET_KEY", SECRET)
+
+
+def admin(good: Callable[..., Done], text: str, stdin: bytes = b"") -> list[str]:
+    return [re.sub(r" +", " ", line) for line in good("admin", *text.split(), stdin=stdin).out.splitlines()]
+
+
+@pytest.mark.usefixtures("as_root")
+def test_mqadmins_commands_print_what_rocketmqs_print(good: Callable[..., Done], server: TestServer) -> None:
+    at = server.broker_address
+    assert admin(good, "createUser -c DefaultCluster -u shop -p one") == [f"create user to {at} success."]
+    assert admin(good, f"createUser -b {at} -u ship -p - -t Super", b"typed\n") == [
+        f"create user to {at} success."
+    ]
+    assert admin(good, f"updateUser -b {at} -u shop -s disable") == [f"update user to {at} success."]
+    assert admin(good, f"getUser -b {at} -u shop") == [
+        "#UserName #Password #UserType #UserStatus",
+        "shop one Normal disable",
+    ]
+    assert admin(good, f"getUser -b {at} -u nobody") == []
+    assert admin(good, "listUser -c DefaultCluster -f sh") == [
+        "#UserName #Password #UserType #UserStatus",
+        "ship typed Super enable",
+        "shop one Normal disable",
+        f"get user from {at} success.",
+    ]
+    rights = "-s User:shop -r Topic:orders,Group:g* -a Pub,Sub -d Allow -i 10.0.0.0/8"
+    assert admin(good, f"createAcl -b {at} {rights}") == [f"create acl to {at} success."]
+    assert admin(good, f"updateAcl -b {at} -s User:shop -r Topic:orders -a Get -d Deny") == [
+        f"update acl to {at} success."
+    ]
+    shown = [
+        "#Subject #PolicyType #Resource #Actions #SourceIp #Decision",
+        "User:shop Custom Topic:orders [Get] null Deny",
+        "User:shop Custom Group:g* [Pub, Sub] [10.0.0.0/8] Allow",
+    ]
+    assert admin(good, f"getAcl -b {at} -s User:shop") == shown
+    assert admin(good, "listAcl -c DefaultCluster") == shown
+    assert admin(good, f"listAcl -b {at} -r Group") == [shown[0], shown[2]]
+    assert admin(good, f"copyUser -f {at} -t {at} -u shop") == [
+        f"copy user of shop from {at} to {at} success."
+    ]
+    assert admin(good, f"copyAcl -f {at} -t {at}") == [f"copy acl of User:shop from {at} to {at} success."]
+    assert admin(good, f"deleteAcl -b {at} -s User:shop -r Topic:orders") == [f"delete acl to {at} success."]
+    assert admin(good, f"deleteUser -b {at} -u shop") == [f"delete user to {at} success."]
+    assert admin(good, f"getAcl -b {at} -s User:ship") == []
+
+
+def test_who_is_not_let_in_is_told_in_one_line(
+    aerobee: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = aerobee("topics", "list")
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "username cannot be null." in done.err
+    monkeypatch.setenv("AEROBEE_ACCESS_KEY", ROOT)
+    monkeypatch.setenv("AEROBEE_SECRET_KEY", "guessed")
+    assert "check signature failed." in aerobee("topics", "list").err
+
+
+def test_a_profile_says_who_and_where(
+    aerobee: Callable[..., Done], tmp_path: Path, server: TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AEROBEE_NAMESRV")
+    file = tmp_path / "profiles.toml"
+    where = f'namesrv = "{server.namesrv}"\naccess_key = "{ROOT}"'
+    file.write_text(f'[prod]\n{where}\nsecret_key = "{SECRET}"\n[other]\n{where}\nsecret_key_env = "MINE"\n')
+    file.chmod(0o644)
+    done = aerobee("--profile", "prod", "topics", "list")
+    assert "chmod 600" in done.err
+    file.chmod(0o600)
+    assert aerobee("--profile", "prod", "topics", "list").code == 0
+    assert "takes its secret from $MINE" in aerobee("--profile", "other", "topics", "list").err
+    monkeypatch.setenv("MINE", SECRET)
+    assert aerobee("--profile", "other", "topics", "list").code == 0
+    assert "there are other, prod" in aerobee("--profile", "none", "topics", "list").err
+    monkeypatch.setenv("AEROBEE_PROFILE", "prod")
+    assert aerobee("topics", "list").code == 0
+    file.write_text('[prod]\nsecret = "x"\n')
+    assert "no such key secret" in aerobee("topics", "list").err
+
+
+def test_mqadmins_own_file_is_read_last(
+    good: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "tools.yml").write_text(f"# of mqadmin\naccessKey: {ROOT}\nsecretKey: '{SECRET}'\n")
+    monkeypatch.setenv("ROCKETMQ_HOME", str(tmp_path))
+    good("admin", "topicList")
+
+
+@pytest.mark.usefixtures("as_root")
+def test_sending_and_consuming_are_signed(good: Callable[..., Done]) -> None:
+    good("send", "orders", "hello")
+    for how in ("push", "pull", "pop"):
+        done = good("consume", "orders", "-g", f"billing-{how}", "--from", "first", "--mode", how, "-n", "1")
+        assert "hello" in done.out
+
+
+@pytest.mark.usefixtures("as_root")
+def test_access_commands(good: Callable[..., Done], aerobee: Callable[..., Done]) -> None:
+    good("access", "add-user", "porter", stdin=b"porter-secret\n")
+    rows = good("access", "users", "port", "--json").json
+    assert rows == [{"broker": "broker-a", "status": "enable", "type": "Normal", "user": "porter"}]
+    good("access", "allow", "porter", "Pub,Sub", "Topic:ord*")
+    good("access", "deny", "porter", "Pub", "Topic:orders", "--from", "10.0.0.0/8")
+    assert [
+        (row["decision"], row["resource"], row["from"])
+        for row in good("access", "policies", "porter", "--json").json
+    ] == [
+        ("Allow", "Topic:ord*", "everywhere"),
+        ("Deny", "Topic:orders", "10.0.0.0/8"),
+    ]
+    assert good("access", "can", "porter", "pub", "Topic:orders").out == (
+        "broker-a: yes, by the Custom rule: Allow Pub,Sub on Topic:ord*\n"
+    )
+    done = aerobee("access", "can", "porter", "pub", "Topic:orders", "--from", "10.1.1.1")
+    assert (done.code, done.out) == (
+        1,
+        "broker-a: no, by the Custom rule: Deny Pub on Topic:orders from 10.0.0.0/8\n",
+    )
+    no_rule = aerobee("access", "can", "porter", "Sub", "Group:g")
+    assert no_rule.out == "broker-a: no, no rule of porter is about Sub on Group:g from 127.0.0.1\n"
+    assert "a super user may do everything" in good("access", "can", ROOT, "Delete", "Topic:x").out
+    assert "no such user" in aerobee("access", "can", "ghost", "Pub", "Topic:x").out
+    good("access", "set-user", "porter", "--status", "disable")
+    assert "the user is disabled" in aerobee("access", "can", "porter", "Pub", "Topic:x").out
+    good("access", "revoke", "porter", "Topic:orders")
+    good("access", "remove-user", "porter")
+    assert good("access", "users", "porter", "--json").json == []
+
+
+@pytest.mark.usefixtures("as_root")
+def test_a_plain_acl_is_imported(
+    good: Callable[..., Done], aerobee: Callable[..., Done], tmp_path: Path
+) -> None:
+    file = tmp_path / "plain_acl.yml"
+    file.write_text(
+        "accounts:\n- {accessKey: imported, secretKey: 12345678, topicPerms: [a=PUB], defaultGroupPerm: SUB}\n"
+    )
+    assert "made user imported on broker-a" in good("access", "import", str(file)).err
+    assert (
+        "by the Custom rule: Allow Pub on Topic:a" in good("access", "can", "imported", "Pub", "Topic:a").out
+    )
+    assert (
+        "by the Default rule: Allow Sub on Group:*" in good("access", "can", "imported", "Sub", "Group:g").out
+    )
+    assert aerobee("access", "can", "imported", "Sub", "Topic:a").code == 1
+    assert "is there already" in good("access", "import", str(file)).err
+    file.write_text("accounts: [{accessKey: x}]")
+    assert aerobee("access", "import", str(file)).code == 2
+
+
+def test_init_makes_a_server_that_asks_and_a_client_that_is_let_in(
+    good: Callable[..., Done], aerobee: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tmp_path / "access"
+    serve, export, last = good("access", "init", str(made)).out.splitlines()
+    assert (serve, last) == (f"aerobee serve --config {made}/server.toml", "aerobee topics list")
+    assert export == f"export AEROBEE_PROFILES={made}/profiles.toml AEROBEE_PROFILE=dev"
+    for name in ("ca.key", "server.key", "client.key", "server.toml", "profiles.toml"):
+        assert (made / name).stat().st_mode & 0o777 == 0o600, name
+    assert "nothing was changed" in aerobee("access", "init", str(made)).err
+    loaded = load(made / "server.toml")
+    with TestServer(config=loaded.broker) as secured:
+        monkeypatch.setenv("AEROBEE_PROFILES", str(made / "profiles.toml"))
+        monkeypatch.setenv("AEROBEE_PROFILE", "dev")
+        good("topics", "list", "-n", secured.namesrv)
+        good("access", "users", "-n", secured.namesrv)
+        monkeypatch.delenv("AEROBEE_PROFILE")
+        assert aerobee("topics", "list", "-n", secured.namesrv).code == 1, "plain is not spoken there"

@@ -37,7 +37,7 @@ def aerobee_manual_server() -> Iterator[TestServer]:
 
 @pytest.fixture
 def aerobee_secured_server() -> Iterator[TestServer]:
-    """A fresh server with access control: `server.account` are a super user's options, `server.add_user` makes others."""
+    """A fresh server with access control: `server.account` is its super user's, `server.add_user` makes others."""
     from aerobee.testing.server import TestServer
 
     with TestServer.secured() as server:

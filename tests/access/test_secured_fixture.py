@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fixture for users' tests, and a whole client on a secured server: what is signed is served, what may not is told."""
+"""The fixture for users' tests, and a whole client on a secured server: what may is served, what may not is told."""
 
 from __future__ import annotations
 

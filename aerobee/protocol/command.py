@@ -69,6 +69,7 @@ class _LooseHeader(msgspec.Struct):
 _decode_json_header = msgspec.json.Decoder(_JsonHeader, strict=False).decode
 _to_json = msgspec.json.Encoder().encode
 _as_tuple = msgspec.structs.astuple
+_decode_texts = msgspec.json.Decoder(dict[str, str]).decode
 _decode_any = msgspec.json.Decoder(dict[str, Any] | None).decode
 
 
@@ -111,6 +112,10 @@ class Command(msgspec.Struct, gc=False):
         """All header fields as text, as Java would read them."""
         if type(self.ext) is dict:
             return self.ext
+        try:
+            return _decode_texts(self.ext)  # type: ignore[arg-type]
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass  # nulls and numbers among them, or none at all
         try:
             raw = _decode_any(self.ext) or {}  # type: ignore[arg-type]
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -36,6 +36,15 @@ def aerobee_manual_server() -> Iterator[TestServer]:
 
 
 @pytest.fixture
+def aerobee_secured_server() -> Iterator[TestServer]:
+    """A fresh server with access control: `server.account` is its super user's, `server.add_user` makes others."""
+    from aerobee.testing.server import TestServer
+
+    with TestServer.secured() as server:
+        yield server
+
+
+@pytest.fixture
 def aerobee_topic(aerobee_server: TestServer, request: pytest.FixtureRequest) -> str:
     """A topic of the test's own (4 queues), named after it."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", request.node.name)[:80]

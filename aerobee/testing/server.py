@@ -11,11 +11,15 @@ from aerobee.clock import Clock, ManualClock, SystemClock
 from aerobee.testing.moved_clock import TestClock
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Mapping
     from types import TracebackType
 
     from aerobee.client.admin import GroupLag
+    from aerobee.client.options import SessionOptions
     from aerobee.server import Server
+
+
+ADMIN = {"access_key": "admin", "secret_key": "secret-of-the-test-server"}
 
 
 class TestServer:
@@ -39,6 +43,7 @@ class TestServer:
         self._base_clock = clock or SystemClock()
         self._settings = settings
         self._server: Server | None = None
+        self.account: dict[str, str] = {}  # options of a client that may do everything
         self.clock: Any = self._base_clock
 
     @classmethod
@@ -46,6 +51,17 @@ class TestServer:
         """Its clock starts now and stands still: `server.clock.advance(minutes=30)` moves it."""
         # Not at ManualClock's own start: clients that live in real time shall find its times plausible.
         return cls(ManualClock(SystemClock().now()), **settings)
+
+    @classmethod
+    def secured(cls, **settings: Any) -> TestServer:
+        """It asks who it is and what they may: `server.account` is its super user's, `add_user` makes others."""
+        from aerobee.settings import BrokerConfig
+
+        user = f'{{"username":"{ADMIN["access_key"]}","password":"{ADMIN["secret_key"]}"}}'
+        config = BrokerConfig(authentication=True, authorization=True, init_user=user)
+        made = cls(config=config, **settings)
+        made.account = dict(ADMIN)
+        return made
 
     def __enter__(self) -> TestServer:
         self._thread.start()
@@ -104,11 +120,31 @@ class TestServer:
         async def ask() -> GroupLag:
             from aerobee.client.admin import Admin
 
-            async with Admin(self.namesrv) as admin:
+            async with Admin(self.namesrv, options=self._admin_options()) as admin:
                 return await admin.lag(group)
 
         found: GroupLag = self.run(ask())
         return found
+
+    def _admin_options(self) -> SessionOptions:
+        from aerobee.client.options import SessionOptions
+
+        return SessionOptions(**self.account)  # type: ignore[arg-type]
+
+    def add_user(self, name: str, password: str, rights: Mapping[str, str]) -> dict[str, str]:
+        """A user who may do that: `{"Topic:orders": "Pub", "Group:billing": "Sub"}`; returns its options."""
+
+        async def add() -> None:
+            from aerobee.client.admin import Admin, acl_of
+            from aerobee.protocol.bodies import UserInfo
+
+            async with Admin(self.namesrv, options=self._admin_options()) as admin:
+                await admin.create_user(self.broker_address, UserInfo(username=name, password=password))
+                for resource, actions in rights.items():
+                    await admin.update_acl(self.broker_address, acl_of(name, [resource], actions.split(",")))
+
+        self.run(add())
+        return {"access_key": name, "secret_key": password}
 
     def create_topic(self, topic: str, queues: int = 4) -> None:
         async def create() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ from aerobee.settings.broker import first_user, own_account
 if TYPE_CHECKING:
     from aerobee.broker.access.pointed import LookUp
     from aerobee.settings import BrokerConfig
+
+log = logging.getLogger("aerobee.access")
 
 
 def open_access(config: BrokerConfig, data: Path, look_up: LookUp | None = None) -> Access:
@@ -76,3 +79,5 @@ def _first_users(access: Access, config: BrokerConfig) -> None:
     except BrokerError as error:
         raise AerobeeError(f"a user of the settings cannot be made: {error.remark}") from None
     access.save()
+    if access.rules.authentication and not any(user.is_super for user in access.users.all()):
+        log.warning("no super user yet, so nobody can make users: name one by `init_user`")

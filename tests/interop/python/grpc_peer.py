@@ -37,7 +37,10 @@ numbers = itertools.count(1)
 
 
 def configuration(request: link.Request) -> ClientConfiguration:
-    return ClientConfiguration(request["namesrv"], Credentials(), request_timeout=10)
+    account = (
+        Credentials(request["accessKey"], request["secretKey"]) if "accessKey" in request else Credentials()
+    )
+    return ClientConfiguration(request["namesrv"], account, request_timeout=10)
 
 
 class Checker(TransactionChecker):  # type: ignore[misc]

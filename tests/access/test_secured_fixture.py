@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fixture for users' tests, and a whole client on a secured server: what may is served, what may not is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aerobee import Message, Options, Producer, PullConsumer, SimpleConsumer
+from aerobee.errors import NoPermission
+
+if TYPE_CHECKING:
+    from aerobee.testing import TestServer
+
+
+async def test_producers_and_consumers_with_exactly_their_rights(aerobee_secured_server: TestServer) -> None:
+    server = aerobee_secured_server
+    server.create_topic("orders", queues=2)
+    shop = Options(**server.add_user("shop", "shop-secret", {"Topic:orders": "Pub"}))
+    rights = {"Topic:orders": "Sub", "Group:*": "Sub"}
+    billing = Options(**server.add_user("billing", "billing-secret", rights))
+    async with Producer(server.namesrv, group="p", options=shop) as producer:
+        await producer.send(Message("orders", b"hello"))
+        with pytest.raises(NoPermission, match="Topic:payroll"):
+            await producer.send(Message("payroll", b"not mine"))
+    topics = {"orders": "*"}
+    async with PullConsumer(
+        server.namesrv, group="g1", topics=topics, start="first", options=billing
+    ) as pulling:
+        assert [each.body for each in await pulling.poll(timeout_ms=5_000)] == [b"hello"]
+    async with SimpleConsumer(
+        server.namesrv, group="g2", topics=topics, start="first", options=billing
+    ) as simple:
+        (message,) = await simple.receive(1, wait_ms=5_000)
+        await message.ack()
+    async with Producer(server.namesrv, group="p", options=billing) as producer:
+        with pytest.raises(NoPermission, match="Topic:orders"):
+            await producer.send(Message("orders", b"not mine"))
+    async with Producer(server.namesrv, group="p") as producer:
+        with pytest.raises(NoPermission, match="username cannot be null"):
+            await producer.send(Message("orders", b"nobody's"))
+    assert server.lag("g2") is not None

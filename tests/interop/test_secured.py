@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Official clients with credentials on a server with access control: the right key works, a wrong key and a missing
+right get the official code and text, and mqadmin takes its account from tools.yml."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import peers
+import pytest
+from servers import JAVA_SMALL
+
+from aerobee.protocol.access import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from conftest import Running
+    from servers import Server
+
+ROOT, SECRET = "interop-root", "interop-secret"
+SHOP, SHOP_SECRET = "interop-shop", "shop-secret-1"
+TOPIC, GROUP = "secured-topic", "secured-group"
+AUTH = "org.apache.rocketmq.auth.authentication.provider.LocalAuthenticationMetadataProvider"
+RIGHTS = "org.apache.rocketmq.auth.authorization.provider.LocalAuthorizationMetadataProvider"
+REMOTING = ["java", "go", "ons", "addon", "cpp"]
+GRPC = ["python5"]
+
+
+@pytest.fixture(scope="module")
+def secured(server_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    from conftest import make
+
+    settings = {
+        "authenticationEnabled": "true",
+        "authenticationMetadataProvider": AUTH,
+        "authorizationEnabled": "true",
+        "authorizationMetadataProvider": RIGHTS,
+        "initAuthenticationUser": json.dumps({"username": ROOT, "password": SECRET}),
+        "innerClientAuthenticationCredentials": json.dumps({"accessKey": ROOT, "secretKey": SECRET}),
+    }
+    server = make(server_kind, tmp_path_factory.mktemp("secured") / "data", settings)
+    server.start()
+    yield server
+    server.discard()
+
+
+@pytest.fixture(scope="module")
+def mqadmin(secured: Server, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """RocketMQ's own, in a process of its own: it reads tools.yml when it starts."""
+    home: Path = tmp_path_factory.mktemp("home")
+    (home / "conf").mkdir()
+    (home / "conf" / "tools.yml").write_text(f"accessKey: {ROOT}\nsecretKey: {SECRET}\n")
+    main = "org.apache.rocketmq.tools.command.MQAdminStartup"
+    java = [
+        "java",
+        *JAVA_SMALL,
+        "-Xmx256m",
+        f"-Drocketmq.home.dir={home}",
+        "-cp",
+        peers.server_class_path(),
+        main,
+    ]
+
+    def call(command: str, *arguments: str) -> str:
+        done = subprocess.run(
+            [*java, command, "-n", secured.namesrv, *arguments],
+            capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "HOME": str(home)},
+        )  # fmt: skip
+        return done.stdout + done.stderr
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def prepared(secured: Server, mqadmin: Callable[..., str]) -> Server:
+    cluster = ("-c", "DefaultCluster")
+    assert "success" in mqadmin("updateTopic", *cluster, "-t", TOPIC, "-r", "4", "-w", "4")
+    assert "success" in mqadmin("updateSubGroup", *cluster, "-g", GROUP)
+    assert "create user to" in mqadmin("createUser", *cluster, "-u", SHOP, "-p", SHOP_SECRET)
+    rights = f"Topic:{TOPIC},Group:{GROUP}*"
+    actions = ",".join((Action.PUB, Action.SUB, Action.GET))
+    made = mqadmin("createAcl", *cluster, "-s", f"User:{SHOP}", "-r", rights, "-a", actions, "-d", "Allow")
+    assert "create acl to" in made, made
+    return secured
+
+
+def test_mqadmin_takes_its_account_from_tools_yml(prepared: Server, mqadmin: Callable[..., str]) -> None:
+    listed = mqadmin("listUser", "-c", "DefaultCluster")
+    assert f"{SHOP} " in listed
+    assert "get user from" in listed
+    assert f"Topic:{TOPIC}" in mqadmin("getAcl", "-c", "DefaultCluster", "-s", f"User:{SHOP}")
+    assert TOPIC in mqadmin("topicList")
+    assert "broker-a" in mqadmin("clusterList")
+    refused = mqadmin(
+        "createAcl", "-c", "DefaultCluster", "-s", "User:nobody", "-r", "Topic:x", "-a", "Pub", "-d", "Allow"
+    )
+    assert "CODE: 16" in refused
+    assert "The subject of User:nobody is not exist." in refused
+
+
+@pytest.mark.parametrize("name", REMOTING)
+def test_a_remoting_client_sends_and_consumes_with_its_key(
+    name: str, running: Running, prepared: Server
+) -> None:
+    keys: dict[str, Any] = {"accessKey": SHOP, "secretKey": SHOP_SECRET}
+    session = peers.Session(running.get(name), prepared.namesrv)
+    try:
+        consumer = session.consumer(f"{GROUP}-{name}", TOPIC, **keys)
+        session.producer(f"{GROUP}-p-{name}", **keys).send({"topic": TOPIC, "body": f"by {name}"})
+        consumer.wait_for(lambda seen: any(row["body"] == f"by {name}" for row in seen), 60, "its message")
+    finally:
+        session.close_all()
+
+
+@pytest.mark.parametrize("name", REMOTING)
+def test_a_remoting_client_without_the_key_or_the_right_is_told(
+    name: str, running: Running, prepared: Server
+) -> None:
+    for topic, keys in (
+        (TOPIC, {}),
+        (TOPIC, {"accessKey": SHOP, "secretKey": "guessed-secret"}),
+        ("TopicTest", {"accessKey": SHOP, "secretKey": SHOP_SECRET}),
+    ):
+        session = peers.Session(running.get(name), prepared.namesrv)
+        try:
+            with pytest.raises(peers.PeerError):
+                session.producer(f"{GROUP}-q-{name}", **keys).send({"topic": topic, "body": "not stored"})
+        finally:
+            session.close_all()
+
+
+@pytest.mark.parametrize("name", GRPC)
+def test_a_grpc_client_needs_its_key(name: str, running: Running, prepared: Server) -> None:
+    keys: dict[str, Any] = {"accessKey": SHOP, "secretKey": SHOP_SECRET}
+    session = peers.Session(running.get(name), prepared.grpc)
+    try:
+        session.producer(topics=[TOPIC], **keys).send({"topic": TOPIC, "body": "by gRPC"})
+        # The client asks for the route first, and tells of its refusal in its own words.
+        with pytest.raises(peers.PeerError, match=r"failed to fetch topic"):
+            session.producer(topics=[TOPIC], accessKey=SHOP, secretKey="guessed").send(
+                {"topic": TOPIC, "body": "x"}
+            )
+    finally:
+        session.close_all()

@@ -9,9 +9,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+
+os.environ["AEROBEE_NATIVE"] = "0"  # the walk of the reference; the compiled lane is a short cut
 
 from aerobee import Message, Producer, PullConsumer, ReceivedMessage, Server, SimpleConsumer
 

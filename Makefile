@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Quoted everywhere: the checkout may live under a path with spaces.
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast fuzz chaos check format interop bench bench-quick serve dist clean mutants
+.PHONY: demo test test-fast test-pure fuzz-native fuzz chaos check format interop bench bench-quick serve dist clean mutants
 
 $(STAMP): pyproject.toml constraints.txt hatch_build.py $(wildcard aerobee/native/*.pyx aerobee/native/*.pxd)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Aerobee needs Python 3.11 or newer, this is " + sys.version.split()[0])'
@@ -34,6 +34,14 @@ fuzz: $(STAMP)
 mutants: $(STAMP)
 	nice $(BIN)/python -m tools.mutants $(if $(PACKAGE),--package $(PACKAGE)) $(if $(SAMPLE),--sample $(SAMPLE)) \
 		--seed $(or $(SEED),1) --jobs $(or $(JOBS),1)
+
+# What the compiled lane touches, without it.
+test-pure: $(STAMP)
+	AEROBEE_NATIVE=0 $(BIN)/python -m pytest -q -n 2 --dist loadfile tests/fronts tests/store tests/net tests/broker tests/e2e
+
+# The compiled lane under AddressSanitizer and UBSan, with broken frames; CASES= and SEED= as above.
+fuzz-native: $(STAMP)
+	$(BIN)/python -m tests.native.fuzz --cases $(or $(CASES),100000) --seed $(or $(SEED),1)
 
 # Kills and power cuts under load, for five minutes; `make chaos ROUNDS=100` for so many of each kind in each flush mode.
 chaos: $(STAMP)

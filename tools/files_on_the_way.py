@@ -14,7 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-os.environ["AEROBEE_NATIVE"] = "0"  # the reference: a compiled run would hide the way
+os.environ["AEROBEE_NATIVE"] = "0"  # the walk of the reference; the compiled lane is a short cut
 
 from aerobee import Message, Producer, PullConsumer, ReceivedMessage, Server, SimpleConsumer
 

@@ -460,11 +460,13 @@ def read(Fields fields not None, bytes data not None, Py_ssize_t most=1 << 24):
     """The frame at the start of `data` as Python values, or None when it is not understood."""
     if not fields.read(data, len(data), most):
         return None
+    cdef Frame frame = fields.frame
+    cdef Span text
+    cdef int at
     values = {}
     for at in range(fields.count):
         if fields.values[at].is_there:
             text = fields.values[at].text
             is_text = fields.kinds[at] == TEXT
             values[fields.attributes[at]] = text.at[:text.size].decode() if is_text else fields.values[at].number
-    frame = fields.frame
     return frame.code, frame.opaque, frame.flag, values, frame.body.at[:frame.body.size]

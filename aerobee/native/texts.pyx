@@ -134,5 +134,9 @@ def read(Texts texts not None, bytes data not None):
     cdef Named named
     if not texts.read(span_of(data), &named):
         return None
-    found = [span.at[:span.size].decode() if span.at != NULL else None for span in (named.tag, named.unique, named.keys)]
+    found = (_text(named.tag), _text(named.unique), _text(named.keys))
     return (*found, named.key_count, named.ends_well)
+
+
+cdef object _text(Span span):
+    return None if span.at == NULL else span.at[:span.size].decode(errors="replace")

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lane under AddressSanitizer and UBSan, fed with broken frames: `make fuzz-native`.
+
+    python -m tests.native.fuzz [--cases 1000000] [--seed 1]
+
+Builds the modules with both sanitizers into a copy of the package, and runs itself in a process that has them loaded.
+Frames are those of the equality test with bytes flipped, dropped, doubled, and lengths that lie; records, units and
+properties likewise. Whatever reads or writes a byte outside its buffer, or overflows, ends the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from random import Random
+
+ROOT = Path(__file__).parents[2]
+FLAGS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O1")
+
+
+def sanitized(place: Path) -> dict[str, str]:
+    """A package with sanitized modules below `place`; the environment to run it in."""
+    sys.path.insert(0, str(ROOT))
+    from hatch_build import compiled
+
+    package = place / "aerobee"
+    package.mkdir()
+    for entry in (ROOT / "aerobee").iterdir():
+        if entry.name != "native":
+            (package / entry.name).symlink_to(entry)
+    modules = compiled(ROOT, place / "build", FLAGS)
+    shutil.copytree(
+        ROOT / "aerobee" / "native",
+        package / "native",
+        ignore=shutil.ignore_patterns("*.so", "*.p[xy][xd]", "*.h"),
+    )
+    for module in modules:
+        shutil.copy(module, package / "native")
+    (place / "tests").symlink_to(ROOT / "tests")
+    runtimes = [
+        subprocess.check_output([os.environ.get("CC", "cc"), f"-print-file-name={name}"], text=True).strip()
+        for name in ("libasan.so", "libubsan.so")
+    ]
+    return {
+        **os.environ,
+        "PYTHONPATH": str(place),
+        "LD_PRELOAD": " ".join(runtimes),
+        "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter itself leaves some
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "PYTHONMALLOC": "malloc",  # so that every object has its own block to step out of
+    }
+
+
+def broken(random: Random, data: bytes) -> bytes:
+    made = bytearray(data)
+    for _ in range(random.choice([0, 1, 1, 2, 5])):
+        if not made:
+            break
+        at = random.randrange(len(made))
+        way = random.randrange(7)
+        if way == 0:
+            made[at] = random.randrange(256)
+        elif way == 1:
+            del made[at : at + random.choice([1, 4, 50])]
+        elif way == 2:
+            made[at:at] = made[at : at + random.choice([1, 4, 50])]
+        elif way == 3:
+            made[at : at + 4] = random.choice(
+                [b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x7f\xff\xff\xff", b"\x80\0\0\0"]
+            )
+        elif way == 4:
+            made[at:at] = random.choice(
+                [b'"', b"\\", b"\\u00", b"{", b"}", b"\x01", b"\x02", b"\xf0\x9f", b"99999999999999999999"]
+            )
+        elif way == 5:
+            made[:4] = (len(made) + random.choice([-5, -4, -3, 0, 9])).to_bytes(4, "big", signed=True)
+        else:
+            made[5:8] = random.randrange(len(made) + 9).to_bytes(3, "big")
+    return bytes(made)
+
+
+def run(cases: int, seed: int) -> None:
+    from aerobee import native
+    from aerobee.native import headers, reads, texts
+    from aerobee.native.acks import AckLane  # noqa: F401 - part of what is tested below
+    from aerobee.protocol.command import encode, request
+    from aerobee.protocol.headers.consume import AckMessage
+    from aerobee.protocol.headers.produce import SendMessage, SendMessageV2
+    from tests.native.bench import SMALL, Bench
+    from tests.native.frames import frame, properties
+
+    assert native.is_on, native.state
+    logging.disable()
+    random = Random(seed)
+    fields = [headers.Fields(kind) for kind in (SendMessage, SendMessageV2, AckMessage)]
+    words = texts.Texts(("DELAY\x01", "TIMER_"), "TAGS", "UNIQ_KEY", "KEYS")
+    with tempfile.TemporaryDirectory() as directory:
+        bench = Bench(Path(directory), SMALL, lane=True)
+        lane, connection = bench.front.run, bench.connect()
+        assert lane is not None
+        for number in range(cases):
+            data = b"".join(broken(random, frame(random, number)) for _ in range(random.choice([1, 1, 3])))
+            if random.random() < 0.1:
+                text = random.choice(
+                    ["0 1700000000000 60000 0 0 broker-a 0 0", "0 1 2 3 4 5", "9 9", "-1 0 0 999 x y"]
+                )
+                ack = AckMessage(
+                    consumer_group="g", topic="orders", queue_id=0, extra_info=text, offset=number % 40
+                )
+                data = broken(random, encode(request(ack))) + data
+            end, answers = lane(data, 0, connection)
+            assert 0 <= end <= len(data), end
+            if not isinstance(answers, bytes):
+                answers.close()
+            for kind in fields:
+                headers.read(kind, data)
+            texts.read(words, broken(random, properties(random, number).encode()))
+            units = broken(random, random.randbytes(8).rjust(8, b"\0") + (40).to_bytes(4) + bytes(8)) * 3
+            reads.collect(units, data, random.choice([0, -5, 10]), (0, 0), (32, 1 << 20), None, [], [])
+            if number % 997 == 0:
+                bench.broker.store.tick(bench.clock.wall())
+                connection = bench.connect()
+                bench.wires.clear()
+        bench.broker.store.close()
+    print(f"{cases} cases, seed {seed}: nothing found")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cases", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--here", action="store_true", help="without building: the modules that are loaded")
+    options = parser.parse_args()
+    if options.here:
+        run(options.cases, options.seed)
+        return
+    with tempfile.TemporaryDirectory(prefix="aerobee-fuzz-") as place:
+        environment = sanitized(Path(place))
+        arguments = ["--here", "--cases", str(options.cases), "--seed", str(options.seed)]
+        command = [sys.executable, "-m", "tests.native.fuzz", *arguments]
+        sys.exit(subprocess.run(command, env=environment, cwd=place, check=False).returncode)
+
+
+if __name__ == "__main__":
+    main()

@@ -82,6 +82,9 @@ def test_order_counts_are_written_as_java_writes_them() -> None:
     assert receipt.order_count_entries("0", 3, [(1024, 0)]) == ["0 3 0"]
     assert receipt.order_count_entries("0", 3, [(5, 2), (6, 1)]) == ["0 qo3%5 2", "0 qo3%6 1", "0 3 1"]
     assert receipt.order_count_entries("0", 3, [(5, 2), (6, 0)]) == ["0 qo3%5 2", "0 3 0"]
+    middle = receipt.order_count_entries("0", 3, [(5, 2), (6, 1), (7, 3)])
+    assert middle == ["0 qo3%5 2", "0 qo3%6 1", "0 qo3%7 3", "0 3 1"], "the least of all"
+    assert receipt.order_count_entries("0", 3, [(5, 1), (6, 2)])[-1] == "0 3 1"
     assert receipt.parse_order_counts("0 qo3%1024 1;0 3 1") == {("0", "qo3%1024"): 1, ("0", "3"): 1}
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
 JSON, BINARY = 0, 1
 LARGEST_BINARY_CODE = 0x7FFF  # a short: the requests of POP only exist with JSON headers
@@ -126,17 +126,17 @@ class Peer:
 
     def start(
         self, code: int, fields: Mapping[str, object] | None = None, body: bytes = b""
-    ) -> Awaitable[Answer]:
+    ) -> asyncio.Future[Answer]:
         opaque = 1000 + len(self._waiting)
         self._waiting[opaque] = answer = asyncio.get_running_loop().create_future()
         texts = {name: _text(value) for name, value in (fields or {}).items()}
         form = self.form if code <= LARGEST_BINARY_CODE else JSON
         self.writer.write(written(form, code, opaque, 0, texts, body))
         self.codes.add(code)
-        return asyncio.wait_for(answer, 30)
+        return asyncio.ensure_future(asyncio.wait_for(answer, 30))
 
     async def ask(self, code: int, fields: Mapping[str, object] | None = None, body: bytes = b"") -> Answer:
-        return await self.start(code, fields, body)
+        return await asyncio.wait_for(self.start(code, fields, body), 30)
 
     async def until(self, true: Callable[[], object]) -> None:
         """The broker has done what it does on its own account; each question to it gives it a turn."""

@@ -93,6 +93,24 @@ def test_recalled_message_is_not_delivered_and_others_of_its_second_are(
     assert [record.body for record in bench.records("orders")] == [b"kept"]
 
 
+def test_a_recall_behind_a_backlog_is_read_before_its_message_is_delivered(
+    bench: Any, clock: Any, timers: Timers
+) -> None:
+    """The broker was busy: more waits to be read than one turn takes, and the recall is the last of it."""
+    sent = bench.send(body=b"recalled", properties={"TIMER_DELAY_SEC": "10", "UNIQ_KEY": "A1"})
+    run(timers, clock.now())
+    clock.advance(seconds=9)
+    for _ in range(timers_module.PER_TICK + 10):
+        bench.send(properties={"TIMER_DELAY_SEC": "3600"})
+    recall(
+        Recall("orders", recall_handle("orders", "broker-a", sent.timer_out, sent.unique_key)), bench.broker
+    )
+    clock.advance(seconds=3)
+    run(timers, clock.now())
+    assert bench.records("orders") == []
+    assert timers.not_added == 0
+
+
 def test_message_days_away_is_stored_again_on_its_way_and_delivered_once(
     bench: Any, clock: Any, timers: Timers
 ) -> None:

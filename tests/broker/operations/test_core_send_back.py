@@ -70,6 +70,28 @@ def test_level_of_the_consumer_is_taken_and_a_negative_one_means_dead(bench: Any
     assert len(bench.records("%DLQ%billing")) == 1
 
 
+@pytest.mark.parametrize(("level", "tries"), [(18, 0), (25, 0), (0, 15), (0, 16), (0, 40)])
+def test_no_level_is_past_the_last_however_often_a_message_was_tried(
+    bench: Any, level: int, tries: int
+) -> None:
+    """The consumer's wish and the broker's count alike end at two hours."""
+    sent = bench.send(reconsume_times=tries)
+    back(bench, sent.physical_offset, delay_level=level, max_reconsume_times=100)
+    (waiting,) = bench.records("SCHEDULE_TOPIC_XXXX", 17)
+    assert (waiting.properties["DELAY"], waiting.reconsume_times) == ("18", tries + 1)
+
+
+def test_a_message_that_comes_back_again_and_again_keeps_its_first_name_and_topic(bench: Any) -> None:
+    sent = bench.send(properties={"UNIQ_KEY": "U1"})
+    original, where = bench.records("orders")[0], sent.physical_offset
+    for number in range(3):
+        back(bench, where, delay_level=1)
+        copy = bench.records("SCHEDULE_TOPIC_XXXX", 0)[number]
+        assert copy.properties["ORIGIN_MESSAGE_ID"] == original.offset_id
+        assert (copy.properties["RETRY_TOPIC"], copy.unique_key) == ("orders", "U1")
+        where = copy.physical_offset
+
+
 def test_limit_of_the_consumer_wins_over_the_group(bench: Any) -> None:
     sent = bench.send(reconsume_times=2)
     back(bench, sent.physical_offset, max_reconsume_times=3)

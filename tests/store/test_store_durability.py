@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.store import checkpoint as checkpoints
-from aerobee.store import flush as flush_module
 from tests.chaos.disk import Disk
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def synced(kit: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         inode = os.fstat(fd).st_ino
         names.extend(p.name for p in (kit.root / "commitlog").iterdir() if p.stat().st_ino == inode)
 
-    monkeypatch.setattr(flush_module.os, "fdatasync", fdatasync)
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
     return names
 
 

@@ -129,15 +129,16 @@ class Killed(BaseException):
 
 def kill_after(shop: Any, patch: pytest.MonkeyPatch, writes: int, refused: tuple[int, ...] = ()) -> None:
     """The store refuses some of the attempts and takes so many others; at the next one the process is killed."""
-    append, asked, kept = shop.broker.store.append, [], []
+    append, asked, kept = shop.broker.store.append, 0, 0
 
     def dying(record: Any) -> Any:
-        asked.append(record)
-        if len(asked) in refused:
+        nonlocal asked, kept
+        asked += 1
+        if asked in refused:
             raise DiskFull("no space")
-        if len(kept) == writes:
+        if kept == writes:
             raise Killed
-        kept.append(record)
+        kept += 1
         return append(record)
 
     patch.setattr(shop.broker.store, "append", dying)

@@ -200,7 +200,7 @@ def test_an_ordered_pop_counts_what_it_leaves_and_not_what_nobody_could_take(sho
 
 @pytest.mark.seed("S000-62")
 def test_an_ordered_pop_behind_plain_ones_commits_its_own_start(shop: Any) -> None:
-    """The group was switched: what is leased comes back by its lease, the ordered batch is read again after a restart."""
+    """The group was switched: what is leased comes back by its lease, and a restart reads the ordered batch again."""
     shop.send(*"abcd")
     shop.pop(queue_id=0, max_messages=2)
     found = shop.pop(queue_id=0, ordered=True)

@@ -117,6 +117,11 @@ async def send_back(scene: Scene) -> None:
     assert (read["ORIGIN_MESSAGE_ID"], read["DELAY"]) == (scene.message_id(place), "4")
     assert (await scene.ask(36, {**fields, "maxReconsumeTimes": 0})) == DONE  # no tries: dead at once
     assert [record.body for record in scene.stored("%DLQ%billing")] == [b"failed"]
+    scene.peer.version = (
+        120  # before 3.4.9 a client knew no limit: the group's counts, whatever the field says
+    )
+    assert (await scene.ask(36, {**fields, "maxReconsumeTimes": 0})) == DONE
+    assert len(scene.stored("%DLQ%billing")) == 1
     gone = await scene.ask(36, {**fields, "offset": 10**9})
     assert (gone.code, gone.fields) == (1, {})
     assert str(10**9) in (gone.remark or "")
@@ -255,9 +260,9 @@ async def queue_view(scene: Scene) -> None:
     assert answer.json == {"maxQueueIndex": 3, "minQueueIndex": 0, "queueData": [unit]}
 
 
-async def _half(scene: Scene, body: bytes) -> dict[str, object]:
+async def _half(scene: Scene, body: bytes, more: str = "") -> dict[str, object]:
     answer = await scene.send(
-        body=body, properties="TRAN_MSG\x01true\x02PGROUP\x01shop\x02UNIQ_KEY\x01U\x02", f=4
+        body=body, properties="TRAN_MSG\x01true\x02PGROUP\x01shop\x02UNIQ_KEY\x01U\x02" + more, f=4
     )
     half = int(answer.fields["queueOffset"])
     return {
@@ -280,6 +285,12 @@ async def end_transaction(scene: Scene) -> None:
     other = await scene.ask(37, {**open_, "producerGroup": "thieves", "commitOrRollback": 8})
     assert (other.code, other.fields) == (1, {})
     assert len(scene.stored("orders")) == 1
+    # Once the time to decide is over, only the answer to a check ends it.
+    late = await _half(scene, b"late", "CHECK_IMMUNITY_TIME_IN_SECONDS\x015\x02")
+    scene.clock.advance(5_001)
+    assert (await scene.ask(37, {**late, "commitOrRollback": 8})).code == 604
+    assert await scene.ask(37, {**late, "commitOrRollback": 8, "fromTransactionCheck": True}) == DONE
+    assert [record.body for record in scene.stored("orders")] == [b"commit", b"late"]
 
 
 async def resume_check(scene: Scene) -> None:

@@ -49,7 +49,15 @@ class Frame(NamedTuple):
     form: int
 
 
-def written(form: int, code: int, opaque: int, flag: int, fields: Mapping[str, str], body: bytes) -> bytes:
+def written(
+    form: int,
+    code: int,
+    opaque: int,
+    flag: int,
+    fields: Mapping[str, str],
+    body: bytes,
+    version: int = _VERSION,
+) -> bytes:
     if form == JSON:
         head = json.dumps(
             {
@@ -59,7 +67,7 @@ def written(form: int, code: int, opaque: int, flag: int, fields: Mapping[str, s
                 "language": "JAVA",
                 "opaque": opaque,
                 "serializeTypeCurrentRPC": "JSON",
-                "version": _VERSION,
+                "version": version,
             }
         ).encode()
     else:
@@ -67,7 +75,7 @@ def written(form: int, code: int, opaque: int, flag: int, fields: Mapping[str, s
             struct.pack(">h", len(name)) + name + struct.pack(">i", len(value)) + value
             for name, value in ((n.encode(), v.encode()) for n, v in fields.items())
         )
-        head = struct.pack(">hBhiii", code, _JAVA, _VERSION, opaque, flag, 0)
+        head = struct.pack(">hBhiii", code, _JAVA, version, opaque, flag, 0)
         head += struct.pack(">i", len(block)) + block
     return struct.pack(">ii", 4 + len(head) + len(body), form << 24 | len(head)) + head + body
 
@@ -104,6 +112,7 @@ class Peer:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     form: int
+    version: int = _VERSION  # of the client it is
     codes: set[int] = field(default_factory=set)
     asked: list[Asked] = field(default_factory=list)
     bodies: dict[int, bytes] = field(default_factory=dict)
@@ -131,7 +140,7 @@ class Peer:
         self._waiting[opaque] = answer = asyncio.get_running_loop().create_future()
         texts = {name: _text(value) for name, value in (fields or {}).items()}
         form = self.form if code <= LARGEST_BINARY_CODE else JSON
-        self.writer.write(written(form, code, opaque, 0, texts, body))
+        self.writer.write(written(form, code, opaque, 0, texts, body, self.version))
         self.codes.add(code)
         return asyncio.ensure_future(asyncio.wait_for(answer, 30))
 

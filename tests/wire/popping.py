@@ -65,6 +65,9 @@ async def pop(scene: Scene) -> None:
             "orderCountInfo": "0 1 0",
         },
     )  # fmt: skip
+    again = {**new, "consumerGroup": "ordered", "order": True}
+    assert (await scene.ask(200050, {**again, "attemptId": "a2"})).code == 210  # blocked
+    assert (await scene.ask(200050, {**again, "attemptId": "a1"})).fields["msgOffsetInfo"] == "0 1 0,1"
     for amount in (0, 33):
         refused = await scene.ask(200050, {**POP, "bornTime": NOW + 5, "maxMsgNums": amount})
         assert (refused.code, refused.fields, refused.body) == (29, {}, b"")
@@ -165,6 +168,20 @@ async def notification(scene: Scene) -> None:
     held = scene.peer.start(200054, {**other, "bornTime": NOW + 5_000})
     await scene.peer.until(lambda: scene.broker.pops.notices.waiting("orders", "billing", 2))
     await _send(scene, b"new", queue=2)
+    assert await held == Answer(fields=yes)
+    # An ordered queue that is blocked has nothing, but for the attempt that blocks it.
+    ordered = {"order": True, "attemptId": "a1", "bornTime": NOW + 5_000}
+    assert (await scene.ask(200050, {**POP, **ordered})).code == 0
+    for attempt, answer in (("a1", yes), ("a2", no)):
+        asked = {**fields, **ordered, "pollTime": 0, "attemptId": attempt}
+        assert await scene.ask(200054, asked) == Answer(fields=answer)
+    # What comes is told of when it matches.
+    held = scene.peer.start(200054, {**fields, "queueId": 3, "bornTime": NOW + 5_000, "exp": "red"})
+    await scene.peer.until(lambda: scene.broker.pops.notices.waiting("orders", "billing", 3))
+    await scene.send(queue=3, properties="TAGS\x01blue\x02")
+    await scene.ask(200055, {"consumerGroup": "billing", "topic": "orders", "queueId": 3})
+    assert scene.broker.pops.notices.waiting("orders", "billing", 3)
+    await scene.send(queue=3, properties="TAGS\x01red\x02")
     assert await held == Answer(fields=yes)
 
 

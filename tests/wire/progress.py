@@ -163,6 +163,16 @@ async def clone(scene: Scene) -> None:
     fields = {"srcGroup": "billing", "destGroup": "copy", "topic": "orders", "offline": True}
     assert await scene.ask(314, fields) == DONE
     assert await scene.ask(14, {**BILLING, "consumerGroup": "copy"}) == Answer(fields={"offset": "2"})
+    # Of a group that is there, only topics it subscribes, unless it is taken for one that is not.
+    await scene.send("bills", queue=1)
+    bills = {**BILLING, "topic": "bills"}
+    assert await scene.ask(15, {**bills, "commitOffset": 1}) == DONE
+    assert (await scene.ask(34, {}, heartbeat())).code == 0
+    asked = {**bills, "consumerGroup": "copy", "setZeroIfNotFound": False}
+    assert await scene.ask(314, {**fields, "topic": "bills", "offline": False}) == DONE
+    assert (await scene.ask(14, asked)).code == 22
+    assert await scene.ask(314, {**fields, "topic": "bills"}) == DONE
+    assert await scene.ask(14, asked) == Answer(fields={"offset": "1"})
 
 
 def _progress(queue: int, end: int, committed: int, consumed: int, pulled: int) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from aerobee.broker.operations.notify import Notify, notify
 from aerobee.broker.operations.reset_offset import Reset, reset_offset
-from aerobee.errors import DiskFull
+from aerobee.errors import DiskFull, NoPermission
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.settings import StoreConfig
@@ -25,6 +25,12 @@ TINY = StoreConfig(
 async def turns(count: int = 6) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+@pytest.mark.seed("S000-44")
+def test_a_broker_that_may_not_be_read_says_so_before_anything_else(make_shop: Any) -> None:
+    with pytest.raises(NoPermission):
+        make_shop(perm=2).popped(max_messages=0, topic="unknown")
 
 
 # -- what is gone --------------------------------------------------------------------------------------------
@@ -178,6 +184,30 @@ def test_nor_does_a_crash_while_room_is_made(make_shop: Any, writes: int) -> Non
     assert {one.body for _ in range(3) for one in shop.pop()} == {*"abcdef"}
 
 
+# -- ordered ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.seed("S000-57", "S000-60")
+def test_an_ordered_pop_counts_what_it_leaves_and_not_what_nobody_could_take(shop: Any) -> None:
+    for queue_id in (0, 1, 2):
+        shop.send("a", "b", queue_id=queue_id)
+    assert len(shop.pop(ordered=True, queue_id=2, max_messages=1)) == 1
+    shop.draws(20)  # it begins at queue 0
+    popped = shop.popped(ordered=True, max_messages=1)
+    assert len(popped.messages) == 1
+    assert popped.rest == 1 + 2, "queue 2 is blocked"
+
+
+@pytest.mark.seed("S000-62")
+def test_an_ordered_pop_behind_plain_ones_commits_its_own_start(shop: Any) -> None:
+    """The group was switched: what is leased comes back by its lease, and a restart reads the ordered batch again."""
+    shop.send(*"abcd")
+    shop.pop(queue_id=0, max_messages=2)
+    found = shop.pop(queue_id=0, ordered=True)
+    assert [one.body for one in found] == ["c", "d"]
+    assert shop.committed() == 2
+
+
 # -- retries -------------------------------------------------------------------------------------------------
 
 
@@ -194,6 +224,17 @@ def test_every_queue_of_the_retry_topic_is_read_from_one_drawn_by_lot(
     rotated = ["r1", "r2", "r0"]  # 7 and 22 leave 1 by 3
     found = [one.body for one in shop.pop(queue_id=0)]
     assert found == ([*rotated, "normal"] if retries_first else ["normal", *rotated])
+
+
+@pytest.mark.seed("S000-48")
+def test_a_retry_topic_that_was_read_first_is_not_read_again(shop: Any) -> None:
+    """What has left memory comes eight of a queue at a time, so there is more to read."""
+    shop.broker.topics.ensure(RETRY)
+    shop.send(*(f"r{number}" for number in range(10)), topic=RETRY)
+    shop.send("normal")
+    shop.broker.store.memory_bytes = 0
+    shop.draws(0)
+    assert [one.body for one in shop.pop()] == [*(f"r{number}" for number in range(8)), "normal"]
 
 
 def test_the_time_of_the_first_pop_stays_over_all_retries(shop: Any) -> None:

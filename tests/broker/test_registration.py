@@ -22,9 +22,10 @@ from aerobee.clock import ManualClock
 from aerobee.namesrv.name_server import NameServer
 from aerobee.protocol.bodies import DataVersion, TopicConfig
 from aerobee.settings import BrokerConfig, InForce, NamesrvConfig, StoreConfig
+from tests.turning import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 ME = Identity("C", "broker-a", 0, "127.0.0.1:10911")
@@ -84,12 +85,6 @@ async def town() -> AsyncIterator[Town]:
         await registration.stop()
     for server in town.servers:
         await server.stop()
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
-        while not holds():  # noqa: ASYNC110 -- any condition, no event to wait for
-            await asyncio.sleep(0.001)
 
 
 def queues(server: NameServer, topic: str) -> int:
@@ -198,9 +193,7 @@ async def test_a_name_server_that_starts_later_is_told_then(
     await server.stop()
     town.servers.clear()
     await town.register(town.remote(address))
-    for _ in range(3):
-        town.clock.advance(module.RETRY_MS)
-        await asyncio.sleep(0.005)
+    await until(lambda: town.clock.advance(100) or town.topics.asked == 4)
     assert caplog.text.count("cannot register") == 1
     server = await town.name_server(port)
     await until(lambda: town.clock.advance(100) or server.routes.topics())
@@ -220,9 +213,7 @@ async def test_all_is_repeated_every_thirty_seconds(town: Town) -> None:
     await town.register(town.remote(server.address))
     for _ in range(5):
         asked, start = town.topics.asked, town.clock.now()
-        while town.topics.asked == asked:
-            town.clock.advance(seconds=1)
-            await asyncio.sleep(0.001)
+        await until(lambda asked=asked: town.clock.advance(1_000) or town.topics.asked != asked)  # type: ignore[misc]
         assert 30_000 <= town.clock.now() - start <= 33_000
     assert set(server.routes.topics()) == {"t", "u"}
 

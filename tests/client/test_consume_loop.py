@@ -13,6 +13,7 @@ from aerobee.client.options import Options
 from aerobee.errors import NetworkError
 from aerobee.protocol.bodies import MessageModel
 from aerobee.protocol.headers.produce import SendBack, SendMessageV2
+from tests.turning import until
 
 OK = (0, None, b"")
 
@@ -272,8 +273,7 @@ async def test_plain_functions_run_in_threads_and_off_the_loop(loop: Any, sessio
     one = loop(handle)
     await one.consume(*range(10))
     await asyncio.wait_for(done.wait(), 30)
-    while one.owned.inbox.count:  # noqa: ASYNC110 - threads end when they end
-        await asyncio.sleep(0.001)
+    await until(lambda: not one.owned.inbox.count)  # threads end when they end
     assert all(name.startswith("aerobee-g") for name in names)
     assert one.offset == 10
     one.handler.close()
@@ -292,8 +292,7 @@ async def test_many_plain_calls_share_a_hand_over_and_failures_stay_their_own(
 
     one = loop(handle)
     await one.consume(*range(500))
-    while one.owned.inbox.count:  # noqa: ASYNC110 - threads end when they end
-        await asyncio.sleep(0.001)
+    await until(lambda: not one.owned.inbox.count)  # threads end when they end
     assert sorted(header.offset // 100 for header in session.headers(SendBack)) == list(range(7, 500, 50))
     assert one.offset == 500
     one.handler.close()

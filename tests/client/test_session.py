@@ -23,6 +23,7 @@ from aerobee.protocol.headers.consume import NotifyIdsChanged
 from aerobee.protocol.headers.produce import SendMessageV2, SendResult
 from aerobee.protocol.headers.route import GetRoute
 from aerobee.protocol.routing import limited, unfold
+from tests.turning import until
 
 
 class FakeServer:
@@ -152,7 +153,7 @@ async def test_a_new_connection_begins_with_our_heartbeat(world: Any) -> None:
         codes = [command.code for command in world.brokers[0].commands]
         assert codes == [34, 310]
         world.brokers[0].connections[0].abort()
-        await asyncio.sleep(0.05)
+        await until(lambda: producer.session.open_connection(world.brokers[0].address) is None)
         await producer.send(Message("T", b"x"), queue=MessageQueue("b0", 0, "T"))
         assert [command.code for command in world.brokers[0].commands] == [34, 310, 34, 310]
     assert world.brokers[0].count(35) == 1, "it says good-bye"
@@ -312,12 +313,11 @@ async def test_routes_are_refreshed_every_thirty_seconds(world: Any) -> None:
     assert len((await session.route("T")).readable) == 4
     world.topics["T"] = route(world.brokers[0])
     clock.advance(29_999)
-    await asyncio.sleep(0.05)
+    with pytest.raises(NoRoute):  # over the same connection, so a refresh before it would be seen
+        await session.refresh_route("U")
+    assert [command.fields(GetRoute).topic for command in world.namesrv.commands] == ["T", "U"]
     assert len((await session.route("T")).readable) == 4
     clock.advance(1)
-    for _ in range(100):
-        await asyncio.sleep(0.01)
-        if len((await session.route("T")).readable) == 2:
-            break
-    assert len((await session.route("T")).readable) == 2
+    await until(lambda: world.namesrv.count(105) == 3)
+    await until(lambda: len(session.routes.get("T").readable) == 2)
     await session.stop()

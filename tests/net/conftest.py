@@ -12,6 +12,7 @@ import uvloop
 from aerobee.clock import ManualClock
 from aerobee.net.listener import Listener
 from aerobee.net.pool import Pool
+from tests import turning
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -81,11 +82,4 @@ async def ends(clock: ManualClock) -> AsyncIterator[Ends]:
 
 @pytest.fixture
 def until() -> Callable[[Callable[[], object]], Awaitable[None]]:
-    """Let the loop turn until a condition holds: no guessing how many turns a socket takes."""
-
-    async def until(holds: Callable[[], object]) -> None:
-        async with asyncio.timeout(10):
-            while not holds():  # noqa: ASYNC110 -- any condition, no event to wait for
-                await asyncio.sleep(0.001)
-
-    return until
+    return turning.until

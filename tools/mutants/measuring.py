@@ -24,8 +24,11 @@ _seconds: dict[str, float] = {}
 _failed: set[str] = set()
 
 
-def pytest_sessionstart() -> None:
-    _lines.start()
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("numprocesses", None):  # its workers run the tests
+        config.pluginmanager.unregister(name="tools.mutants.measuring")
+    else:
+        _lines.start()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -89,7 +89,7 @@ class Touching:
         with (to / "output").open("w") as output:
             subprocess.run(command, cwd=self._root, env=os.environ | places, stdout=output, check=False)
         shutil.rmtree(to / "tmp", ignore_errors=True)
-        print((to / "output").read_text().splitlines()[-1], flush=True)
+        print(*(to / "output").read_text().splitlines()[-1:], flush=True)
 
     @functools.cached_property
     def seconds(self) -> dict[str, float]:

@@ -21,6 +21,7 @@ from aerobee.fronts.grpc.mux import PREFACE
 from aerobee.fronts.grpc.requests import MAX_BESIDE_BODIES
 from aerobee.protocol.message import host_text
 from aerobee.settings import StoreConfig
+from tests.turning import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,7 +117,7 @@ async def test_without_descriptors_it_says_so_once_and_serves_again(
             with suppress(OSError):
                 for _ in range(1_000):
                     strangers.append(await asyncio.open_connection(host, int(port)))  # noqa: PERF401
-            await asyncio.sleep(0.3)
+            await until(lambda: "cannot accept" in caplog.text)
             assert (await client.send("t")).status.code == pb.OK, "who is in is served"
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -20,9 +20,10 @@ from aerobee.clock import ManualClock
 from aerobee.fronts.grpc.mux import PREFACE, Mux, MuxLimits, _Back
 from aerobee.net.tls import TlsMode, client_tls, server_tls
 from aerobee.net.unfinished import Unfinished
+from tests.turning import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
 PATIENT_MS, HASTY_MS = 60_000, 30
 
@@ -82,12 +83,6 @@ async def port() -> AsyncIterator[Port]:
     port = Port()
     yield port
     await port.close()
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110 - any condition
-            await asyncio.sleep(0.002)
 
 
 async def hears_nothing(reader: asyncio.StreamReader) -> None:

@@ -124,6 +124,7 @@ async def test_a_dead_letter_that_cannot_be_sent_keeps_the_queue(loop: Any, sess
     one = loop(Recorder(o1=9))
     (message,) = await one.consume(1)
     assert (one.offset, message.reconsume_times) == (None, 1)
+    assert len(session.headers(SendMessageV2)) == 1, "no try is allowed, so the first failure is the last"
 
 
 @pytest.mark.seed("S001-14")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -44,6 +45,19 @@ async def test_a_push_consumer_is_handed_its_messages_and_a_pull_consumer_fetche
     active = PullConsumer("127.0.0.1:1", group="g", topics={"T": "*"}).heartbeat_data()
     assert active.consume_type is ConsumeType.CONSUME_ACTIVELY
     assert [each.topic for each in active.subscription_data_set] == ["T"], "it has no retries to wait for"
+
+
+async def test_waiting_for_a_consumer_ends_when_it_is_stopped(session: Any, settle: Any) -> None:
+    consumer = push()
+    consumer.session.consumers["g"] = consumer  # as if it had joined
+    consumer.session.users = 2  # of a session that others use too
+    waiting = asyncio.ensure_future(consumer.wait())
+    await settle()
+    assert not waiting.done()
+    await consumer.stop()
+    await settle()
+    assert waiting.done()
+    assert consumer.session.consumers == {}
 
 
 @pytest.mark.seed("S002-6")

@@ -25,7 +25,7 @@ from tools.mutants.trying import Copy
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".mutants"
 PACKAGES = ("protocol", "net", "store", "namesrv", "broker", "fronts", "client", "spark")
-_TESTS_S = 60.0  # so many seconds of tests are enough for a mutant that hundreds run
+_TESTS_S = 20.0  # so many seconds of tests are enough for a mutant that hundreds run
 
 
 def _mutants(package: str) -> list[Mutant]:

@@ -57,7 +57,7 @@ class Copy:
         if not tests:
             return Tried("untouched", 0)
         file = self.path / mutant.path
-        original = (self._root / mutant.path).read_bytes()
+        original = file.read_bytes()
         try:
             file.write_bytes(mutant.applied(original))
             self._forget_compiled(file)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import queue
 import random
+import signal
 import sys
 import threading
 from collections import deque
@@ -48,7 +49,7 @@ def _chosen(touching: Touching, mutant: Mutant) -> tuple[list[str], float]:
     """The tests for a mutant and how long they take: the quickest, those of its own package first."""
     own = f"tests/{mutant.path.split('/')[1]}/"
     tests = touching.tests_of(mutant)
-    if not tests and not mutant.function:  # names and numbers that are only declared there
+    if not tests and mutant.at_import:
         tests = sorted(touching.seconds, key=lambda test: touching.seconds[test])
     total, found = 0.0, []
     for test in sorted(tests, key=lambda test: not test.startswith(own)):
@@ -70,6 +71,7 @@ def _try_all(todo: list[Mutant], touching: Touching, results: Results, jobs: int
             print(f"{tried.outcome:9} {mutant} {tried.killer}", flush=True)
 
     threads = []
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         for _ in range(jobs):
             copy = Copy(ROOT)

@@ -70,6 +70,7 @@ class Mutant:
     before: str
     after: str
     number: int = 0  # among those of the same function that read the same
+    at_import: bool = False  # only declared there: the line runs before any test
 
     @property
     def id(self) -> str:
@@ -104,6 +105,7 @@ class _Finder(ast.NodeVisitor):
         for line in source.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
         self._scope: list[str] = []
+        self._functions = 0  # that we are within
         self._found: list[Mutant] = []
 
     def found(self) -> Iterator[Mutant]:
@@ -116,7 +118,8 @@ class _Finder(ast.NodeVisitor):
         end = self._starts[end_line - 1] + (node.end_col_offset or 0)
         before = self._source[start:end].decode()
         place = (".".join(self._scope), kind, node.lineno, end_line)
-        self._found.append(Mutant(self._path, *place, start, end, before, after))
+        at_import = not self._functions
+        self._found.append(Mutant(self._path, *place, start, end, before, after, at_import=at_import))
 
     def _expression(self, kind: str, node: ast.expr, mutated: ast.expr) -> None:
         self._note(kind, node, f"({ast.unparse(mutated)})")
@@ -128,9 +131,12 @@ class _Finder(ast.NodeVisitor):
             for default in (*node.args.defaults, *node.args.kw_defaults):
                 if default is not None:
                     self.visit(default)
+        is_function = not isinstance(node, ast.ClassDef)
         self._scope.append(node.name)
+        self._functions += is_function
         for statement in node.body:
             self.visit(statement)
+        self._functions -= is_function
         self._scope.pop()
 
     visit_ClassDef = visit_FunctionDef = visit_AsyncFunctionDef = _named

@@ -139,7 +139,7 @@ class Touching:
         if not then.exists():
             return set()
         spans = _functions(then.read_bytes())
-        if mutant.function not in spans:  # run when the module is loaded: whoever runs anything of it
+        if mutant.at_import or mutant.function not in spans:  # whoever runs anything of the module
             return ran - _outside(spans, ran)
         first, last = spans[mutant.function]
         if then.read_bytes() == (self._root / mutant.path).read_bytes():

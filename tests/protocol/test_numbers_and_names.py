@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers, names and defaults that peers rely on. No peer tells us when one of ours is wrong: it only does not
+understand. tests/golden/numbers_and_names.json has them as RocketMQ has them; what is new may be added there."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from aerobee.protocol import codes, names, properties
+
+PINNED = json.loads((Path(__file__).parents[1] / "golden" / "numbers_and_names.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("table", "kind"),
+    [
+        ("requests", codes.RequestCode),
+        ("responses", codes.ResponseCode),
+        ("SysFlag", codes.SysFlag),
+        ("PullFlag", codes.PullFlag),
+        ("Perm", codes.Perm),
+        ("Serialize", codes.Serialize),
+    ],
+)
+def test_codes_and_flags_are_rocketmqs(table: str, kind: type[Enum]) -> None:
+    ours = {name: member.value for name, member in kind.__members__.items()}
+    assert {name: ours.get(name) for name in PINNED[table]} == PINNED[table]
+
+
+def test_languages_are_numbered_as_rocketmq_numbers_them() -> None:
+    assert list(codes.LANGUAGES)[: len(PINNED["languages"])] == PINNED["languages"]
+
+
+@pytest.mark.parametrize(("table", "module"), [("properties", properties), ("names", names)])
+def test_names_of_properties_topics_and_groups_are_rocketmqs(table: str, module: object) -> None:
+    assert {name: getattr(module, name, None) for name in PINNED[table]} == PINNED[table]
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.name
+    return value if value is None or isinstance(value, str | int | float) else repr(value)
+
+
+@pytest.mark.parametrize("name", PINNED["defaults"])
+def test_what_a_peer_leaves_out_means_the_same_to_us(name: str) -> None:
+    module, _, kind = name.rpartition(".")
+    ours = {}
+    for field in msgspec.structs.fields(getattr(importlib.import_module(f"aerobee.protocol.{module}"), kind)):
+        if field.default is not msgspec.NODEFAULT:
+            ours[field.encode_name] = plain(field.default)
+        elif field.default_factory is not msgspec.NODEFAULT:
+            ours[field.encode_name] = plain(field.default_factory())
+    pinned = PINNED["defaults"][name]
+    assert {field: ours.get(field, "not there") for field in pinned} == pinned

@@ -98,17 +98,20 @@ class Tracer:
     def consuming(self, messages: Sequence[ReceivedMessage]) -> None:
         """A hook: before the handler."""
         now = self._session.clock.wall()
-        for message in messages:
-            if message.topic != self._session.options.trace_topic:
-                record = before_record(self._group, _request_id(message), message, now)
-                self._add(record, [message.message_id, *message.keys])
+        for message in self._traced(messages):
+            record = before_record(self._group, _request_id(message), message, now)
+            self._add(record, [message.message_id, *message.keys])
 
     def consumed(self, messages: Sequence[ReceivedMessage], kind: ReturnType, took_ms: int) -> None:
         """A hook: after the handler."""
         now = self._session.clock.wall()
-        for message in messages:
+        for message in self._traced(messages):
             record = after_record(self._group, _request_id(message), message, kind, took_ms, now)
             self._add(record, [message.message_id, *message.keys])
+
+    def _traced(self, messages: Sequence[ReceivedMessage]) -> list[ReceivedMessage]:
+        """Traces are not: each would make the next."""
+        return [message for message in messages if message.topic != self._session.options.trace_topic]
 
     def _add(self, record: str, keys: list[str]) -> None:
         if len(self._waiting) >= MAX_WAITING:

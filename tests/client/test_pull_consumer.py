@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pull consumer's own work: what it fetches when, what a poll hands out, and what then counts as consumed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aerobee.client.consume.membership import OwnedQueue
+from aerobee.client.consume.pull_consumer import PullConsumer
+from aerobee.client.options import Options
+from aerobee.errors import FlowControl, NetworkError
+from aerobee.protocol.bodies import MessageQueue
+from aerobee.protocol.headers.consume import LitePullMessage, PullResult
+from aerobee.protocol.headers.offsets import GetMaxOffset, GetMinOffset, OffsetResult
+
+Q0, Q1 = MessageQueue("a", 0, "T"), MessageQueue("a", 1, "T")
+
+
+@pytest.fixture
+async def reader(session: Any) -> Any:
+    """A consumer on the fake session that owns two queues; nothing is fetched unless a test says so."""
+    consumer = PullConsumer("127.0.0.1:1", group="g", topics={"T": "*"}, clock=session.clock)
+    consumer.session = consumer._member.session = session
+    consumer._member.offsets._session = consumer._place._session = session  # type: ignore[attr-defined]
+    session.consumers["g"] = consumer
+    consumer._last_commit = session.clock.now()
+    for queue in (Q0, Q1):
+        consumer._member.pulled[queue] = OwnedQueue(queue, 0, session.clock.now())
+    yield consumer
+    await consumer._tasks.cancel()
+
+
+def found(next_offset: int, body: bytes = b"", code: int = 0) -> Any:
+    return code, PullResult(next_begin_offset=next_offset, min_offset=0, max_offset=99), body
+
+
+async def fetch(reader: Any, session: Any, queue: MessageQueue, *answers: Any) -> int | None:
+    session.answers[LitePullMessage] = list(answers)
+    waited: int | None = await reader._fetch_once(reader._member.pulled[queue])
+    return waited
+
+
+async def test_what_was_fetched_is_polled_in_order_and_no_more_than_asked_for(
+    reader: Any, session: Any, encode_messages: Any
+) -> None:
+    assert await fetch(reader, session, Q0, found(3, encode_messages(0, 1, 2))) == 0
+    assert await fetch(reader, session, Q1, found(2, encode_messages(0, 1))) == 0
+    assert [m.queue_offset for m in await reader.poll(2, timeout_ms=0)] == [0, 1]
+    assert [m.queue_offset for m in await reader.poll(2, timeout_ms=0)] == [2, 0]
+    assert [m.queue_offset for m in await reader.poll(timeout_ms=0)] == [1]
+    assert await reader.poll(timeout_ms=0) == []
+    assert [header.queue_offset for header in session.headers(LitePullMessage)] == [0, 0]
+    assert reader._member.pulled[Q0].next_offset == 3
+
+
+async def test_a_poll_ends_as_soon_as_something_comes(
+    reader: Any, session: Any, encode_messages: Any
+) -> None:
+    polling = asyncio.ensure_future(reader.poll(timeout_ms=60_000))
+    await asyncio.sleep(0)
+    assert not polling.done()
+    await fetch(reader, session, Q0, found(1, encode_messages(0)))
+    assert [m.queue_offset for m in await polling] == [0]
+
+
+async def test_what_is_dropped_while_it_waits_is_not_handed_out(
+    reader: Any, session: Any, encode_messages: Any
+) -> None:
+    await fetch(reader, session, Q0, found(2, encode_messages(0, 1)))
+    await fetch(reader, session, Q1, found(1, encode_messages(7)))
+    reader._member.pulled[Q0].inbox.dropped = True
+    assert [m.queue_offset for m in await reader.poll(timeout_ms=0)] == [7]
+
+
+@pytest.mark.parametrize(
+    ("answer", "wait_ms"),
+    [(FlowControl("slow down"), 20), (NetworkError("gone"), 1_000), ((1, None, b""), 1_000)],
+)
+async def test_after_a_failed_pull_it_waits(reader: Any, session: Any, answer: Any, wait_ms: int) -> None:
+    assert await fetch(reader, session, Q0, answer) == wait_ms
+    assert reader._member.pulled[Q0].next_offset == 0
+
+
+async def test_nothing_is_fetched_of_a_queue_that_is_paused_dropped_or_not_subscribed(
+    reader: Any, session: Any
+) -> None:
+    reader.pause([Q0])
+    session.clock.advance(500)
+    assert await fetch(reader, session, Q0) == 1_000
+    assert reader._member.pulled[Q0].inbox.last_pull == session.clock.now() - 500, "a pause is no pull"
+    reader.resume([Q0])
+    reader._member.subscriptions.remove("T")
+    assert await fetch(reader, session, Q0) == 1_000
+    reader._member.pulled[Q0].inbox.dropped = True
+    assert await fetch(reader, session, Q0) is None
+    assert session.asked == []
+
+
+async def test_nothing_is_fetched_while_too_much_waits_to_be_polled(
+    reader: Any, session: Any, encode_messages: Any
+) -> None:
+    session.options = Options(poll_messages=1)
+    assert await fetch(reader, session, Q0, found(1, encode_messages(0))) == 0
+    assert await fetch(reader, session, Q1, found(1, encode_messages(0))) == 0, "one may wait"
+    assert await fetch(reader, session, Q0) == 50
+    await reader.poll(timeout_ms=0)
+    assert await fetch(reader, session, Q0, found(1, code=19)) == 0
+
+
+async def test_an_offset_that_is_not_there_is_left_for_the_nearest(
+    reader: Any, session: Any, caplog: Any
+) -> None:
+    assert await fetch(reader, session, Q0, found(42, code=21)) == 0
+    assert reader._member.pulled[Q0].next_offset == 42
+    assert "is not there, next=42" in caplog.text
+
+
+async def test_a_fetch_goes_on_by_itself_until_the_queue_is_dropped(
+    reader: Any, session: Any, settle: Any
+) -> None:
+    owned = reader._member.pulled[Q0]
+    answers = [NetworkError("gone"), found(5, code=19)]
+    held = asyncio.get_running_loop().create_future()
+    session.answers[LitePullMessage] = lambda *_: answers.pop(0) if answers else held
+    reader._start_fetching(owned)
+    await settle()
+    assert len(session.asked) == 1
+    session.clock.advance(1_000)
+    await settle()
+    assert [header.queue_offset for header in session.headers(LitePullMessage)] == [0, 0, 5]
+    owned.inbox.dropped = True
+    held.set_result(found(6, code=19))
+    await settle()
+    assert owned.fetching.done()
+
+
+async def test_what_was_polled_counts_at_a_poll_after_the_interval(
+    reader: Any, session: Any, encode_messages: Any
+) -> None:
+    await fetch(reader, session, Q0, found(3, encode_messages(0, 1, 2)))
+    await reader.poll(2, timeout_ms=0)
+    session.clock.advance(4_999)
+    await reader.poll(1, timeout_ms=0)
+    assert reader.status("T") == {}, "not yet"
+    session.clock.advance(1)
+    await reader.poll(timeout_ms=0)
+    assert reader.status("T") == {Q0: 3}
+    assert session.sent == [], "the timer reports it"
+
+
+async def test_without_automatic_commits_only_commit_counts(
+    reader: Any, session: Any, encode_messages: Any
+) -> None:
+    session.options = Options(auto_commit_ms=0)
+    await fetch(reader, session, Q0, found(3, encode_messages(0, 1, 2)))
+    await reader.poll(2, timeout_ms=0)
+    session.clock.advance(60_000)
+    await reader.poll(1, timeout_ms=0)
+    assert reader.status("T") == {}
+    await reader.commit()
+    assert [(header.queue_id, header.commit_offset) for _, header, _ in session.sent] == [(0, 3)]
+
+
+async def test_progress_of_a_queue_that_was_lost_is_not_told(
+    reader: Any, session: Any, encode_messages: Any
+) -> None:
+    for queue in (Q0, Q1):
+        await fetch(reader, session, queue, found(1, encode_messages(0)))
+    await reader.poll(timeout_ms=0)
+    reader._member.pulled[Q0].inbox.dropped = True
+    del reader._member.pulled[Q1]
+    await reader.commit()
+    assert session.sent == []
+
+
+async def test_wrong_arguments_are_refused_at_the_call(reader: Any, session: Any) -> None:
+    for wrong, call in (
+        ("max_messages is 0; ask for at least one", lambda: reader.poll(0)),
+        ("timeout_ms is -1; it cannot be negative", lambda: reader.poll(timeout_ms=-1)),
+        ("max_messages is 0; ask for at least one", lambda: reader.pull(Q0, 0, max_messages=0)),
+        ("offset is -1; it cannot be negative", lambda: reader.pull(Q0, -1)),
+        ("offset -1 of queue", lambda: reader.commit({Q0: -1})),
+        ("is not assigned to this consumer", lambda: reader.seek(MessageQueue("a", 7, "T"), 0)),
+    ):
+        with pytest.raises(ValueError, match=wrong):
+            await call()
+    with pytest.raises(TypeError, match="was given topics and shares their queues"):
+        await reader.assign([Q0])
+    assert session.asked == []
+
+
+async def test_a_seek_goes_on_elsewhere_and_forgets_what_was_fetched(
+    reader: Any, session: Any, encode_messages: Any, settle: Any
+) -> None:
+    session.answers[GetMinOffset] = lambda *_: (0, OffsetResult(offset=10), b"")
+    session.answers[GetMaxOffset] = lambda *_: (0, OffsetResult(offset=20), b"")
+    await fetch(reader, session, Q0, found(13, encode_messages(10, 11, 12)))
+    await fetch(reader, session, Q1, found(8, encode_messages(7)))
+    session.answers[LitePullMessage] = lambda *_: asyncio.get_running_loop().create_future()
+    for wrong in (9, 21):
+        with pytest.raises(ValueError, match="which has 10 to 20"):
+            await reader.seek(Q0, wrong)
+    for right in (20, 10):
+        await reader.seek(Q0, right)
+        await settle()
+        assert session.headers(LitePullMessage)[-1].queue_offset == right
+    assert [m.queue_offset for m in await reader.poll(timeout_ms=0)] == [7], "of the other queue"
+    assert reader.status("T") == {Q0: 10}

@@ -66,6 +66,19 @@ def test_size_is_that_of_the_bodies_and_returns_to_zero() -> None:
     assert (inbox.count, inbox.size_bytes) == (0, 0)
 
 
+def test_what_comes_out_of_order_finds_its_place() -> None:
+    inbox, messages = Inbox(0), {n: plain(n, b"x" * n) for n in (2, 3, 5, 9)}
+    inbox.put([messages[5], messages[9]])
+    inbox.put([messages[3]])
+    inbox.put([messages[2], messages[3]])
+    assert (inbox.offsets(), inbox.first_offset(), inbox.size_bytes) == ([2, 3, 5, 9], 2, 19)
+    assert (inbox.highest, inbox.span) == (9, 7)
+    assert inbox.remove([messages[2]]) == 3
+    assert inbox.remove([messages[9], messages[5]]) == 3
+    assert inbox.remove([messages[3]]) == 10
+    assert inbox.size_bytes == 0
+
+
 def test_the_backlog_is_estimated_from_the_last_answer() -> None:
     inbox = Inbox(0)
     inbox.put([plain(60)])

@@ -13,7 +13,9 @@ from aerobee.client.consume.pop_loop import PopLoop
 from aerobee.client.consume.popped import add_receipts
 from aerobee.client.options import Options
 from aerobee.errors import NetworkError
+from aerobee.protocol import command as wire
 from aerobee.protocol.bodies import MessageQueue
+from aerobee.protocol.command import Command
 from aerobee.protocol.headers.consume import (
     AckMessage,
     ChangeInvisible,
@@ -230,6 +232,124 @@ async def test_a_failed_ack_is_only_logged_for_the_message_comes_again(
     await one.pop(one.found(encode_messages(0), "0"))
     assert one.popped.unacked == 0
     assert "will come again" in caplog.text
+
+
+class Open:
+    """A connection on which acks start at once; the test says how they end."""
+
+    def __init__(self, session: Any) -> None:
+        self.calls: list[asyncio.Future[Any]] = []
+        self.frames: list[Command] = []
+        self.deadlines: list[int] = []
+        session.open_connection = lambda address: self if address == "a:1" else None
+        session.deadlines = self
+
+    def watch(self, call: asyncio.Future[Any], deadline: int) -> None:
+        self.deadlines.append(deadline)
+
+    def start_frame(self, render: Any) -> asyncio.Future[Any]:
+        self.frames.append(wire.decode(render(7)[4:]))
+        return self._call()
+
+    def start_call(self, command: Command) -> asyncio.Future[Any]:
+        self.frames.append(command)
+        return self._call()
+
+    def _call(self) -> asyncio.Future[Any]:
+        self.calls.append(asyncio.get_running_loop().create_future())
+        return self.calls[-1]
+
+
+@pytest.mark.parametrize("options", [Options(), Options(access_key="me", secret_key="secret")])
+async def test_on_an_open_connection_acks_start_without_waiting(
+    loop: Any, session: Any, encode_messages: Any, settle: Any, caplog: Any
+) -> None:
+    one, line = loop(succeed), Open(session)
+    await one.pop(one.found(encode_messages(0, 1, 2, 3)))
+    assert session.headers(AckMessage) == []
+    assert [(each.code, each.fields(AckMessage).offset) for each in line.frames] == [
+        (AckMessage.code, n) for n in range(4)
+    ]
+    assert {each.fields(AckMessage).topic for each in line.frames} == {"T"}
+    assert ("Signature" in line.frames[0].ext_dict()) == bool(session.options.access_key)
+    assert line.deadlines == [session.clock.now() + 3_000] * 4
+    assert one.popped.unacked == 4
+    caplog.clear()
+    line.calls[0].set_result(Command(0))
+    line.calls[1].cancel()
+    await settle()
+    assert (one.popped.unacked, caplog.text) == (2, ""), "whoever closes the connection has said so"
+    line.calls[2].set_result(Command(1, remark="the broker is busy"))
+    await settle()
+    assert "message_id=ID2" not in caplog.text
+    assert "it will come again: the broker is busy" in caplog.text
+    line.calls[3].set_exception(NetworkError("cut"))
+    await settle()
+    assert "it will come again: cut" in caplog.text
+    assert one.popped.unacked == 0
+
+
+async def test_a_change_that_fails_is_only_logged_for_the_message_comes_again(
+    loop: Any, session: Any, encode_messages: Any, caplog: Any
+) -> None:
+    async def handle(message: Any) -> None:
+        raise RuntimeError("no")
+
+    session.answers[ChangeInvisible] = lambda *_: NetworkError("gone")
+    one = loop(handle)
+    await one.pop(one.found(encode_messages(0), "0"))
+    assert "invisible time not changed" in caplog.text
+    assert one.popped.unacked == 0
+
+
+@pytest.mark.parametrize("options", [Options(max_reconsume=2)])
+async def test_a_message_tried_often_enough_is_given_up(
+    loop: Any, session: Any, encode_messages: Any, caplog: Any
+) -> None:
+    seen: list[int] = []
+
+    async def handle(message: Any) -> None:
+        seen.append(message.queue_offset)
+        message.reconsume_times = message.queue_offset
+        message.born_timestamp = 0
+        raise RuntimeError("no")
+
+    one = loop(handle)
+    await one.pop(one.found(encode_messages(0, 1, 2, 3)))
+    hidden = [change.offset for change in session.headers(ChangeInvisible)]
+    given_up = [ack.offset for ack in session.headers(AckMessage)]
+    assert sorted(hidden + given_up) == seen == [0, 1, 2, 3]
+    assert given_up == [2, 3]
+    assert caplog.text.count("giving up message_id") == 2
+
+
+async def test_whatever_goes_wrong_the_queue_is_popped_again_until_it_is_dropped(
+    loop: Any, session: Any, tasks: Any, settle: Any
+) -> None:
+    one = loop(succeed)
+    answers: list[Any] = [RuntimeError("a bug"), (210, PopResult(), b"")]
+    held = asyncio.get_running_loop().create_future()
+    session.answers[PopMessage] = lambda *_: answers.pop(0) if answers else held
+    task = tasks.start(one.loop.run(one.popped, 5_000), "pop")
+    await settle()
+    assert session.asked == [], "not before its time"
+    session.clock.advance(5_000)
+    await settle()
+    assert len(session.asked) == 1
+    session.clock.advance(3_000)
+    await settle()
+    assert len(session.asked) == 3, "after the bug it waits, after an empty answer it does not"
+    one.popped.dropped = True
+    held.set_result((210, PopResult(), b""))
+    await settle()
+    assert task.done()
+
+
+async def test_a_pop_without_a_subscription_waits(loop: Any, session: Any) -> None:
+    one = loop(succeed)
+    one.member.subscriptions.remove("T")
+    assert await one.pop() == 3_000
+    assert session.asked == []
 
 
 @pytest.mark.seed("S000-20")

@@ -12,6 +12,7 @@ from aerobee.client.consume.rebalance import (
     CONSISTENT_HASH,
     Strategy,
     configured,
+    consistent_hash,
     machine_room,
     machine_room_nearby,
 )
@@ -33,6 +34,17 @@ def divide(strategy: Strategy, queue_count: int, client_count: int, broker: str 
     every, ids = queues(queue_count, broker), clients(client_count)
     own = [strategy.divide(client, every, ids) for client in ids]
     return " / ".join(" ".join(str(queue.queue_id) for queue in part) or "–" for part in own)
+
+
+def test_strategies_have_the_names_that_brokers_know_them_by() -> None:
+    assert list(BY_NAME) == ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"]
+    assert machine_room(["r"]).name == "MACHINE_ROOM"
+    assert configured([]).name == "CONFIG"
+    assert machine_room_nearby(str, str).name == "MACHINE_ROOM_NEARBY-AVG"
+    assert machine_room_nearby(str, str, AVG_BY_CIRCLE).name == "MACHINE_ROOM_NEARBY-AVG_BY_CIRCLE"
+    with pytest.raises(ValueError, match="virtual_nodes is 0; at least 1 is needed"):
+        consistent_hash(0)
+    assert consistent_hash(1).divide("c", queues(3), ["c"]) == queues(3)
 
 
 @pytest.mark.seed("S004-41", "S004-70", "S004-71", "S003-16")

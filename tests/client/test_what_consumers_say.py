@@ -60,6 +60,24 @@ async def test_waiting_for_a_consumer_ends_when_it_is_stopped(session: Any, sett
     assert consumer.session.consumers == {}
 
 
+@pytest.mark.parametrize(
+    ("topics", "changed", "woken"),
+    [({"T": "*"}, "T", True), ({"T": "*"}, "U", False), (None, "T", False), (None, "U", False)],
+)
+async def test_a_pull_consumer_that_shares_queues_looks_anew_when_their_route_changes(
+    topics: dict[str, str] | None, changed: str, woken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = PullConsumer("127.0.0.1:1", group="g", topics=topics)
+    if topics is None:
+        consumer._member.subscriptions.add("T", "*", 0)  # assigned by hand
+    wakes: list[str] = []
+    monkeypatch.setattr(consumer._rebalancer, "wake", lambda: wakes.append("route"))
+    consumer.route_changed(changed)
+    assert wakes == (["route"] if woken else [])
+    consumer.members_changed()
+    assert len(wakes) == woken + (topics is not None)
+
+
 @pytest.mark.seed("S002-6")
 async def test_a_pull_consumer_lets_the_broker_hold_its_pull_for_20_s(session: Any) -> None:
     consumer = PullConsumer("127.0.0.1:1", group="g", topics={"T": "A"})

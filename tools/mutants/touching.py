@@ -117,14 +117,17 @@ class Touching:
         return found
 
     def tests_of(self, mutant: Mutant) -> list[str]:
-        """The tests that run it, the quickest first."""
-        found: set[str] = set()
+        """The tests that run it, the quickest first; those that run anything of its module where that is unknown:
+        what runs while tests are collected belongs to none of them."""
+        exact: set[str] = set()
+        module: set[str] = set()
         for folder in self._lines:
             ran = self._ran(folder, mutant.path)
-            found.update(
+            exact.update(
                 test for line in self._lines_then(folder, mutant, set(ran)) for test in ran.get(line, ())
             )
-        return sorted(found & self.seconds.keys(), key=lambda test: (self.seconds[test], test))
+            module.update(*ran.values())
+        return sorted((exact or module) & self.seconds.keys(), key=lambda test: (self.seconds[test], test))
 
     @functools.cache  # noqa: B019 - one object for a run
     def _ran(self, folder: str, path: str) -> dict[int, set[str]]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from aerobee.client.admin.asking import Asking
 from aerobee.client.admin.brokers import Brokers
 from aerobee.client.admin.groups import Groups
+from aerobee.client.admin.progress import Progress
 from aerobee.client.admin.topics import Topics
 from aerobee.errors import ConsumerNotOnline, GroupNotFound, SystemFailure
 from aerobee.protocol import bodies
+from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.command import header_fields
 from aerobee.protocol.headers.consume import ConsumeDirectly, SetRequestMode
 from aerobee.protocol.headers.groups import (
@@ -24,10 +27,12 @@ from aerobee.protocol.headers.groups import (
     ProducerConnections,
     RunningInfo,
 )
+from aerobee.protocol.headers.offsets import ResetOffset, UpdateConsumerOffset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+QUEUE = MessageQueue("a", 3, "T")
 PATIENCE_MS = 6_000
 RELAYED_MS = 12_000  # the broker asks a client, which may take as long again
 
@@ -167,3 +172,41 @@ async def test_a_mode_is_set_on_every_broker(groups: Groups, session: Any) -> No
 def test_every_part_of_the_admin_client_asks_through_the_same_session(session: Any) -> None:
     asking = Masters(session)
     assert {part(asking)._session for part in (Groups, Topics, Brokers)} == {session}
+
+
+async def test_an_offset_may_be_set_to_the_very_first_and_not_before_it(session: Any) -> None:
+    progress = Progress(Masters(session), Topics(Masters(session)), Groups(Masters(session)))
+    session.answers[UpdateConsumerOffset] = [(0, None, b"")]
+    await progress.set_offset("g", QUEUE, 0)
+    ((address, header, _),) = session.asked
+    assert (address, header_fields(header)["commitOffset"], header.queue_id) == ("a:1", "0", 3)
+    with pytest.raises(ValueError, match="offset is -1; it cannot be negative"):
+        await progress.set_offset("g", QUEUE, -1)
+
+
+@pytest.mark.parametrize(
+    ("to", "queue_id", "told"),
+    [
+        ("first", -1, (0, -1, -1)),
+        ("last", -1, (-1, -1, -1)),
+        ("last", 2, (-1, 2, -1)),
+        (1_700_000_000_000, -1, (1_700_000_000_000, -1, -1)),
+        (datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC), -1, (1_700_000_000_000, -1, -1)),
+        (5, 0, (-1, 0, 5)),
+        (0, 2, (-1, 2, 0)),
+    ],
+)
+async def test_a_reset_names_a_time_or_an_offset_of_one_queue(
+    session: Any, to: Any, queue_id: int, told: tuple[int, int, int]
+) -> None:
+    progress = Progress(Masters(session), Topics(Masters(session)), Groups(Masters(session)))
+    session.know("T", brokers=("a", "b"))
+    parts = [bodies.ResetOffsetBody(offset_table={MessageQueue(name, 0, "T"): 7}) for name in "ab"]
+    answers(session, ResetOffset, *parts)
+    found = await progress.reset_offsets("g", "T", to, queue_id=queue_id)
+    assert found == {MessageQueue("a", 0, "T"): 7, MessageQueue("b", 0, "T"): 7}
+    asked = session.headers(ResetOffset)
+    assert [(each.timestamp, each.queue_id, each.offset) for each in asked] == [told] * 2
+    assert [(each.topic, each.group, each.is_force) for each in asked] == [("T", "g", True)] * 2
+    with pytest.raises(ValueError, match="to is 'tomorrow'; give 'first'"):
+        await progress.reset_offsets("g", "T", "tomorrow")

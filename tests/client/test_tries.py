@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from aerobee.client.produce.sender import Sender
 from aerobee.client.produce.tries import LEAST_LEFT_MS, LONGEST_PAUSE_MS, Lines, Tries
+from aerobee.client.session.route_cache import RouteCache
 from aerobee.clock import ManualClock
 from aerobee.errors import (
     AerobeeError,
@@ -18,6 +21,8 @@ from aerobee.errors import (
     SystemBusy,
 )
 from aerobee.protocol.bodies import MessageQueue
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.fast_frames import Sending
 
 REFUSED = NetworkError("cannot connect to 127.0.0.1:10911: Connection refused")
 QUEUE = MessageQueue("broker-a", 3, "orders")
@@ -147,3 +152,28 @@ async def test_one_that_is_cancelled_leaves_the_line() -> None:
     lines.dissolve(QUEUE)
     await turns()
     assert QUEUE not in lines
+
+
+@pytest.mark.parametrize(
+    ("known", "gone", "hopeless"),
+    [
+        ([], [], False),  # the server is starting
+        (["U"], [], True),
+        (["U"], ["T"], False),  # its broker restarts
+        ([], ["T"], False),
+    ],
+)
+async def test_a_topic_that_was_known_comes_back_and_one_that_never_was_does_not(
+    session: Any, known: list[str], gone: list[str], hopeless: bool
+) -> None:
+    session.routes = RouteCache()
+    for topic in known + gone:
+        session.know(topic)
+    for topic in gone:
+        session.routes.forget(topic)
+    tries = Tries(2, 0, 3_000)
+    with pytest.raises(NoRoute):
+        await Sender(session, "p")._try(
+            tries, Sending("T", b"x", "", "ID", 0), RequestCode.SEND_MESSAGE_V2, None
+        )
+    assert tries.hopeless is hopeless

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from types import SimpleNamespace
 from typing import Any
@@ -149,6 +150,31 @@ async def test_a_reset_stops_the_queues_waits_for_what_runs_and_begins_again(
     assert set(consumer._member.pulled) == {Q1, OTHER}, "the other is taken anew, from the offset just stored"
     assert consumer.status("T") == {Q0: 3, Q1: 50}
     assert consumer.status("") == {Q0: 3, Q1: 50, OTHER: 50}
+    await consumer._tasks.cancel()
+
+
+async def test_a_pause_lets_go_of_pulls_that_are_held_and_a_resume_looks_anew(
+    session: Any, settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = on(
+        PushConsumer("127.0.0.1:1", group="g", topics={"T": "*"}, handler=print, clock=session.clock), session
+    )
+    held, dropped, idle = (OwnedQueue(queue, 5, session.clock.now()) for queue in (Q0, Q1, OTHER))
+    dropped.inbox.dropped = True
+    for owned in (held, dropped):
+        owned.fetching = asyncio.ensure_future(asyncio.Event().wait())  # type: ignore[assignment]
+    consumer._member.pulled.update({owned.queue: owned for owned in (held, dropped, idle)})
+    first, left, wakes = held.fetching, dropped.fetching, []
+    monkeypatch.setattr(consumer._rebalancer, "wake", lambda: wakes.append(1))
+    consumer.pause()
+    await settle()
+    assert first.cancelled()
+    assert not held.fetching.done(), "it waits until the consumer goes on"
+    assert (left.cancelled(), idle.fetching) == (False, None)
+    assert (consumer._member.suspended, wakes) == (True, [])
+    consumer.resume()
+    assert (consumer._member.suspended, wakes) == (False, [1])
+    left.cancel()
     await consumer._tasks.cancel()
 
 

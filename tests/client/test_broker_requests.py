@@ -162,7 +162,7 @@ async def test_a_pause_lets_go_of_pulls_that_are_held_and_a_resume_looks_anew(
     held, dropped, idle = (OwnedQueue(queue, 5, session.clock.now()) for queue in (Q0, Q1, OTHER))
     dropped.inbox.dropped = True
     for owned in (held, dropped):
-        owned.fetching = asyncio.ensure_future(asyncio.Event().wait())  # type: ignore[assignment]
+        owned.fetching = asyncio.ensure_future(asyncio.Event().wait())  # type: ignore[arg-type]
     consumer._member.pulled.update({owned.queue: owned for owned in (held, dropped, idle)})
     first, left, wakes = held.fetching, dropped.fetching, []
     monkeypatch.setattr(consumer._rebalancer, "wake", lambda: wakes.append(1))

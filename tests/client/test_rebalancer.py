@@ -316,6 +316,26 @@ class TestOrdered:
         session.clock.advance(20_001)
         assert await g.ownership.give_up(owned)
 
+    async def test_a_lock_is_asked_for_again_and_noted(self, group: Any, session: Any) -> None:
+        g = group(ordered=True)
+        await g.rebalancer.rebalance()
+        owned = g.member.pulled[MessageQueue("a", 3, "T")]
+        began = owned.inbox.last_lock
+        session.clock.advance(5_000)
+        g.lockable = False
+        assert not await g.locks.lock(owned)
+        assert (owned.inbox.locked, owned.inbox.last_lock) == (False, began)
+        session.answers[LockQueues] = [NetworkError("gone")]
+        assert not await g.locks.lock(owned)
+        session.answers[LockQueues] = g._lock
+        g.lockable = True
+        assert await g.locks.lock(owned)
+        assert (owned.inbox.locked, owned.inbox.last_lock) == (True, session.clock.now())
+        address, _, timeout_ms = session.asked[-1]
+        assert (address, timeout_ms) == ("a:1", 1_000)
+        asked = bodies.decode(session.bodies[-1], bodies.LockBatch)
+        assert (asked.client_id, asked.consumer_group, asked.mq_set) == ("me", "g", [owned.queue])
+
     async def test_renewing_tells_which_locks_are_lost(self, group: Any, session: Any) -> None:
         g = group(ordered=True)
         await g.rebalancer.rebalance()

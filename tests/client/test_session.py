@@ -321,3 +321,68 @@ async def test_routes_are_refreshed_every_thirty_seconds(world: Any) -> None:
     await until(lambda: world.namesrv.count(105) == 3)
     await until(lambda: len(session.routes.get("T").readable) == 2)
     await session.stop()
+
+
+class Told:
+    """A consumer that notes which routes changed."""
+
+    def __init__(self) -> None:
+        self.topics: list[str] = []
+        self.members = 0
+
+    def route_changed(self, topic: str) -> None:
+        self.topics.append(topic)
+
+    def members_changed(self) -> None:
+        self.members += 1
+
+    def heartbeat_data(self) -> bodies.ConsumerData:
+        return bodies.ConsumerData(group_name="g")
+
+
+async def test_a_route_that_changes_or_goes_is_told_to_consumers_once(world: Any) -> None:
+    session = Session(world.namesrv.address)
+    session.consumers["g"] = told = Told()  # type: ignore[assignment]
+    await session.start()
+    await session.route("T")
+    await session.refresh_route("T")
+    assert told.topics == ["T"], "the same again is no news"
+    world.topics["T"] = route(world.brokers[0])
+    await session.refresh_route("T")
+    assert told.topics == ["T", "T"]
+    del world.topics["T"]
+    for _ in range(2):
+        with pytest.raises(NoRoute, match=r"topic 'T' is unknown to the name servers .*: create it first"):
+            await session.refresh_route("T")
+    assert told.topics == ["T", "T", "T"]
+    assert session.routes.get("T") is None
+    await session.stop()
+
+
+async def test_a_broker_we_have_no_address_of_is_looked_for_once_in_a_fresh_route(world: Any) -> None:
+    session = Session(world.namesrv.address)
+    await session.start()
+    world.topics["T"] = route(world.brokers[0])
+    await session.route("T")
+    assert await session.master("b0", "T") == world.brokers[0].address
+    assert world.namesrv.count(105) == 1, "it is known"
+    with pytest.raises(NoRoute, match="broker 'b1' of topic 'T' has no address in the routes"):
+        await session.master("b1", "T")
+    assert world.namesrv.count(105) == 2
+    world.topics["T"] = route(*world.brokers)
+    assert await session.master("b1", "T") == world.brokers[1].address
+    await session.stop()
+
+
+async def test_a_broker_that_is_away_delays_no_heartbeat_of_others(world: Any, caplog: Any) -> None:
+    session = Session(world.namesrv.address)
+    session.consumers["g"] = Told()  # type: ignore[assignment]
+    await session.start()
+    await session.route("T")
+    assert await session.heartbeat() == 2
+    world.brokers[1].stop()
+    await until(lambda: session.open_connection(world.brokers[1].address) is None)
+    assert await session.heartbeat() == 1
+    assert f"server={world.brokers[1].address} does not answer" in caplog.text
+    assert world.brokers[0].count(34) == 2
+    await session.stop()

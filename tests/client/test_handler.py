@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The user's function behind one face: whatever kind it is, whatever it returns."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aerobee.client.consume.handler import ConsumeResult, Handler, Outcome, is_async, outcome_of
+
+
+class Callable:
+    async def __call__(self, message: Any) -> ConsumeResult:
+        return ConsumeResult.SUSPEND
+
+
+async def later(message: Any) -> ConsumeResult:
+    return ConsumeResult.RETRY
+
+
+def plain(message: Any) -> Any:
+    return later(message)
+
+
+def fail(message: Any) -> None:
+    raise ValueError("no")
+
+
+@pytest.mark.parametrize(
+    ("returned", "result"),
+    [
+        (None, ConsumeResult.SUCCESS),
+        (True, ConsumeResult.SUCCESS),
+        ("anything", ConsumeResult.SUCCESS),
+        (0, ConsumeResult.SUCCESS),
+        (False, ConsumeResult.RETRY),
+        *[(each, each) for each in ConsumeResult],
+    ],
+)
+def test_only_false_and_results_mean_something(returned: object, result: ConsumeResult) -> None:
+    assert outcome_of(returned) == Outcome(result)
+    details = Outcome(result, delay_level=3, ack_index=1)
+    assert outcome_of(details) is details
+
+
+def test_what_cannot_be_called_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match="handler is 'nothing', which cannot be called"):
+        Handler("nothing", 1, 1, "g")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("function", "runs_here", "result"),
+    [
+        (later, True, ConsumeResult.RETRY),
+        (Callable(), True, ConsumeResult.SUSPEND),
+        (plain, False, ConsumeResult.RETRY),
+    ],
+)
+async def test_coroutines_run_on_the_loop_and_plain_functions_in_threads(
+    make_message: Any, function: Any, runs_here: bool, result: ConsumeResult
+) -> None:
+    assert is_async(function) is runs_here
+    handler = Handler(function, 1, 1, "g")
+    assert handler.is_async is runs_here
+    assert await handler.call([make_message(1)]) == Outcome(result)
+    handler.close()
+
+
+async def test_a_function_for_one_gets_one_and_a_function_for_many_a_list(make_message: Any) -> None:
+    seen: list[Any] = []
+
+    async def handle(work: Any) -> None:
+        seen.append(work)
+
+    messages = [make_message(1), make_message(2)]
+    await Handler(handle, 1, 1, "g").call(messages[:1])
+    await Handler(handle, 8, 1, "g").call(tuple(messages))
+    await Handler(handle, 8, 1, "g").call(tuple(messages[:1]))
+    assert seen == [messages[0], messages, messages[:1]]
+
+
+async def test_a_failure_is_an_outcome_and_each_of_several_has_its_own(
+    make_message: Any, caplog: Any
+) -> None:
+    handler = Handler(fail, 1, 1, "g")
+    outcome = await handler.call([make_message(5, reconsume_times=2)])
+    assert (outcome.result, repr(outcome.error)) == (ConsumeResult.RETRY, "ValueError('no')")
+    assert "handler failed topic=T queue=0 offset=5 attempt=3 message_id=ID5: ValueError: no" in caplog.text
+    handler.close()
+    mixed = Handler(lambda m: fail(m) if m.queue_offset == 1 else plain(m), 1, 1, "g")
+    first, second = await mixed.call_each([[make_message(0)], [make_message(1)]])
+    assert (first.result, first.error) == (ConsumeResult.RETRY, None)
+    assert (second.result, type(second.error)) == (ConsumeResult.RETRY, ValueError)
+    mixed.close()
+
+
+async def test_a_cancelled_consumer_is_no_failure_of_the_handler(make_message: Any) -> None:
+    async def handle(message: Any) -> None:
+        await asyncio.Event().wait()
+
+    call = asyncio.ensure_future(Handler(handle, 1, 1, "g").call([make_message(1)]))
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call

@@ -97,7 +97,7 @@ def test_other_messages_are_left(text: str, properties: dict[str, str]) -> None:
         ("5", 1, "true or false"),
         ("a > 'b'", 5, "no order"),
         ("a > TRUE", 5, "no order"),
-        ("a BETWEEN NULL AND 5", 11, "no order"),
+        ("a BETWEEN NULL AND 5", 11, "NULL has no order"),
         ("a = 05", 5, "leading zeros"),
         ("a = 5x", 5, "number"),
         ("a = NULL", 5, "IS NULL"),

@@ -38,11 +38,23 @@ def _mutants(package: str) -> list[Mutant]:
 
 
 def _sample(mutants: list[Mutant], size: int, seed: int) -> list[Mutant]:
-    if not size:
-        return mutants
-    chosen = sorted(mutants, key=lambda each: each.id)
-    random.Random(seed).shuffle(chosen)
-    return chosen[:size]
+    """By lot, but each has its own: what is added to the code moves no other in or out."""
+    drawn = sorted(mutants, key=lambda each: random.Random(f"{seed} {each.id}").random())
+    return drawn[:size] if size else mutants
+
+
+def _todo(mutants: list[Mutant], asked: argparse.Namespace, results: Results) -> list[Mutant]:
+    if asked.only:
+        return [each for each in mutants if each.id in asked.only]
+    excused = equivalents()
+    drawn = {each.id for each in _sample(mutants, asked.sample, asked.seed)}
+    got_away = ("survived", "untouched") if asked.again else ()
+    return [
+        each
+        for each in mutants
+        if each.id not in excused
+        and (results.get(each) in got_away or (each.id in drawn and results.get(each) is None))
+    ]
 
 
 def _chosen(touching: Touching, mutant: Mutant) -> tuple[list[str], float]:
@@ -106,7 +118,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", default=[], metavar="ID", help="this mutant, known already or not"
     )
-    parser.add_argument("--again", action="store_true", help="those that got away are tried again")
+    parser.add_argument("--again", action="store_true", help="all that got away before are tried again")
     parser.add_argument("--report", action="store_true", help="say what is known; try nothing")
     return parser.parse_args()
 
@@ -122,16 +134,8 @@ def main() -> None:
     for package in asked.package or PACKAGES:
         mutants = _mutants(package)
         known.update(each.id for each in mutants)
-        if asked.only:
-            todo = [each for each in mutants if each.id in asked.only]
-        else:
-            passed = ("killed", "time") if asked.again else ("killed", "time", "survived", "untouched")
-            drawn = _sample(mutants, asked.sample, asked.seed)
-            todo = [
-                each for each in drawn if results.get(each) not in passed and each.id not in equivalents()
-            ]
         if not asked.report:
-            _try_all(todo, touching, results, asked.jobs)
+            _try_all(_todo(mutants, asked, results), touching, results, asked.jobs)
         print(results.report(package, mutants))
     if not asked.package:
         for stale in equivalents().keys() - known:

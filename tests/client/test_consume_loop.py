@@ -314,3 +314,23 @@ async def test_a_message_on_its_way_back_is_not_overdue(loop: Any, session: Any,
     answer.set_result((0, None, b""))
     await settle()
     assert one.offset == 6
+
+
+async def test_hanging_handlers_are_looked_for_every_quarter_of_an_hour(
+    loop: Any, session: Any, settle: Any, tasks: Any
+) -> None:
+    async def handle(message: Any) -> None:
+        await asyncio.Event().wait()
+
+    session.answers[SendBack] = lambda *_: OK
+    one = loop(handle)
+    await one.consume(5, 6)
+    tasks.start(one.loop.clean_forever(), "overdue")
+    await settle()
+    session.clock.advance(15 * 60_000)
+    await settle()
+    assert session.asked == [], "exactly so long is not too long"
+    session.clock.advance(15 * 60_000)
+    await settle()
+    assert [header.delay_level for header in session.headers(SendBack)] == [3, 3]
+    assert (one.owned.inbox.count, one.offset) == (0, 7)

@@ -228,3 +228,63 @@ async def test_a_dropped_queue_stops_after_the_running_message(loop: Any) -> Non
     one = loop(handle)
     await one.consume(1, 2)
     assert (seen, one.offset) == ([1], None)
+
+
+async def test_a_worker_leaves_its_slot_to_others_after_its_slice(
+    loop: Any, session: Any, settle: Any
+) -> None:
+    seen: list[int] = []
+
+    async def handle(message: Any) -> None:
+        seen.append(message.queue_offset)
+        session.clock.advance(30_000)
+        one.owned.inbox.last_lock = session.clock.now()  # renewed meanwhile
+
+    one = loop(handle)
+    await one.consume(1, 2, 3, 4)
+    assert seen == [1, 2, 3], "a minute, and what began within it"
+    session.clock.advance(10)
+    await settle()
+    assert seen == [1, 2, 3, 4]
+
+
+async def test_a_lock_that_ran_out_between_two_messages_is_asked_for_again(
+    loop: Any, session: Any, settle: Any
+) -> None:
+    seen: list[int] = []
+
+    async def handle(message: Any) -> None:
+        seen.append(message.queue_offset)
+        if len(seen) == 1:
+            one.owned.inbox.locked = False
+
+    one = loop(handle)
+    await one.consume(1, 2)
+    assert (seen, one.relocked) == ([1], 0)
+    session.clock.advance(10)
+    await settle()
+    assert one.relocked == 1
+    session.clock.advance(10)
+    await settle()
+    assert seen == [1, 2]
+
+
+async def test_a_dropped_queue_is_not_worked_on(loop: Any, session: Any) -> None:
+    handle = Recorder()
+    one = loop(handle)
+    one.owned.inbox.dropped = True
+    await one.consume(1)
+    assert (handle.seen, one.relocked, one.offset) == ([], 0, None)
+
+
+async def test_a_retry_message_shows_the_topic_it_was_sent_to(loop: Any) -> None:
+    seen: list[str] = []
+
+    async def handle(message: Any) -> None:
+        seen.append(message.topic)
+
+    one = loop(handle)
+    await one.consume(1, topic="%RETRY%g", properties="RETRY_TOPIC\x01orders\x02")
+    await one.consume(2, topic="%RETRY%g")
+    await one.consume(3, topic="T", properties="RETRY_TOPIC\x01orders\x02")
+    assert seen == ["orders", "%RETRY%g", "T"]

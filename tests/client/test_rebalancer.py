@@ -12,7 +12,7 @@ from aerobee.client.consume.ownership import Ownership
 from aerobee.client.consume.queue_locks import QueueLocks
 from aerobee.client.consume.rebalancer import Rebalancer
 from aerobee.client.options import Options
-from aerobee.errors import NetworkError
+from aerobee.errors import NetworkError, NoRoute
 from aerobee.protocol import bodies, names
 from aerobee.protocol.bodies import (
     AssignedQueue,
@@ -227,6 +227,20 @@ async def test_queues_of_an_unsubscribed_topic_are_dropped_without_a_report(grou
     assert all(one.inbox.dropped and one.fetching.cancelled() for one in owned)
     assert session.sent == []
     assert session.headers(UnlockQueues) == [], "as RocketMQ does: its lock runs out"
+
+
+async def test_where_nothing_can_be_said_nothing_changes(group: Any, session: Any) -> None:
+    g = group()
+    await g.rebalancer.rebalance()
+    session.answers[ConsumerList] = lambda *_: (0, None, bodies.encode(ConsumerIds(consumer_id_list=[])))
+    assert await g.rebalancer.rebalance(), "no member known to the broker, not even us: it has just started"
+    assert g.queues == [0, 1, 2, 3]
+    asked = len(session.asked)
+    assert await divided_here(g.member, "T", []) is None
+    assert len(session.asked) == asked
+    session.routes.forget("T")
+    with pytest.raises(NoRoute, match="topic 'T' has no broker with an address"):
+        await divided_here(g.member, "T", [MessageQueue("a", 0, "T")])
 
 
 async def test_a_topic_without_route_is_told_and_tried_again_soon(group: Any) -> None:

@@ -62,8 +62,9 @@ def _chosen(touching: Touching, mutant: Mutant) -> tuple[list[str], float]:
     quickest."""
     package, name = f"tests/{mutant.path.split('/')[1]}/", f"test_{Path(mutant.path).name}"
     tests = touching.tests_of(mutant)
-    if not tests and mutant.at_import:
-        tests = sorted(touching.seconds, key=lambda test: touching.seconds[test])
+    if mutant.at_import:  # who only uses what is declared there runs no line of it
+        ours = [test for test in touching.seconds if test.startswith(package)]
+        tests = sorted({*tests, *ours}, key=lambda test: (touching.seconds[test], test))
     total, found = 0.0, []
     for test in sorted(tests, key=lambda test: (name not in test, not test.startswith(package))):
         if total < _TESTS_S:

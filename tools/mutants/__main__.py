@@ -90,6 +90,7 @@ def _try_all(todo: list[Mutant], touching: Touching, results: Results, jobs: int
         for _ in range(jobs):
             copy = Copy(ROOT)
             copies.put(copy)
+            copy.check(sorted(touching.seconds, key=lambda test: touching.seconds[test])[:20])
             threads.append(threading.Thread(target=work, args=(copy,)))
             threads[-1].start()
         for thread in threads:

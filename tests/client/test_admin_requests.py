@@ -93,6 +93,22 @@ async def test_what_a_client_is_asked_through_its_broker_may_take_twice_as_long(
     assert (address, header_fields(header), timeout_ms) == ("b:1", fields, RELAYED_MS)
 
 
+async def test_a_client_is_asked_through_a_broker_that_it_is_connected_to(
+    groups: Groups, session: Any
+) -> None:
+    """Clients connect to the brokers of their topics only: the first that is known may have never heard of it."""
+    answers(session, RunningInfo, SystemFailure("not online"), bodies.ConsumerRunningInfo(jstack="here"))
+    assert (await groups.running_info("g", "me")).jstack == "here"
+    answers(
+        session, ConsumeDirectly, SystemFailure("not online"), bodies.ConsumeDirectlyResult(remark="done")
+    )
+    assert (await groups.consume_directly("g", "me", "ID", "T")).remark == "done"
+    assert [address for address, *_ in session.asked] == ["b:1", "a:1"] * 2
+    answers(session, RunningInfo, SystemFailure("not online at b"), SystemFailure("not online at a"))
+    with pytest.raises(SystemFailure, match="not online at a"):
+        await groups.running_info("g", "me")
+
+
 async def test_a_group_is_made_and_deleted_everywhere_or_in_one_cluster(groups: Groups, session: Any) -> None:
     answers(session, CreateGroup, None, None, None)
     await groups.create_group("g", retry_max_times=3)

@@ -264,6 +264,8 @@ def test_a_topic_registered_by_hand_needs_known_brokers(table: RouteTable) -> No
     table.register(who("a"), body("t", "u"), 0, None)
     table.register_topic("x", [QueueData(broker_name="a", read_queue_nums=3)])
     table.register_topic("y", [QueueData(broker_name="nobody")])
+    table.register_topic("z", [QueueData(broker_name="a"), QueueData(broker_name="nobody")])
+    assert table.route("z") is None, "all of it or nothing"
     assert table.route("x") is not None
     assert table.route("y") is None
     assert "y" not in table.topics()

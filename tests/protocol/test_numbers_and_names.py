@@ -60,3 +60,11 @@ def test_what_a_peer_leaves_out_means_the_same_to_us(name: str) -> None:
             ours[field.encode_name] = plain(field.default_factory())
     pinned = PINNED["defaults"][name]
     assert {field: ours.get(field, "not there") for field in pinned} == pinned
+
+
+@pytest.mark.parametrize("name", PINNED["words"])
+def test_words_are_written_as_rocketmq_writes_them(name: str) -> None:
+    module, _, kind = name.rpartition(".")
+    ours = getattr(importlib.import_module(f"aerobee.protocol.{module}"), kind).__members__
+    pinned = PINNED["words"][name]
+    assert {member: ours[member].value if member in ours else None for member in pinned} == pinned

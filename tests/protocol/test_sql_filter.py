@@ -97,7 +97,7 @@ def test_other_messages_are_left(text: str, properties: dict[str, str]) -> None:
         ("5", 1, "true or false"),
         ("a > 'b'", 5, "no order"),
         ("a > TRUE", 5, "no order"),
-        ("a BETWEEN NULL AND 5", 11, "NULL has no order"),
+        ("a BETWEEN NULL AND 5", 11, ": NULL has no order"),
         ("a = 05", 5, "leading zeros"),
         ("a = 5x", 5, "number"),
         ("a = NULL", 5, "IS NULL"),
@@ -274,3 +274,8 @@ def test_any_filter_matches_what_its_naive_reading_matches(tree: Tree, propertie
 def test_any_text_is_either_a_filter_or_refused(text: str) -> None:
     with contextlib.suppress(SubscriptionParseFailed):
         compile_sql(text)({"a": "1"})
+
+
+def test_brackets_beside_each_other_are_not_within_each_other() -> None:
+    assert compile_sql(" AND ".join(["(a = 1)"] * 200))({"a": "1"})
+    assert compile_sql(" OR ".join(["(NOT (a = 1))"] * 200))({"a": "2"})

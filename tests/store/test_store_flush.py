@@ -145,3 +145,30 @@ async def test_many_queue_files_are_synced_at_once(kit, monkeypatch):
     monkeypatch.setattr(platform, "sync_all", lambda root: calls.append(root) or real(root))
     store.flush()
     assert calls == [kit.root]
+
+
+def test_a_few_queue_files_and_their_folders_are_synced_one_by_one_before_the_checkpoint(kit, monkeypatch):
+    store = kit.open()
+    store.flush()
+    store.append(kit.message("a"))
+    store.append(kit.message("b", queue_id=3))
+    order = []
+
+    def note(fd: int) -> None:
+        order.append(os.path.relpath(os.readlink(f"/proc/self/fd/{fd}"), kit.root))
+
+    real = checkpoints.save
+    monkeypatch.setattr(os, "fdatasync", note)
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(checkpoints, "save", lambda *given: order.append("checkpoint") or real(*given))
+    store.flush()
+    files = [f"consumequeue/{place}/{0:020}" for place in ("a/0", "b/3")]
+    folders = ["consumequeue", "consumequeue/a", "consumequeue/a/0", "consumequeue/b", "consumequeue/b/3"]
+    before = order[: order.index("checkpoint")]
+    assert {*files, *folders, f"commitlog/{0:020}"} <= set(before)
+    del order[:]
+    store.append(kit.message("a"))
+    store.flush()
+    again = order[: order.index("checkpoint")]
+    assert files[0] in again
+    assert not {files[1], *folders} & set(again), "what has not changed is not synced again"

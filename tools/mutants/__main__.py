@@ -62,11 +62,13 @@ def _chosen(touching: Touching, mutant: Mutant) -> tuple[list[str], float]:
     quickest."""
     package, name = f"tests/{mutant.path.split('/')[1]}/", f"test_{Path(mutant.path).name}"
     tests = touching.tests_of(mutant)
-    if mutant.at_import:  # who only uses what is declared there runs no line of it
-        ours = [test for test in touching.seconds if test.startswith(package)]
-        tests = sorted({*tests, *ours}, key=lambda test: (touching.seconds[test], test))
+    if mutant.at_import:  # who only uses what is declared there runs no line of it: they come last
+        tests += sorted(
+            test for test in touching.seconds if test.startswith(package) and test not in set(tests)
+        )
     total, found = 0.0, []
-    for test in sorted(tests, key=lambda test: (name not in test, not test.startswith(package))):
+    near = {test: at for at, test in enumerate(tests)}
+    for test in sorted(tests, key=lambda test: (name not in test, not test.startswith(package), near[test])):
         if total < _TESTS_S:
             total += touching.seconds[test]
             found.append(test)
@@ -90,6 +92,7 @@ def _try_all(todo: list[Mutant], touching: Touching, results: Results, jobs: int
         for _ in range(jobs):
             copy = Copy(ROOT)
             copies.put(copy)
+            copy.check(sorted(touching.seconds, key=lambda test: touching.seconds[test])[:20])
             threads.append(threading.Thread(target=work, args=(copy,)))
             threads[-1].start()
         for thread in threads:

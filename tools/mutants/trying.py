@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import compileall
-import contextlib
+import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -48,9 +47,19 @@ class Copy:
                 (self.path / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(root / name, self.path / name)
         compileall.compile_dir(self.path / "aerobee", quiet=2)
+        self._warm: subprocess.Popen[str] | None = None
 
     def remove(self) -> None:
+        if self._warm is not None:
+            self._warm.terminate()
+            self._warm.wait()
         shutil.rmtree(self.path, ignore_errors=True)
+
+    def check(self, tests: list[str]) -> None:
+        """They pass as long as nothing is changed; else every mutant would look noticed."""
+        tried = self._run(tests, 60)
+        if tried.outcome != "survived":
+            raise RuntimeError(f"tests fail without a mutant: {tried.killer}; see {self.path / '.output'}")
 
     def attempt(self, mutant: Mutant, tests: list[str], seconds: float) -> Tried:
         """`seconds`: what the tests took when nothing was wrong."""
@@ -72,38 +81,28 @@ class Copy:
             compiled.unlink()
 
     def _run(self, tests: list[str], seconds: float) -> Tried:
-        chosen = self.path / ".chosen"
+        chosen, output = self.path / ".chosen", self.path / ".output"
         chosen.write_text("\n".join(tests))
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-            "--no-header",
-            "--tb=no",
-            "-p",
-            "no:cacheprovider",
-        ]
-        command += [
-            "-p",
-            "no:xdist",
-            f"--timeout={_START_S * 3}",
-            f"--basetemp={self.path / '.tmp'}",
-            f"@{chosen}",
-        ]
-        with subprocess.Popen(
-            command, cwd=self.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-            env=os.environ | {"PYTHONPATH": str(self.path), "PYTHONDONTWRITEBYTECODE": "1"},
-        ) as process:  # fmt: skip
-            try:
-                output, _ = process.communicate(timeout=_START_S + _SLOWER * seconds)
-            except subprocess.TimeoutExpired:
-                return Tried("time", len(tests))
-            finally:
-                with contextlib.suppress(ProcessLookupError):  # whatever it has started
-                    os.killpg(process.pid, signal.SIGKILL)
-        if process.returncode == 0:
+        arguments = ["-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # loaded before pytest knew of it
+        arguments += [f"--timeout={_START_S * 3}", f"--basetemp={self.path / '.tmp'}", f"@{chosen}"]
+        told = self._ask([str(output), _START_S + _SLOWER * seconds, *arguments])
+        if told == "time":
+            return Tried("time", len(tests))
+        if told == "0":
             return Tried("survived", len(tests))
-        failure = _FIRST_FAILURE.search(output.decode(errors="replace"))
+        failure = _FIRST_FAILURE.search(output.read_text(errors="replace"))
         return Tried("killed", len(tests), failure[1] if failure else "nothing could be loaded")
+
+    def _ask(self, line: list[object]) -> str:
+        if self._warm is None:
+            self._warm = subprocess.Popen(
+                [sys.executable, self._root / "tools" / "mutants" / "warm.py"], cwd=self.path, text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+                env=os.environ | {"PYTHONPATH": str(self.path)},
+            )  # fmt: skip
+        assert self._warm.stdin is not None
+        assert self._warm.stdout is not None
+        self._warm.stdin.write(json.dumps(line) + "\n")
+        self._warm.stdin.flush()
+        return self._warm.stdout.readline().strip()

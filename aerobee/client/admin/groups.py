@@ -122,19 +122,25 @@ class Groups:
 
     async def running_info(self, group: str, client_id: str) -> bodies.ConsumerRunningInfo:
         """What one consumer says about itself."""
-        address = next(iter((await self._asking.masters()).values()))
         header = RunningInfo(consumer_group=group, client_id=client_id, jstack_enable=False)
-        answer = await self._session.call(address, header, timeout_ms=2 * TIMEOUT_MS)
-        return bodies.decode(answer.body, bodies.ConsumerRunningInfo)
+        return bodies.decode(await self._of_client(header), bodies.ConsumerRunningInfo)
 
     async def consume_directly(
         self, group: str, client_id: str, offset_id: str, topic: str
     ) -> bodies.ConsumeDirectlyResult:
         """Have one consumer handle one message now, outside of queues and offsets."""
-        address = next(iter((await self._asking.masters()).values()))
         header = ConsumeDirectly(consumer_group=group, client_id=client_id, msg_id=offset_id, topic=topic)
-        answer = await self._session.call(address, header, timeout_ms=2 * TIMEOUT_MS)
-        return bodies.decode(answer.body, bodies.ConsumeDirectlyResult)
+        return bodies.decode(await self._of_client(header), bodies.ConsumeDirectlyResult)
+
+    async def _of_client(self, header: RunningInfo | ConsumeDirectly) -> bytes:
+        """What a client answers through its broker: one of those that have its topics, and only they know it."""
+        refusal: SystemFailure | None = None
+        for address in (await self._asking.masters()).values():
+            try:
+                return (await self._session.call(address, header, timeout_ms=2 * TIMEOUT_MS)).body
+            except SystemFailure as error:  # that is how a broker says "not here"
+                refusal = error
+        raise refusal or ConsumerNotOnline(f"client {header.client_id!r} is connected to no broker")
 
     # -- pull or POP -----------------------------------------------------------------------------------------
 

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import peers
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from servers import RocketMQ, wait_until
 
 from aerobee import Admin, Message, Producer
 from aerobee.errors import RequestCodeNotSupported
 from aerobee.spark import options
 from aerobee.spark.reading import wire_scan
-from aerobee.spark.reading.plan import Range
+from aerobee.spark.reading.offsets import offsets_of
+from aerobee.spark.reading.plan import Range, flat
 from aerobee.spark.reading.queue_source import BrokerQueues
+from aerobee.spark.reading.stream_reader import StreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
     from servers import Server
+
+    from aerobee.spark.option_values import Offsets
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -96,6 +101,34 @@ def test_the_java_broker_is_pulled_from_however_much_there_is(
     (refused,) = source.units_of(parts[:1], [1])
     assert isinstance(refused, RequestCodeNotSupported)
     assert wire_scan.cut(source, parts, 2, asked) is None
+
+
+def test_many_topics_of_the_java_broker_are_looked_at_together(broker: Server) -> None:
+    """Asked topic by topic, pipelined; no Spark is started."""
+    given = {"namesrv": broker.namesrv, "subscribePattern": "wide-.*", "startingOffsets": "earliest"}
+    stream = StreamReader(
+        options.for_stream({**given, "discoveryIntervalMs": "0", "failOnDataLoss": "false"})
+    )
+
+    async def change() -> None:
+        async with Admin(broker.namesrv) as admin, Producer(broker.namesrv, group="wide") as producer:
+            for n in range(40):
+                await admin.create_topic(f"wide-{n:02d}", queues=2)
+            for _ in range(3):
+                await producer.send(Message("wide-07", b"x"))
+
+    def places() -> Offsets:
+        return offsets_of(stream.latestOffset(start, ReadAllAvailable()))
+
+    start = stream.initialOffset()
+    asyncio.run(change())
+    wait_until(lambda: len(places()) == 40, 60, "all topics are seen")
+    wait_until(lambda: sum(places()["wide-07"]["broker-a"].values()) == 3, 60, "and what was sent")
+    assert sum(offset for *_, offset in flat(places())) == 3
+    end = stream.latestOffset(start, ReadAllAvailable())
+    parts = [part for one in stream.partitions(start, end) for part in one.task.parts]  # type: ignore[attr-defined]
+    assert sum(map(len, parts)) == 3
+    assert {part.topic for part in parts} == {"wide-07"}
 
 
 def test_a_stream_reads_once_and_tells_the_group_how_far_it_is(

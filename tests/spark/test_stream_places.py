@@ -53,6 +53,7 @@ class Broker:
         self.queues: dict[str, dict[int, list[int]]] = {}
         self.offsets: dict[tuple[str, int], int] = {}
         self.away = False
+        self.readable = 1 << 30  # so many queues of each topic at most
         self.refuses_all = False
         self._log: list[tuple[str, int]] = []
         self._changes = 0
@@ -148,7 +149,7 @@ class Cluster:
         having = [b for b in self.brokers.values() if header.topic in b.queues]
         if not having:
             return TopicNotFound(f"no route to {header.topic!r}")
-        counts = [(b, len(b.queues[header.topic])) for b in having]
+        counts = [(b, min(b.readable, len(b.queues[header.topic]))) for b in having]
         return reply(
             None,
             bodies.TopicRoute(
@@ -302,6 +303,21 @@ def test_another_broker_is_asked_topic_by_topic_and_the_same_answer_is_not_read_
     assert stream.batch() == [plan.Range("t0003", "a", 1, 0, 1)]
     assert cluster.asked == {"TopicStatsQuery": 120}
     assert read == [bodies.TopicStats]
+
+
+def test_a_queue_that_is_no_more_to_be_read_keeps_its_place_unread() -> None:
+    other = Broker("a", 1, aerobee=False)
+    wide(other, 1, 2)
+    stream = Stream(Cluster(other))
+    stream.batch()
+    other.readable = 1
+    stream.clock.advance(5_000)
+    assert stream.count() == 0
+    other.put("t0000", 1)
+    assert stream.count() == 0
+    other.readable = 2
+    stream.clock.advance(5_000)
+    assert stream.batch() == [plan.Range("t0000", "a", 1, 0, 1)]
 
 
 def test_while_nothing_moves_nothing_is_computed(a: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -594,12 +610,16 @@ def test_one_broker_away_keeps_its_place_and_stops_no_other(a: Broker, b: Broker
     for broker in (a, b):
         wide(broker, 2, 1)
         broker.put("t0000", 0, 5)
-    stream = Stream(Cluster(a, b))
+    b.create("t-only-of-b")
+    stream = Stream(cluster := Cluster(a, b))
     assert stream.count() == 10
     b.put("t0000", 0, 1)
     b.away = True
     a.put("t0000", 0, 2)
     assert stream.batch() == [plan.Range("t0000", "a", 0, 5, 7)]
+    cluster.asked.clear()
+    stream.batch()
+    assert cluster.asked["route"] == 1  # b may have moved
     stream.clock.advance(10 * GONE_MS)
     a.put("t0001", 0, 2)
     assert stream.batch() == [plan.Range("t0001", "a", 0, 0, 2)]

@@ -98,7 +98,9 @@ class TopicByTopic:
         self.topics: Heads = {}
         self._broker = broker
         self._routes = routes
-        self._bodies: dict[str, bytes] = {}  # the last answers
+        self._bodies: dict[
+            str, tuple[int, bytes]
+        ] = {}  # the last answers, and how many queues were read of each
         self._lacking: set[str] = set()
 
     def lacks(self, topic: str) -> bool:
@@ -122,9 +124,9 @@ class TopicByTopic:
     def _read(self, topic: str, body: bytes, readable: int, before: Heads) -> dict[str, tuple[int, int]]:
         known = before.get(topic)
         self._lacking.discard(topic)
-        if known is not None and self._bodies.get(topic) == body:
+        if known is not None and self._bodies.get(topic) == (readable, body):
             return known
-        self._bodies[topic] = body
+        self._bodies[topic] = (readable, body)
         table = bodies.decode(body, bodies.TopicStats).offset_table
         found = {q.queue_id: (max(0, at.min_offset), max(0, at.max_offset)) for q, at in table.items()}
         return {str(queue): found[queue] for queue in sorted(found) if queue < readable}
@@ -147,10 +149,9 @@ class Routes:
         self._doubted: set[str] = set()
         self._next = 0
         self._masters: dict[str, str] = {}  # broker -> address
-        self.failed: dict[
-            str, AerobeeError
-        ] = {}  # why a topic has no route, or its broker does not tell of it
         self.version = 0  # another one when a route is another
+        # Why a topic has no route, or its broker does not tell of it.
+        self.failed: dict[str, AerobeeError] = {}
 
     def queues(self, topic: str, broker: str) -> int:
         return self._known.get(topic, {}).get(broker, 0)

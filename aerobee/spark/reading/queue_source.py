@@ -220,14 +220,12 @@ class BrokerQueues:
         failed: dict[str, AerobeeError] = {}
         unknown = next(iter(away.values()), None)
         for topic in sorted(names - bounds.keys()):
-            failed[topic] = (
-                unknown
-                or self._routes.failed.get(topic)
-                or TopicNotFound(
-                    f"no broker has a topic {topic!r} to be read ({', '.join(sorted(self._heads))})"
-                )
-            )
-            self._routes.doubt(topic, failed[topic])
+            error = unknown or self._routes.failed.get(topic)
+            if error is None:
+                brokers = ", ".join(sorted(self._heads))
+                error = TopicNotFound(f"no broker has a topic {topic!r} to be read ({brokers})")
+                self._routes.doubt(topic, error)
+            failed[topic] = error
         for topic, wanted in (self._options.assign or {}).items() if not unknown else ():
             for broker, queue in _missing_queues(bounds.get(topic, {}), wanted) if topic in bounds else ():
                 failed[topic] = TopicNotFound(f"option 'assign': {topic}/{broker} has no queue {queue}")

@@ -43,7 +43,7 @@ class TestServer:
         self._base_clock = clock or SystemClock()
         self._settings = settings
         self._server: Server | None = None
-        self.account: dict[str, str] = {}  # options of a client that may do everything
+        self.account: dict[str, Any] = {}  # options of a client that may do everything
         self.clock: Any = self._base_clock
 
     @classmethod
@@ -129,9 +129,9 @@ class TestServer:
     def _admin_options(self) -> SessionOptions:
         from aerobee.client.options import SessionOptions
 
-        return SessionOptions(**self.account)  # type: ignore[arg-type]
+        return SessionOptions(**self.account)
 
-    def add_user(self, name: str, password: str, rights: Mapping[str, str]) -> dict[str, str]:
+    def add_user(self, name: str, password: str, rights: Mapping[str, str]) -> dict[str, Any]:
         """A user who may do that: `{"Topic:orders": "Pub", "Group:billing": "Sub"}`; returns its options."""
 
         async def add() -> None:

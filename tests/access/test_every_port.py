@@ -12,6 +12,7 @@ from aerobee.protocol.access import UserStatus, UserType
 from aerobee.protocol.accounts import Credentials, sign
 from aerobee.protocol.command import Command, Header, request
 from aerobee.protocol.headers.cluster import GetBrokerConfig
+from aerobee.protocol.headers.consume import SendHeartbeat
 from aerobee.protocol.headers.produce import SendMessageV2
 from aerobee.protocol.headers.route import AllTopics, GetClusterInfo, GetRoute, WipeWritePerm
 from aerobee.server import OFF, Server
@@ -78,6 +79,10 @@ async def test_who_may_is_served_and_loses_it_with_the_right(ports: Ports) -> No
 
 
 async def test_a_super_user_may_everything(ports: Ports) -> None:
+    broken = await ports.ask(ROOT, SendHeartbeat(), b"xx")
+    assert (broken.code, "authorization" in str(broken.remark)) == (1, False), (
+        "it is told what is wrong with it"
+    )
     assert (await ports.ask(ROOT, SEND, b"x")).code == 0
     assert (await ports.ask(ROOT, GetBrokerConfig())).code == 0
     assert (await ports.call(ROOT, "SendMessage", grpc_send("orders"))).status.code == pb.OK

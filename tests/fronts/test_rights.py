@@ -99,6 +99,7 @@ BROKER: list[tuple[Header, bytes, str]] = [
     (hp.SendReplyV2(**SEND), b"", "Topic:t Pub"),
     (hp.SendMessageV2(topic="%RETRY%h", producer_group="g"), b"", "Group:h Sub"),
     (hp.SendMessageV2(topic="RMQ_SYS_TRACE_TOPIC"), b"", ""),
+    (hp.SendMessageV2(topic="t", properties="TIMER_DEL_UNIQKEY\x01u+K1\x02"), b"", "Topic:t Pub + Topic:u Pub"),
     (hp.SendBack(offset=1, group="g"), b"", "Group:g Sub"),
     (hp.SendBack(offset=AT, group="g", origin_topic="t"), b"", "Group:g Sub + Topic:there Sub"),
     (hp.RecallMessage(topic="t", recall_handle="x"), b"", "Topic:t Pub"),
@@ -443,3 +444,12 @@ def test_a_header_without_its_topic_is_refused() -> None:
     place, call = remoting(Port.BROKER, ht.DeleteTopic(topic="t"), b"")
     call._command.ext = {}  # type: ignore[attr-defined]
     assert Account().ask(place, call) == "parse authorization context error."
+
+
+def test_taking_back_a_message_without_its_topic_needs_all_of_them() -> None:
+    unnamed = hp.SendMessage(topic="t", properties="A\x01b\x02TIMER_DEL_UNIQKEY\x01K1\x02")
+    place, call = remoting(Port.BROKER, unnamed, b"")
+    own = Entry(Resource.parse("Topic:t"), (Action.PUB,), Decision.ALLOW)
+    assert "Topic:*" in Account().given(own).ask(place, call)
+    every = Entry(Resource.parse("Topic:*"), (Action.PUB,), Decision.ALLOW)
+    assert Account().given(every).ask(place, call) == ""

@@ -50,6 +50,8 @@ class Guard(Protocol):
 
     def badly_signed(self, user: str) -> BrokerError: ...
 
+    def may_everything(self, user: str) -> bool: ...
+
     def check(self, user: str, needs: Sequence[Need] | None, source: str, code: int | None) -> None:
         """Raises when a need is not met; None stands for a request that nobody listed."""
 

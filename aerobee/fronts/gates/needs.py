@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from aerobee.protocol import access, bodies, names
+from aerobee.protocol import properties as props
 from aerobee.protocol.access import Action, Kind, Need
 from aerobee.protocol.message import parse_offset_message_id
 from aerobee.protocol.transaction_id import TransactionId
@@ -137,6 +138,16 @@ def group_and_topic_if_named(*actions: Action) -> Needs:
 
 
 def send(asked: Asked) -> list[Need]:
+    """A message may also take back a delayed one, `topic+key`; without a topic, which old brokers write, any."""
+    needs, properties = _sent_to(asked.header.topic), asked.header.properties or ""
+    if props.TIMER_DEL_UNIQKEY in properties:
+        topic, plus, _ = (props.get(properties, props.TIMER_DEL_UNIQKEY) or "").partition("+")
+        needs += _sent_to(topic) if plus else [access.every(Kind.TOPIC, PUB)]
+    return needs
+
+
+def recall(asked: Asked) -> list[Need]:
+    """The handle is of the topic named, or the operation refuses it."""
     return _sent_to(asked.header.topic)
 
 

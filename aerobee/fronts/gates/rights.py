@@ -38,7 +38,7 @@ BROKER: dict[int, Needs] = {
     Code.CONSUMER_SEND_MSG_BACK: of.send_back,
     Code.END_TRANSACTION: of.end_transaction,
     Code.RESUME_CHECK_HALF_MESSAGE: of.resume_check,
-    Code.RECALL_MESSAGE: of.send,
+    Code.RECALL_MESSAGE: of.recall,
     # messages go
     Code.PULL_MESSAGE: of.topic_and_group(SUB),
     Code.LITE_PULL_MESSAGE: of.topic_and_group(SUB),

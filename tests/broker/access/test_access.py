@@ -115,7 +115,12 @@ def test_what_they_may() -> None:
     access.put_policy("ann", POLICY)
     access.check("ann", [PUB], "10.1.1.1", 10)
     access.check("ann", [], "10.1.1.1", 34)
-    access.check("root", None, "1.1.1.1", 9999)
+    assert [access.may_everything(name) for name in ("root", "ann", "", "nobody")] == [
+        True,
+        False,
+        False,
+        False,
+    ]
     denied = Entry(Resource.parse("Topic:orders"), (Action.SUB,), Decision.DENY)
     access.put_policy("ann", POLICY.merged(PolicyType.CUSTOM, [denied]))
     for user, needs, source, why in (

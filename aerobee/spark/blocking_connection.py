@@ -59,8 +59,9 @@ class BlockingConnection:
         command.opaque = self._opaque
         if self._options is not None:
             sign(command, self._options)
+        sock = self._connected()
         try:
-            self._connected().sendall(wire.encode(command))
+            sock.sendall(wire.encode(command))
         except OSError as error:
             self.close()
             raise NetworkError(f"{self.address}: {error}") from None
@@ -111,11 +112,7 @@ class BlockingConnection:
             self._buffer = bytearray(size)
         view, got = memoryview(self._buffer)[:size], 0
         try:
-            while got < size:
-                count = sock.recv_into(view[got:])
-                if count == 0:
-                    self.close()
-                    raise NetworkError(f"{self.address} closed the connection")
+            while got < size and (count := sock.recv_into(view[got:])):
                 got += count
         except TimeoutError:
             self.close()
@@ -123,6 +120,9 @@ class BlockingConnection:
         except OSError as error:
             self.close()
             raise NetworkError(f"{self.address}: {error}") from None
+        if got < size:
+            self.close()
+            raise NetworkError(f"{self.address} closed the connection")
         return view
 
     def _connected(self) -> socket.socket:

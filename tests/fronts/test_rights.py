@@ -114,6 +114,8 @@ BROKER: list[tuple[Header, bytes, str]] = [
     (hr.LitePullMessage(**PULL), b"", "Topic:t Sub + Group:g Sub"),
     (hr.ReadUnits(**QUEUE, offset=0, count=1), b"", "Topic:t Sub"),
     (hr.ReadLog(position=0, size=1), b"", "Topic:* Sub"),
+    (hr.ReadHeads(), b'["t","%RETRY%g"]', "Topic:t Get|Sub + Group:g Get|Sub"),
+    (hr.ReadHeads(since="s"), b"", "Topic:* Sub"),
     (ho.QueryConsumerOffset(**T_AND_G, queue_id=0), b"", "Topic:t Sub|Get + Group:g Sub|Get"),
     (
         ho.UpdateConsumerOffset(**T_AND_G, queue_id=0, commit_offset=1), b"",

@@ -237,6 +237,13 @@ def batch_ack(asked: Asked) -> list[Need]:
     return list(found)
 
 
+def heads(asked: Asked) -> list[Need]:
+    """Of the topics named; who names none is told of all that move."""
+    if not asked.call.body:
+        return [access.every(Kind.TOPIC, SUB)]
+    return [_topic(name, GET, SUB) for name in asked.body(list[str])]
+
+
 def create_topics(asked: Asked) -> list[Need]:
     return [_topic(each.topic_name, CREATE) for each in asked.body(bodies.TopicConfigList).topic_config_list]
 

@@ -44,6 +44,7 @@ BROKER: dict[int, Needs] = {
     Code.LITE_PULL_MESSAGE: of.topic_and_group(SUB),
     Code.AEROBEE_READ_UNITS: of.topic(SUB),
     Code.AEROBEE_READ_LOG: of.every(Kind.TOPIC, action=SUB),
+    Code.AEROBEE_READ_HEADS: of.heads,
     Code.QUERY_MESSAGE: of.topic(SUB, GET),
     Code.VIEW_MESSAGE_BY_ID: of.view_message,
     Code.QUERY_CONSUME_QUEUE: of.query_queue,

@@ -231,7 +231,7 @@ def _python_workers() -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                if b"pyspark.daemon" in (entry / "cmdline").read_bytes():
+                if b"aerobee.spark.worker_daemon" in (entry / "cmdline").read_bytes():
                     found.append(int(entry.name))
             except OSError:
                 continue

@@ -50,7 +50,10 @@ Namesrv = Annotated[
     typer.Option("--namesrv", "-n", envvar="AEROBEE_NAMESRV", help="name servers, ';' between them"),
 ]
 Store = Annotated[str | None, typer.Option("--store", help="read a store directory instead of brokers")]
-Master = Annotated[str | None, typer.Option("--master", help="Spark master URL [local[*]]")]
+Master = Annotated[
+    str | None,
+    typer.Option("--master", help="Spark master URL [local[*]], or sc://host:port of a Connect server"),
+]
 Conf = Annotated[
     list[str] | None, typer.Option("--conf", help="Spark setting, as name=value; repeatable (spark-submit's)")
 ]
@@ -124,7 +127,7 @@ def lake(
     if compact and once:
         gone = table_of(spark, out, format).compact()
         say(f"compacted away {gone:,} small files")
-    say(f"{batches.total('rows'):,} messages into {out}")
+    say(f"{batches.rows:,} messages into {out}")
     if bad := batches.total("bad"):
         say(f"{bad:,} of them are no JSON object: their bodies are in badBody")
     if rescued := batches.total("rescued"):
@@ -330,9 +333,12 @@ def consume(
         max_reconsume=max_reconsume, options=_pairs("--option", option), every=often, told=batches.take,
     )  # fmt: skip
     watch(query, f"consume {group}", batches)
-    rows, done, retried, dead, repeated = map(batches.total, ("rows", "done", "retried", "dead", "repeated"))
+    if not batches.are_known:
+        say(f"{batches.rows:,} messages through {handler}; aerobee pipeline ledger tells what became of them")
+        return
+    done, retried, dead, repeated = map(batches.total, ("done", "retried", "dead", "repeated"))
     say(
-        f"{rows:,} messages through {handler}: {done:,} done, {retried:,} to be retried,"
+        f"{batches.rows:,} messages through {handler}: {done:,} done, {retried:,} to be retried,"
         f" {dead:,} dead (%DLQ%{group})"
     )
     if repeated:
@@ -348,15 +354,15 @@ def consume(
 def _session(
     name: str, master: str | None, conf: list[str] | None, py_files: list[str] | None
 ) -> SparkSession:
-    from aerobee.spark.sessions import NoJava, session
+    from aerobee.spark.sessions import NoJava, NoSpark, is_remote, session
 
     files = [path for given in py_files or [] for path in given.split(",") if path]
-    with console.status("starting Spark"):
-        try:
-            spark = session(f"aerobee {name}", master=master, config=_pairs("--conf", conf), py_files=files)
-        except NoJava as error:
-            raise AerobeeError(str(error)) from None
-    if not os.environ.get("AEROBEE_DEBUG"):
+    where = {"remote": master} if master and master.startswith("sc://") else {"master": master}
+    try:
+        spark = session(f"aerobee {name}", config=_pairs("--conf", conf), py_files=files, **where)
+    except (NoJava, NoSpark) as error:
+        raise AerobeeError(str(error)) from None
+    if not is_remote(spark) and not os.environ.get("AEROBEE_DEBUG"):
         spark.sparkContext.setLogLevel("FATAL")  # a failed query is told in one line, not in a page of Java
     atexit.register(_stop, spark)  # or Spark's Python workers complain of broken pipes at the end
     return spark

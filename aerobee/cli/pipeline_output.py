@@ -28,12 +28,25 @@ class Batches:
 
     def __init__(self) -> None:
         self._told: dict[int, Any] = {}
+        self._counted: dict[int, int] = {}
 
     def take(self, told: Any) -> None:
         self._told[told.batch] = told
 
-    def rows_of(self, batch: int) -> int:
-        return self._told[batch].rows if batch in self._told else 0
+    def count(self, batch: int, rows: int) -> int:
+        """The rows of a batch: the pipeline's word, else Spark's `rows`. Through Spark Connect batches run beside the
+        server, and there is nobody to tell."""
+        self._counted[batch] = self._told[batch].rows if batch in self._told else rows
+        return self._counted[batch]
+
+    @property
+    def rows(self) -> int:
+        return sum({**self._counted, **{batch: told.rows for batch, told in self._told.items()}}.values())
+
+    @property
+    def are_known(self) -> bool:
+        """Whether the pipeline told of each batch, not Spark alone."""
+        return self._counted.keys() <= self._told.keys()
 
     def total(self, field: str) -> int:
         return sum(int(getattr(told, field)) for told in self._told.values())
@@ -52,10 +65,10 @@ def watch(query: StreamingQuery, name: str, batches: Batches) -> None:
             while True:
                 ended = query.awaitTermination(1) if query.isActive else True
                 for progress in query.recentProgress:
-                    if progress["batchId"] > seen and progress["numInputRows"]:
-                        batch = figures_of(progress)
+                    batch = figures_of(progress)
+                    if batch.batch > seen and batch.rows:
                         seen = batch.batch
-                        rows += (fresh := batches.rows_of(seen))
+                        rows += (fresh := batches.count(seen, batch.rows))
                         speed = 1000 * fresh / max(1, batch.batch_ms)
                         said = f"{name}: batch {seen}, {rows:,} messages, {speed:,.0f}/s, {batch.behind:,} behind"
                         status.update(said)

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from aerobee.spark import options as checks
+from aerobee.spark.starting import said
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -21,12 +24,17 @@ def read(
 ) -> DataFrame:
     """The messages of one or more topics.
 
-    `json=True` infers a schema from the bodies and adds it as column `data` (a DDL text instead of True skips the
-    inference); `text=True` adds the body as text. Everything else is an option of the data source, by its own name.
+    `json=True` infers a schema from JSON bodies (a DDL text instead of True skips the inference): each key becomes a
+    column, unless a message has one of that name already, and column `data` holds them all. `text=True` adds the body
+    as column `text`. Everything else is an option of the data source, by its own name.
 
+    >>> read(spark, "orders", json=True).groupBy("status").count().show()                # doctest: +SKIP
     >>> read(spark, "orders", namesrv="127.0.0.1:9876", json=True).select("data.*")      # doctest: +SKIP
     """
-    frame = _source(spark.read, topics, options).load()
+    given = _named(topics, options)
+    checks.for_batch(given)
+    with said(f"asking for {given['subscribe']}"):
+        frame = spark.read.format("rocketmq").options(**given).load()
     if text:
         frame = frame.withColumn("text", frame["body"].cast("string"))
     return with_json(frame, json) if json else frame
@@ -35,43 +43,44 @@ def read(
 def read_stream(
     spark: SparkSession, topics: str | list[str], *, schema: str | None = None, **options: Any
 ) -> DataFrame:
-    """The same as a stream; `schema` (DDL) parses JSON bodies into column `data`."""
-    frame = _source(spark.readStream, topics, options).load()
+    """The same as a stream; `schema` (DDL) is that of JSON bodies, which become columns as in `read`."""
+    given = _named(topics, options)
+    checks.for_stream(given)
+    frame = spark.readStream.format("rocketmq").options(**given).load()
     return with_json(frame, schema) if schema else frame
 
 
 def write(frame: DataFrame, topic: str, **options: Any) -> None:
     """Every row as a message of `topic`; the frame needs a column `body`, others are optional (docs/spark.md)."""
-    writer = frame.write.format("rocketmq").option("topic", topic)
-    for name, value in _named(options).items():
-        writer = writer.option(name, value)
-    writer.mode("append").save()
+    given = {"topic": topic, **_texts(options)}
+    checks.for_write(given)
+    frame.write.format("rocketmq").options(**given).mode("append").save()
 
 
 def with_json(frame: DataFrame, schema: str | Literal[True]) -> DataFrame:
-    """Column `data` parsed from JSON bodies; null where a body is no JSON."""
+    """Column `data` parsed from JSON bodies, null where a body is no JSON, and a column for each of its keys whose name
+    is free."""
     from pyspark.sql import functions as f
 
-    from aerobee.spark.decoding.json_bodies import inferred
+    from aerobee.spark.decoding.json_bodies import inferred, schema_of
+    from aerobee.spark.decoding.json_schema import distinct
 
-    body = f.col("body").cast("string")
-    if isinstance(schema, str):
-        return frame.withColumn("data", f.from_json(body, schema))
-    found = inferred(frame)
+    found = schema_of(schema) if isinstance(schema, str) else inferred(frame)
     if found is None:
         return frame.withColumn("data", f.lit(None).cast("string"))
-    return frame.withColumn("data", f.from_json(body, found))
+    found = distinct(found)
+    taken = {name.lower() for name in (*frame.columns, "data")}
+    free = [name for name in found.fieldNames() if name.lower() not in taken]
+    parsed = frame.withColumn("data", f.from_json(f.col("body").cast("string"), found))
+    return parsed.select("*", *(f.col("data").getField(name).alias(name) for name in free))
 
 
-def _source(reader: Any, topics: str | list[str], options: dict[str, Any]) -> Any:
+def _named(topics: str | list[str], options: dict[str, Any]) -> dict[str, str]:
     names = [topics] if isinstance(topics, str) else list(topics)
-    reader = reader.format("rocketmq").option("subscribe", ",".join(names))
-    for name, value in _named(options).items():
-        reader = reader.option(name, value)
-    return reader
+    return {"subscribe": ",".join(names), **_texts(options)}
 
 
-def _named(options: dict[str, Any]) -> dict[str, str]:
+def _texts(options: dict[str, Any]) -> dict[str, str]:
     given = {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()
     }

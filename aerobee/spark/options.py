@@ -144,8 +144,21 @@ _SPARKS_OWN = frozenset(
         "checkpointLocation", "queryName", "outputMode", "asyncProgressTrackingEnabled",
         "asyncProgressTrackingCheckpointIntervalMs", "_asyncProgressTrackingOverrideSinkSupportCheck",
         "__partition_columns", "__clustering_columns", "__v1_save_as_table_overwrite",
+        # of a table made with USING rocketmq
+        "provider", "owner", "location", "is_managed_location", "external", "comment", "collation",
     )
 )  # fmt: skip
+_OF_A_TABLE = "option."  # comes before the names of its options
+# What users of Spark's Kafka source reach for, by our names.
+_OF_KAFKA = {
+    "kafka.bootstrap.servers": "'namesrv', host:port of the name servers with ';' between them",
+    "kafka.group.id": "'group'",
+    "groupidprefix": "'group'",
+    "includeheaders": "'includeProperties', a column 'properties'",
+    "fetchoffset.numretries": "'numRetries'",
+    "fetchoffset.retryintervalms": "'retryIntervalMs'",
+    "kafkaconsumer.polltimeoutms": "'requestTimeoutMs'",
+}
 _CONNECTION = (
     "numRetries", "retryIntervalMs", "requestTimeoutMs", "accessKey", "secretKey", "securityToken", "tls",
 )  # fmt: skip
@@ -201,14 +214,12 @@ def connection(options: Mapping[str, str]) -> dict[str, str]:
 def _given(options: Mapping[str, str], use: str | None) -> Given:
     """The options as given, by their proper names, each read; `use` is what they are for."""
     found: Given = {}
-    for key, raw in options.items():
+    for key, raw in _unfolded(options).items():
         name = _BY_LOWER.get(key.lower())
         if key.lower() in _SPARKS_OWN:
             continue
         if name is None:
-            near = difflib.get_close_matches(key.lower(), _BY_LOWER, n=1, cutoff=0.5)
-            hint = f"; did you mean {_BY_LOWER[near[0]]!r}?" if near else ""
-            raise OptionError(f"unknown option {key!r}{hint}")
+            raise OptionError(f"unknown option {key!r}{_hint(key.lower())}")
         option = OPTIONS[name]
         if use and use not in option.of:
             hint = (
@@ -221,6 +232,25 @@ def _given(options: Mapping[str, str], use: str | None) -> Given:
             shown = "" if option.read is values.secret else f" is {str(raw)!r}"
             raise OptionError(f"option {name!r}{shown}: {error}") from None
     return found
+
+
+def _unfolded(options: Mapping[str, str]) -> dict[str, str]:
+    """A table's options by their own names; what a query says goes before."""
+    of_table = {
+        key[len(_OF_A_TABLE) :]: raw for key, raw in options.items() if key.lower().startswith(_OF_A_TABLE)
+    }
+    told = {key: raw for key, raw in options.items() if not key.lower().startswith(_OF_A_TABLE)}
+    said = {key.lower() for key in told}
+    return {**{key: raw for key, raw in of_table.items() if key.lower() not in said}, **told}
+
+
+def _hint(key: str) -> str:
+    if key in _OF_KAFKA:
+        return f"; that is Kafka's, here it is {_OF_KAFKA[key]}"
+    if key.startswith("kafka."):
+        return "; options of Kafka's client have no meaning here"
+    near = difflib.get_close_matches(key, _BY_LOWER, n=1, cutoff=0.5)
+    return f"; did you mean {_BY_LOWER[near[0]]!r}?" if near else ""
 
 
 def _fields(given: Given) -> dict[str, Any]:

@@ -1,12 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark wraps what our Python said into pages of its own; this finds the sentence again."""
+"""Spark wraps what our Python said into pages of its own: how to say less there, and how to find the sentence again."""
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from aerobee.errors import AerobeeError
+from aerobee.spark.options import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _TRACE = "Traceback (most recent call last):"
 _RAISED = re.compile(r"^((?:\w+\.)*[A-Z]\w*)(?:: |$)(.*)$")
+_OURS = re.compile(r"\baerobee\.[\w.]*[A-Z]\w*: (.+)")
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """An error of ours, raised in a process that plans for Spark, reaches the user as its sentence, without the thirty
+    lines of how we came there (AEROBEE_DEBUG shows them). Such a process ends with its error, so that what is set here
+    is of no consequence to others."""
+    try:
+        yield
+    except (OptionError, AerobeeError):
+        if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER" and "AEROBEE_DEBUG" not in os.environ:
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
 
 
 # Spark's own exit code for it; what a shell says of a process that the kernel has killed; and Python of the same.
@@ -58,6 +81,8 @@ def reason(error: BaseException) -> str:
                 if name.startswith("aerobee.") and said
                 else f"{name.rpartition('.')[2]}: {said}".rstrip(": ")
             )
+    if told := _OURS.search(text):
+        return told[1].strip()
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 

@@ -5,48 +5,49 @@ from __future__ import annotations
 
 import difflib
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Damaged records hold any number; a time beyond this (the year 11,000) is cut to it instead of overflowing.
 MAX_MILLIS = 285_000_000_000_000
 
-_TIME = pa.timestamp("us", tz="UTC")
-_MAP = pa.map_(pa.string(), pa.string())
-
 
 class Column(NamedTuple):
     name: str
-    arrow: pa.DataType
     ddl: str
     default: bool
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return _arrow_types()[self.ddl]
 
 
 COLUMNS = {
     column.name: column
     for column in (
-        Column("topic", pa.string(), "STRING", True),
-        Column("brokerName", pa.string(), "STRING", True),
-        Column("queueId", pa.int32(), "INT", True),
-        Column("queueOffset", pa.int64(), "BIGINT", True),
-        Column("msgId", pa.string(), "STRING", True),
-        Column("tags", pa.string(), "STRING", True),
-        Column("keys", pa.string(), "STRING", True),
-        Column("body", pa.binary(), "BINARY", True),
-        Column("bornTimestamp", _TIME, "TIMESTAMP", True),
-        Column("storeTimestamp", _TIME, "TIMESTAMP", True),
-        Column("reconsumeTimes", pa.int32(), "INT", True),
-        Column("properties", _MAP, "MAP<STRING, STRING>", False),
-        Column("flag", pa.int32(), "INT", False),
-        Column("sysFlag", pa.int32(), "INT", False),
-        Column("bornHost", pa.string(), "STRING", False),
-        Column("storeHost", pa.string(), "STRING", False),
-        Column("physicalOffset", pa.int64(), "BIGINT", False),
-        Column("storeSize", pa.int32(), "INT", False),
-        Column("bodyCrc", pa.int32(), "INT", False),
-        Column("bodyCrcOk", pa.bool_(), "BOOLEAN", False),
-        Column("preparedTransactionOffset", pa.int64(), "BIGINT", False),
+        Column("topic", "STRING", True),
+        Column("brokerName", "STRING", True),
+        Column("queueId", "INT", True),
+        Column("queueOffset", "BIGINT", True),
+        Column("msgId", "STRING", True),
+        Column("tags", "STRING", True),
+        Column("keys", "STRING", True),
+        Column("body", "BINARY", True),
+        Column("bornTimestamp", "TIMESTAMP", True),
+        Column("storeTimestamp", "TIMESTAMP", True),
+        Column("reconsumeTimes", "INT", True),
+        Column("properties", "MAP<STRING, STRING>", False),
+        Column("flag", "INT", False),
+        Column("sysFlag", "INT", False),
+        Column("bornHost", "STRING", False),
+        Column("storeHost", "STRING", False),
+        Column("physicalOffset", "BIGINT", False),
+        Column("storeSize", "INT", False),
+        Column("bodyCrc", "INT", False),
+        Column("bodyCrcOk", "BOOLEAN", False),
+        Column("preparedTransactionOffset", "BIGINT", False),
     )
 }
 
@@ -71,6 +72,24 @@ def ddl(names: tuple[str, ...]) -> str:
     return ", ".join(f"{name} {COLUMNS[name].ddl}" for name in names)
 
 
+@lru_cache(maxsize=1)
+def _arrow_types() -> dict[str, pa.DataType]:
+    """Imported when needed: of the processes that Spark starts for a query, those that only plan never do."""
+    import pyarrow as pa
+
+    return {
+        "STRING": pa.string(),
+        "INT": pa.int32(),
+        "BIGINT": pa.int64(),
+        "BINARY": pa.binary(),
+        "BOOLEAN": pa.bool_(),
+        "TIMESTAMP": pa.timestamp("us", tz="UTC"),
+        "MAP<STRING, STRING>": pa.map_(pa.string(), pa.string()),
+    }
+
+
 @lru_cache(maxsize=64)
 def arrow_schema(names: tuple[str, ...]) -> pa.Schema:
+    import pyarrow as pa
+
     return pa.schema([(name, COLUMNS[name].arrow) for name in names])

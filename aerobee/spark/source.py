@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource
 
 from aerobee.spark import options, schema
+from aerobee.spark.reasons import plainly
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -32,9 +33,11 @@ class RocketMQSource(DataSource):
     def name(cls) -> str:
         return "rocketmq"
 
+    @plainly()
     def schema(self) -> str:
         return schema.ddl(options.columns_of(self.options))
 
+    @plainly()
     def reader(self, schema: StructType) -> DataSourceReader:
         from aerobee.spark.reading import batch_reader
 
@@ -42,24 +45,52 @@ class RocketMQSource(DataSource):
         # setting is not visible here; only Spark's push-down worker may see such a class. And only where asked for:
         # Spark keeps one plan per DataFrame, so whatever its filters left out would be missing in its other uses.
         parsed = options.for_batch(self.options, _names(schema))
-        pushing = sys._getframe(1).f_code.co_filename.endswith("data_source_pushdown_filters.py")
+        pushing = sys._getframe(2).f_code.co_filename.endswith("data_source_pushdown_filters.py")
         chosen = batch_reader.PushdownReader if pushing and parsed.push_filters else batch_reader.BatchReader
         return chosen(parsed, _names(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from aerobee.spark.reading.stream_reader import StreamReader
 
-        return StreamReader(options.for_stream(self.options, _names(schema)))
+        try:
+            return StreamReader(options.for_stream(self.options, _names(schema)))
+        except options.OptionError as error:
+            return _refused(error)
 
+    @plainly()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's signature
         from aerobee.spark.writing.writer import BatchWriter
 
         return BatchWriter(_sink_options(self.options, schema, overwrite=overwrite))
 
+    @plainly()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001
         from aerobee.spark.writing.writer import StreamWriter
 
         return StreamWriter(_sink_options(self.options, schema, overwrite=overwrite))
+
+
+def _refused(error: options.OptionError) -> DataSourceStreamReader:
+    """A stream that fails when it is first asked. PySpark 4.3 answers an error of `streamReader` itself with one of its
+    own (an UnboundLocalError in its runner), and ours would be lost among the two tracebacks."""
+    from pyspark.sql.datasource import DataSourceStreamReader
+
+    class Refused(DataSourceStreamReader):
+        @plainly()
+        def initialOffset(self) -> dict[str, Any]:
+            raise error
+
+        @plainly()
+        def latestOffset(self, start: Any, limit: Any) -> dict[str, Any]:
+            raise error
+
+        def partitions(self, start: Any, end: Any) -> Any:
+            raise error
+
+        def read(self, partition: Any) -> Any:
+            raise error
+
+    return Refused()
 
 
 def _names(struct: StructType) -> tuple[str, ...]:

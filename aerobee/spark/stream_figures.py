@@ -58,8 +58,8 @@ def figures_of(progress: Any) -> Figures:
     return Figures(
         query=progress.get("name") or str(progress["id"]),
         batch=progress["batchId"],
-        rows=progress["numInputRows"],
-        rows_per_second=_number(progress.get("processedRowsPerSecond")),
+        rows=int(_total(progress, "numInputRows")),
+        rows_per_second=_total(progress, "processedRowsPerSecond"),
         batch_ms=int(progress["durationMs"].get("triggerExecution", 0)),
         lag=lag,
     )
@@ -99,6 +99,13 @@ def _offsets(told: Any) -> Offsets:
         return offsets_of(told)
     except UnknownOffsets:
         return {}
+
+
+def _total(progress: Any, name: str) -> float:
+    """Of the query; a progress that came by Spark Connect has it of each source only."""
+    if name in progress:
+        return _number(progress[name])
+    return sum(_number(source.get(name)) for source in progress["sources"])
 
 
 def _number(told: Any) -> float:

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import json
+from typing import NamedTuple
 
 import pytest
 
 pytest.importorskip("rich")
 
-from aerobee.cli.pipeline_output import print_rows, say, turned
+from aerobee.cli.pipeline_output import Batches, print_rows, say, turned
 
 ROW = {
     "group": "billing", "topic": "orders", "sent": 1_234_567, "acked": 1_234_500, "waiting": 12, "retrying": 0,
@@ -55,3 +56,19 @@ def test_json_says_null_where_nothing_is_known(capsys: pytest.CaptureFixture[str
 def test_a_long_line_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
     say("x" * 70 + " 1,234,567 messages")
     assert capsys.readouterr().err == "x" * 70 + " 1,234,567 messages\n"
+
+
+class Told(NamedTuple):
+    batch: int
+    rows: int
+
+
+def test_spark_counts_where_the_pipeline_cannot_tell() -> None:
+    batches = Batches()
+    batches.take(Told(0, 100))
+    assert batches.count(0, 200) == 100, "Spark counts what it reads, however often"
+    assert (batches.rows, batches.are_known) == (100, True)
+    assert batches.count(1, 50) == 50
+    assert (batches.rows, batches.are_known) == (150, False)
+    batches.take(Told(2, 7))
+    assert batches.rows == 157, "told, and not yet in Spark's progress"

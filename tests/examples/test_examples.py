@@ -41,7 +41,12 @@ SPARK = {
     "spark_notebook.py": [
         r"^rows in the lake: 1000$",
         r"^sent back: \['\{\"city\":\"Wien\",\"sum\":\d+\}'\]$",
-    ]
+    ],
+    "stream_between_clusters.py": [
+        r"^first run: 600 orders over there, query 'copy-orders' is 0 behind$",
+        r"^second run: 1000 orders over there, each once: True$",
+        r"^an order is where its user's orders are: True$",
+    ],
 }
 
 

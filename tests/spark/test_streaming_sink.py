@@ -68,6 +68,26 @@ def test_a_named_durable_stream_from_topic_to_topic_goes_on_where_it_stopped(
     assert counts == Counter(b"%06d" % n for n in range(1000)), "each once, as nothing failed"
 
 
+def test_a_batch_that_was_sent_and_not_committed_comes_twice_and_no_other(
+    spark: SparkSession, server: TestServer, tmp_path: Path
+) -> None:
+    """As when the driver is killed after the last send and before it could note that the batch is done."""
+
+    def run() -> None:
+        writer = stream(spark, server, "cut").select("body").writeStream.format("rocketmq")
+        writer = writer.option("namesrv", server.namesrv).option("checkpointLocation", str(tmp_path / "c"))
+        writer.trigger(availableNow=True).start("doubled").awaitTermination()
+
+    for numbers in (range(300), range(300, 500)):
+        send(server, "cut", numbers)
+        run()
+    (tmp_path / "c" / "commits" / "1").unlink()
+    send(server, "cut", range(500, 600))
+    run()
+    counts = Counter(bytes(row.body) for row in rows(spark, server, "doubled"))
+    assert counts == Counter(b"%06d" % n for n in [*range(600), *range(300, 500)])
+
+
 def test_kafkas_column_key_is_the_sharding_key(
     spark: SparkSession, server: TestServer, tmp_path: Path
 ) -> None:
@@ -99,3 +119,40 @@ def test_each_batch_may_be_written_as_a_batch(
     query = writing.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
     query.awaitTermination()
     assert sorted(int(bytes(row.body)) for row in rows(spark, server, "foreach")) == list(range(100))
+
+
+def test_a_topic_may_be_a_table(spark: SparkSession, server: TestServer, tmp_path: Path) -> None:
+    send(server, "tabled", range(100))
+    spark.sql(
+        "CREATE TABLE sink_table (body BINARY, keys STRING) USING rocketmq"
+        f" OPTIONS (namesrv '{server.namesrv}', topic 'from-table')"
+    )
+    # Spark hands a table's own options to no Python source: each write names them.
+    told = f"WITH ('namesrv' = '{server.namesrv}', 'topic' = 'from-table')"
+    try:
+        spark.sql(f"INSERT INTO sink_table {told} SELECT binary(string(id)), 'sql' FROM range(1000, 1010)")
+        frame = stream(spark, server, "tabled").selectExpr("body", "'stream' AS keys")
+        writer = frame.writeStream.format("rocketmq").option("namesrv", server.namesrv)
+        writer = writer.option("topic", "from-table").option("checkpointLocation", str(tmp_path / "c"))
+        writer.trigger(availableNow=True).toTable("sink_table").awaitTermination()
+    finally:
+        spark.sql("DROP TABLE sink_table")
+    found = Counter((row.keys, int(bytes(row.body))) for row in rows(spark, server, "from-table"))
+    expected = [("sql", n) for n in range(1000, 1010)] + [("stream", n) for n in range(100)]
+    assert found == Counter(expected)
+
+
+def test_a_stream_fills_a_table_of_spark_and_goes_on_where_it_stopped(
+    spark: SparkSession, server: TestServer, tmp_path: Path
+) -> None:
+    spark.sql(f"CREATE TABLE filled (body BINARY) USING parquet LOCATION '{(tmp_path / 'table').as_uri()}'")
+    try:
+        for numbers in (range(200), range(200, 300)):
+            send(server, "into-table", numbers)
+            writer = stream(spark, server, "into-table").select("body").writeStream
+            writer = writer.option("checkpointLocation", str(tmp_path / "c")).queryName("fill")
+            writer.trigger(availableNow=True).toTable("filled").awaitTermination()
+        found = spark.read.table("filled").collect()
+    finally:
+        spark.sql("DROP TABLE filled")
+    assert Counter(bytes(row.body) for row in found) == Counter(b"%06d" % n for n in range(300))

@@ -200,6 +200,24 @@ def test_tries_run_out_with_topic_and_rows_named(sender: Any) -> None:
         written(made, keys=0)
 
 
+@pytest.mark.parametrize("keys", [0, 20])
+def test_brokers_may_be_away_for_a_thousand_tries(
+    sender: Any, monkeypatch: pytest.MonkeyPatch, keys: int
+) -> None:
+    brokers = Brokers(random.Random(1), 0.0)
+    made = sender(brokers, numRetries="2000")
+    refusals = itertools.count()
+
+    def connect(address: str, _: Any) -> FakeConnection:
+        if next(refusals) < 1200:
+            raise NetworkError(f"cannot reach {address}")
+        return FakeConnection(address, brokers)
+
+    monkeypatch.setattr(cluster, "connection_to", connect)
+    written(made, keys)
+    assert sum(map(len, brokers.stored.values())) == 600
+
+
 class Served:
     """`aerobee serve` on the same ports and data however often it is killed."""
 

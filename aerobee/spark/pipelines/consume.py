@@ -17,6 +17,8 @@ from aerobee.errors import AerobeeError, GroupNotFound
 from aerobee.spark import schema
 from aerobee.spark.options import connection, for_batch
 from aerobee.spark.pipelines.files import Files
+from aerobee.spark.sessions import cores_of
+from aerobee.spark.starting import started
 from aerobee.spark.writing.sending_back import send_back
 
 if TYPE_CHECKING:
@@ -82,7 +84,7 @@ def consume(
     """
     if per not in _ROADS:
         raise ValueError(f"per is {per!r}, expected one of {', '.join(_ROADS)}")
-    width = tasks or spark.sparkContext.defaultParallelism
+    width = tasks or cores_of(spark)
     road = _ROADS[per](handler)
     brokers: dict[str, Any] = {"namesrv": namesrv, **connection(options or {})}
 
@@ -113,11 +115,8 @@ def consume(
     for name, value in (options or {}).items():
         reader = reader.option(name, value)
     writer = reader.load().writeStream.foreachBatch(one_batch).option("checkpointLocation", checkpoint)
-    query = (
-        writer.queryName(f"consume-{group}")
-        .trigger(**({"availableNow": True} if once else {"processingTime": every}))
-        .start()
-    )
+    trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": every}
+    query = started(writer.queryName(f"consume-{group}").trigger(**trigger))
     if once:
         query.awaitTermination()
         _final_commit(query, group, brokers)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aerobee.spark.decoding import json_bodies, json_schema
 from aerobee.spark.options import OptionError
+from aerobee.spark.starting import started
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,7 +81,13 @@ def lake(
 
     place = checkpoint or f"{out.rstrip('/')}/_checkpoint"
 
+    # By the process that runs the batches: with Spark Connect, one beside the server.
+    opened: list[Table] = []
+
     def one_batch(frame: DataFrame, batch_id: int) -> None:
+        if not opened:
+            opened.append(table_of(frame.sparkSession, out, format))
+        table = opened[0]
         table.claim(place)
         if table.holds(batch_id):
             log.info("batch=%d is in the lake already", batch_id)
@@ -92,7 +99,7 @@ def lake(
     writer = reader.load().writeStream.foreachBatch(one_batch)
     writer = writer.option("checkpointLocation", place).queryName("lake")
     trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": every}
-    return writer.trigger(**trigger).start()
+    return started(writer.trigger(**trigger))
 
 
 def _selection(topics: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from aerobee.spark.reading import plan, pushdown, resolve, tasks
 from aerobee.spark.reading.queue_source import bounds_of, chosen_topics, source_for
+from aerobee.spark.reasons import plainly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,6 +36,7 @@ class BatchReader(DataSourceReader):
         self._columns = columns
         self._narrow = pushdown.Narrow()
 
+    @plainly()
     def partitions(self) -> list[InputPartition]:
         source = source_for(self._options)
         topics = chosen_topics(self._options, source)

@@ -9,7 +9,7 @@ The broker keeps the message; a row only names it (broker, commit-log offset), s
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aerobee.errors import AerobeeError, NetworkError
 from aerobee.protocol.headers.produce import SendBack
@@ -17,8 +17,9 @@ from aerobee.spark.cluster import Cluster
 from aerobee.spark.options import for_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from aerobee.spark.options import Read
@@ -51,15 +52,25 @@ def send_back(
     given = {name: str(value) for name, value in options.items()}
     settings = for_batch({"namesrv": namesrv, "subscribe": "any", "group": group, **given})
 
-    def work(rows: Iterable[Any]) -> Iterator[tuple[int]]:
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
         returning = _Returning(settings, delay_level, max_reconsume)
         try:
-            yield (sum(map(returning.send, rows)),)
+            for batch in batches:
+                sent = sum(returning.send(_Row(**row)) for row in batch.to_pylist())
+                yield pa.RecordBatch.from_pydict({"sent": [sent]})
         finally:
             returning.close()
 
-    counts = frame.select(*NEEDED).rdd.mapPartitions(work).collect()
-    return sum(count for (count,) in counts)
+    counts = frame.select(*NEEDED).mapInArrow(work, "sent BIGINT").collect()
+    return sum(row.sent for row in counts)
+
+
+class _Row(NamedTuple):
+    topic: str
+    brokerName: str
+    physicalOffset: int
 
 
 class _Returning:
@@ -72,7 +83,7 @@ class _Returning:
         self._cluster = Cluster(options)
         self._masters: dict[str, str] = {}  # of brokers, not of topics: the topic may be gone by now
 
-    def send(self, row: Any) -> int:
+    def send(self, row: _Row) -> int:
         """1, when the broker has taken it."""
         header = SendBack(
             offset=row.physicalOffset,
@@ -93,7 +104,7 @@ class _Returning:
                 time.sleep(self._options.retry_ms / 1000)
         raise AssertionError("unreachable")
 
-    def _address(self, row: Any) -> str:
+    def _address(self, row: _Row) -> str:
         if not self._masters:
             self._masters = self._cluster.masters()
         if row.brokerName not in self._masters:

@@ -185,31 +185,38 @@ class Sender:
     # -- the window of requests in flight -----------------------------------------------------------------
 
     def _submit(self, request: _Request) -> None:
-        while len(self._window) >= self._options.window or self._must_wait(request):
-            self._settle()
-        try:
-            link = self._link(request)
-            opaque = link.send_command(wire.request(request.header, request.body))
-        except NetworkError as error:
-            self._again(request, error)
-            return
-        self._window.append((link, opaque, request))
+        """Send it, and before it whatever has to be sent again; a loop, for a broker may be away for many tries."""
+        waiting = [request]
+        while waiting:
+            if len(self._window) >= self._options.window or self._must_wait(waiting[-1]):
+                waiting += self._settle()
+                continue
+            request = waiting.pop()
+            try:
+                link = self._link(request)
+                opaque = link.send_command(wire.request(request.header, request.body))
+            except NetworkError as error:
+                waiting.append(self._next_try(request, error))
+            else:
+                self._window.append((link, opaque, request))
 
     def _must_wait(self, request: _Request) -> bool:
         return request.pinned and any(
             sent.pinned and sent.queue == request.queue for _, _, sent in self._window
         )
 
-    def _settle(self) -> None:
+    def _settle(self) -> list[_Request]:
+        """The oldest request in flight is answered, or is to be sent again."""
         link, opaque, request = self._window.popleft()
         try:
             link.receive(opaque)
         except (NetworkError, BrokerError) as error:
             if not error.retryable:
                 raise WriteFailed(f"topic {request.topic!r}, rows {request.rows}: {error}") from None
-            self._again(request, error)
+            return [self._next_try(request, error)]
+        return []
 
-    def _again(self, request: _Request, error: AerobeeError) -> None:
+    def _next_try(self, request: _Request, error: AerobeeError) -> _Request:
         if request.tries >= self._options.retries:
             raise WriteFailed(
                 f"topic {request.topic!r}, rows {request.rows}: not sent after {request.tries + 1} tries: {error}"
@@ -220,11 +227,12 @@ class Sender:
             self._look_again(request.topic)
         queue = request.queue if request.pinned else self._next_queue(request.topic)
         header = msgspec.structs.replace(request.header, queue_id=queue.queue_id)
-        self._submit(request._replace(queue=queue, header=header, tries=request.tries + 1))
+        return request._replace(queue=queue, header=header, tries=request.tries + 1)
 
     def finish(self) -> None:
         while self._window:
-            self._settle()
+            for request in self._settle():
+                self._submit(request)
 
     def close(self) -> None:
         self._cluster.close()

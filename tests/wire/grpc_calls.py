@@ -242,6 +242,13 @@ async def end_transaction(at: Line) -> None:
         assert await at.ask("EndTransaction", ended) == {"status": OK}
     assert at.broker.store.max_offset("orders", 0) == 1
     assert at.broker.store.record_of("orders", 0, 0).body == b"commit"
+    # Once the time to decide is over, only the answer to a check ends it.
+    entry = await at.send("late", **TRANSACTION)
+    at.clock.advance(60_001)
+    late = {**fields, "transaction_id": entry["transaction_id"], "resolution": "COMMIT"}
+    assert (await at.ask("EndTransaction", late))["status"]["code"] != "OK"
+    assert await at.ask("EndTransaction", {**late, "source": "SOURCE_SERVER_CHECK"}) == {"status": OK}
+    assert at.broker.store.max_offset("orders", 0) == 2
     odd = await at.ask("EndTransaction", {**fields, "transaction_id": "odd", "resolution": "COMMIT"})
     assert odd["status"]["code"] == "INVALID_TRANSACTION_ID"
 

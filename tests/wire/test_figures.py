@@ -23,12 +23,13 @@ async def last_minute(at: Scene, name: str, key: str) -> dict[str, float]:
 
 
 @pytest.mark.seed("S000-61", "S000-79")
-async def test_messages_and_bytes_are_counted_once_each_way() -> None:
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_messages_and_bytes_are_counted_once_each_way(ordered: bool) -> None:
     async with scene(JSON) as here:
         for body in (b"a" * 5_000, b"b", b"c", b"d"):
             await here.send(body=body, queue=1)
         sizes = [record.size for record in here.stored("orders", 1)]
-        popped = await here.ask(200050, {**POP, "maxMsgNums": 2})
+        popped = await here.ask(200050, {**POP, "maxMsgNums": 2, "order": ordered})
         assert popped.fields["msgOffsetInfo"] == "0 1 0,1"
         handle = f"0 {NOW} 60000 {popped.fields['reviveQid']} 0 broker-a 1 0"
         fields = {

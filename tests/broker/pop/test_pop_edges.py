@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from aerobee.broker.operations.admin.topics import delete_topic
 from aerobee.broker.operations.notify import Notify, notify
+from aerobee.broker.operations.peek import Peek, peek
 from aerobee.broker.operations.reset_offset import Reset, reset_offset
-from aerobee.errors import DiskFull, NoPermission
-from aerobee.protocol import names
+from aerobee.errors import DiskFull, NoPermission, TopicNotFound
+from aerobee.protocol import message, names
 from aerobee.protocol import properties as props
 from aerobee.settings import StoreConfig
 from aerobee.store.results import Found, ReadStatus
@@ -290,6 +292,62 @@ async def test_a_queue_that_is_free_again_wakes_a_reader(
     assert held.done()
     found = await held
     assert found[-1].body == "b" if waits == "pop" else found.has_message
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_a_retry_is_told_to_a_held_notification_unless_it_is_of_an_ordered_group(
+    shop: Any, ordered: bool
+) -> None:
+    shop.broker.topics.ensure(RETRY)
+    asked: Any = Notify("billing", "orders", 0, 15_000, shop.clock.now(), ordered=ordered)
+    later: Any = notify(asked, shop.broker)
+    held = asyncio.get_running_loop().create_task(later)
+    await turns()
+    shop.send("again", topic=RETRY)
+    await turns()
+    assert held.done() is not ordered
+    shop.clock.advance(15_000)
+    assert (await held).has_message is not ordered
+
+
+async def test_a_held_notification_is_told_when_its_topic_is_deleted(shop: Any) -> None:
+    asked: Any = Notify("billing", "orders", 0, 15_000, shop.clock.now())
+    later: Any = notify(asked, shop.broker)
+    held = asyncio.get_running_loop().create_task(later)
+    await turns()
+    await delete_topic("orders", shop.broker)
+    await turns()
+    assert held.done()
+    with pytest.raises(TopicNotFound):
+        await held
+
+
+async def test_after_a_restart_a_blocked_queue_still_tells_a_notification_when_it_is_free(shop: Any) -> None:
+    shop.send("a")
+    shop.pop(ordered=True, invisible_ms=5_000)
+    shop.restart()
+    asked: Any = Notify("billing", "orders", 0, 15_000, shop.clock.now(), ordered=True)
+    later: Any = notify(asked, shop.broker)
+    held = asyncio.get_running_loop().create_task(later)
+    await turns()
+    shop.clock.advance(4_999)
+    await turns()
+    assert not held.done()
+    shop.clock.advance(1)
+    await turns()
+    assert held.done()
+    assert (await held).has_message
+
+
+@pytest.mark.parametrize(("drawn", "first"), [(5, "retry"), (6, "normal")])
+def test_one_in_five_peeks_looks_at_the_retry_topic_first(shop: Any, drawn: int, first: str) -> None:
+    shop.broker.topics.ensure(RETRY)
+    shop.send("retry", topic=RETRY)
+    shop.send("normal")
+    shop.draws(drawn)
+    peeked = peek(Peek("billing", "orders", 0, 1), shop.broker)
+    assert [message.decode(raw).body.decode() for raw in peeked.messages] == [first]
+    assert peeked.rest == 1
 
 
 async def test_readers_of_the_queue_and_of_any_queue_are_both_woken(shop: Any) -> None:

@@ -290,6 +290,8 @@ def strategy(info: inspect.Type) -> st.SearchStrategy[Any]:
         return st.dictionaries(strategy(info.key_type), strategy(info.value_type), max_size=2)
     if isinstance(info, inspect.ListType):
         return st.lists(strategy(info.item_type), max_size=2)
+    if isinstance(info, inspect.TupleType):
+        return st.tuples(*map(strategy, info.item_types))
     if isinstance(info, inspect.EnumType):
         return st.sampled_from(list(info.cls))
     return LEAVES[type(info)]

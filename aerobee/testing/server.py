@@ -131,7 +131,7 @@ class TestServer:
 
         return SessionOptions(**self.account)  # type: ignore[arg-type]
 
-    def add_user(self, name: str, password: str, rights: Mapping[str, str]) -> dict[str, str]:
+    def add_user(self, name: str, password: str, rights: Mapping[str, str]) -> dict[str, Any]:
         """A user who may do that: `{"Topic:orders": "Pub", "Group:billing": "Sub"}`; returns its options."""
 
         async def add() -> None:

@@ -280,7 +280,8 @@ def test_a_driver_that_dies_at_the_seams_of_its_batches(tmp_path: Path, kind: st
 
     out, seen = tmp_path / "lake", []
     with TestServer() as server:
-        server.create_topic("crashes", queues=1)  # so that a batch has ten messages, not ten shared among queues
+        # One queue, so that a batch has ten messages, not ten shared among queues.
+        server.create_topic("crashes", queues=1)
         asyncio.run(work())
         for moment, batch in DEATHS:
             done = crashed(tmp_path, server.namesrv, str(out), kind, moment, str(batch))

@@ -238,10 +238,9 @@ def batch_ack(asked: Asked) -> list[Need]:
 
 
 def heads(asked: Asked) -> list[Need]:
-    """Of the topics named; who names none is told of all that move."""
-    if not asked.call.body:
-        return [access.every(Kind.TOPIC, SUB)]
-    return [_topic(name, GET, SUB) for name in asked.body(list[str])]
+    """Of the topics it lists; a request without a list is told of all of them."""
+    listed = asked.body(list[str]) if asked.call.body else []
+    return [_topic(name, GET, SUB) for name in listed] or [access.every(Kind.TOPIC, GET, SUB)]
 
 
 def create_topics(asked: Asked) -> list[Need]:

@@ -99,9 +99,10 @@ def test_two_topics_are_joined_within_time_and_what_finds_nobody_is_told(
 ) -> None:
     from pyspark.sql import functions as f
 
-    orders = [(i, i) for i in range(40)]
-    paid = [(i, i + i % 7) for i in range(0, 40, 2)] + [(4, 6)]  # 4 is paid twice
-    too_late = [(i, i + IN_TIME + 1) for i in range(1, 40, 4)]
+    first = 100  # what comes at second 0 of all time is late to Spark, whose watermark begins there
+    orders = [(i, first + i) for i in range(40)]
+    paid = [(i, first + i + i % 7) for i in range(0, 40, 2)] + [(4, first + 6)]  # 4 is paid twice
+    too_late = [(i, first + i + IN_TIME + 1) for i in range(1, 40, 4)]
     expected: Counter[tuple[int, int | None]] = Counter()
     nobody: list[int | None] = [None]
     for key, at in orders:
@@ -121,7 +122,7 @@ def test_two_topics_are_joined_within_time_and_what_finds_nobody_is_told(
             ("payments", [(-1, 2 * FAR)]),
             ("orders", [(-2, 3 * FAR)]),
             # Orders are forgotten by now: what comes for them is late, and changes nothing.
-            ("payments", [(1, 2), (3, 4)]),
+            ("payments", [(1, first + 2), (3, first + 4)]),
         ):
             send(server, topic, events)
             query.processAllAvailable()

@@ -321,6 +321,7 @@ def consume(
     sys.path.insert(0, "")
     function = _function(handler)
     spark = _session("consume", master, conf, py_files)
+    _send_along(spark, function)
 
     def sink(frame: DataFrame, _: int) -> None:
         if out:
@@ -423,6 +424,16 @@ def _replay_rows(spark: SparkSession, topic: str, source: dict[str, str]) -> Dat
         return found_table(spark, topic).read()
     reader = spark.read.format("rocketmq").option("subscribe", topic).option("includeProperties", "true")
     return reader.option("checkBodies", "true").options(**source).load()
+
+
+def _send_along(spark: SparkSession, function: Callable[[Any], Any]) -> None:
+    """A Connect server runs batches in a process that is not given the files sent along: the function travels whole."""
+    from aerobee.spark.sessions import is_remote
+
+    if is_remote(spark):
+        from pyspark import cloudpickle
+
+        cloudpickle.register_pickle_by_value(sys.modules[function.__module__])  # type: ignore[no-untyped-call]
 
 
 def _function(handler: str) -> Callable[[Any], Any]:

@@ -279,7 +279,7 @@ WRONG = [
     ("serve", "--config", "/no/such/file"),
     ("serve", "--set", "nonsense=1"),
     ("serve", "--set", "retention_hours=-1"),
-    ("serve", "--set", "aclEnable=true"),
+    ("serve", "--set", "aclEnable=perhaps"),
     ("settings", "zzz*"),
     ("settings", "--set", "disk_full_ratio=0"),
     ("settings", "-b", "no-such-broker"),

@@ -2,9 +2,9 @@
 """10,000 topics with 8 queues each: no open file, no mapping, little memory for any of them."""
 
 import os
-import resource
 import shutil
 import tempfile
+import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,11 +59,11 @@ def test_eighty_thousand_queues_cost_neither_files_nor_mappings_nor_much_memory(
     assert ticks <= TOPICS * QUEUES // 256 + 1
     assert mappings() - maps_before < 64
     store.close()
-    cpu = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    cpu = time.thread_time()  # of this thread: servers of other tests may run in theirs
     store = kit.open()
     assert len(store.topics()) == TOPICS
     assert not store._queues.loaded  # nothing is loaded before it is asked for
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - cpu < 1.0
+    assert time.thread_time() - cpu < 1.0
     assert store.max_offset("topic07777", 3) == 1
     assert store.queue_ids("topic00042") == list(range(QUEUES))
     assert open_files() - files_before < 64 + 16

@@ -61,7 +61,7 @@ def end_transaction(request: EndTransaction, broker: Broker) -> Ended:
         return Ended()
     origin = origin_of(record)
     if _is_over(origin, record, broker):
-        return _ended_before(origin, request, broker)
+        return _ended_before(origin, request, record, target, broker)
     _check_in_time(record, request, broker)
     message = _commit(record, target, broker) if request.outcome is Outcome.COMMIT else None
     end = write_op(origin, record.queue_offset, request.outcome, broker)
@@ -105,15 +105,35 @@ def _is_over(origin: int, record: Record, broker: Broker) -> bool:
     return record.queue_offset < known.cursor or known.ended_unread(record.queue_offset)
 
 
-def _ended_before(origin: int, request: EndTransaction, broker: Broker) -> Ended:
+def _ended_before(
+    origin: int, request: EndTransaction, record: Record, target: Target, broker: Broker
+) -> Ended:
     before = broker.transactions.outcome(origin)
+    if before is None and request.outcome is Outcome.COMMIT and not _was_committed(record, target, broker):
+        raise SystemFailure(
+            f"the transaction has ended already, and topic '{target.topic}' has no message of it: rolled back, given up "
+            f"after too many checks ({names.CHECK_MAX_TOPIC}), or cleaned away since"
+        )
     if before is not None and before is not request.outcome:
         raise SystemFailure(
             f"the transaction has ended with {before.name} already; {request.outcome.name} comes too late"
         )
-    # The same again, or so late that the outcome is forgotten: nothing is done twice.
+    # The same again: nothing is done twice.
     log.debug("already ended origin=%d group=%s", origin, request.producer_group)
     return Ended()
+
+
+def _was_committed(record: Record, target: Target, broker: Broker) -> bool:
+    """By what is in the log: a start after a crash knows which transactions have ended, not how."""
+    key = props.get(record.properties_text, props.UNIQ_KEY)
+    if not key:
+        return False
+    now = broker.clock.wall()
+    return bool(
+        broker.store.find_by_key(
+            target.topic, key, 1, record.store_timestamp, max(now, record.store_timestamp)
+        )
+    )
 
 
 def _check_in_time(record: Record, request: EndTransaction, broker: Broker) -> None:

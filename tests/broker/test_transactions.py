@@ -538,6 +538,19 @@ def test_a_commit_of_what_was_given_up_before_a_crash_is_no_success() -> None:
         world.close()
 
 
+def test_a_commit_cut_short_of_the_first_message_of_all_is_found_after_a_check() -> None:
+    """It lies at 0 in the log, where its committed copy points; the open copy is the one that was checked."""
+    world = World()
+    try:
+        world.send()
+        world.check(6)
+        world.end_and_crash(0, 1)
+        world.end_and_crash(0, 1)
+        assert world.delivered() == [0]
+    finally:
+        world.close()
+
+
 def test_a_commit_repeated_after_a_crash_is_one() -> None:
     world = World()
     try:

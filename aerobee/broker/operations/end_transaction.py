@@ -109,7 +109,7 @@ def _ended_before(
     origin: int, request: EndTransaction, record: Record, target: Target, broker: Broker
 ) -> Ended:
     before = broker.transactions.outcome(origin)
-    if before is None and request.outcome is Outcome.COMMIT and not _was_committed(record, target, broker):
+    if before is None and request.outcome is Outcome.COMMIT and not _committed_before(record, broker):
         raise SystemFailure(
             f"the transaction has ended already, and topic '{target.topic}' has no message of it: rolled back, given up "
             f"after too many checks ({names.CHECK_MAX_TOPIC}), or cleaned away since"
@@ -121,19 +121,6 @@ def _ended_before(
     # The same again: nothing is done twice.
     log.debug("already ended origin=%d group=%s", origin, request.producer_group)
     return Ended()
-
-
-def _was_committed(record: Record, target: Target, broker: Broker) -> bool:
-    """By what is in the log: a start after a crash knows which transactions have ended, not how."""
-    key = props.get(record.properties_text, props.UNIQ_KEY)
-    if not key:
-        return False
-    now = broker.clock.wall()
-    return bool(
-        broker.store.find_by_key(
-            target.topic, key, 1, record.store_timestamp, max(now, record.store_timestamp)
-        )
-    )
 
 
 def _check_in_time(record: Record, request: EndTransaction, broker: Broker) -> None:
@@ -273,7 +260,8 @@ def _committed_before(half: Record, broker: Broker) -> bool:
     return any(
         record.unique_key == key
         and record.sys_flag & TRANSACTION_BITS == COMMITTED
-        and (record.prepared_offset > 0 or half.physical_offset == 0)  # which no producer can write
+        # Which no producer can write; but the first half message of all may lie at 0, and a later copy be the open one.
+        and (record.prepared_offset > 0 or origin_of(half) == 0)
         for record in map(wire.decode, found)
     )
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the compiled lane (aerobee/native/*.pyx) where there is a C compiler; where there is none the wheel is pure.
 
-AEROBEE_NATIVE=0 builds none, AEROBEE_NATIVE=1 fails when it cannot: for those who publish wheels.
+AEROBEE_NATIVE=0 builds none, AEROBEE_NATIVE=1 fails when it cannot: for those who publish wheels. They also say in
+AEROBEE_HOME_PAGE where the repository is, for the package's links: the sources do not know where they are hosted.
 """
 
 from __future__ import annotations
@@ -14,8 +15,26 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 PACKAGE = Path("aerobee", "native")
+
+
+class Links(MetadataHookInterface):
+    """`project.urls`."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        home = os.environ.get("AEROBEE_HOME_PAGE", "").rstrip("/")
+        metadata["urls"] = links(home) if home else {}
+
+
+def links(home: str) -> dict[str, str]:
+    return {
+        "Homepage": home,
+        "Documentation": f"{home}/tree/main/docs",
+        "Changelog": f"{home}/blob/main/CHANGELOG.md",
+        "Issues": f"{home}/issues",
+    }
 
 
 class NativeLane(BuildHookInterface):

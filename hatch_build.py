@@ -32,7 +32,7 @@ def links(home: str) -> dict[str, str]:
     return {
         "Homepage": home,
         "Documentation": f"{home}/tree/main/docs",
-        "Changelog": f"{home}/blob/main/CHANGELOG.md",
+        "Changelog": "/".join((home, "blob", "main", "CHANGELOG.md")),
         "Issues": f"{home}/issues",
     }
 

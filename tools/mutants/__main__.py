@@ -123,6 +123,9 @@ def _arguments() -> argparse.Namespace:
         "--only", action="append", default=[], metavar="ID", help="this mutant, known already or not"
     )
     parser.add_argument("--again", action="store_true", help="all that got away before are tried again")
+    parser.add_argument(
+        "--as-measured", action="store_true", help="measure no test file again, also those that have changed"
+    )
     parser.add_argument("--report", action="store_true", help="say what is known; try nothing")
     return parser.parse_args()
 
@@ -132,7 +135,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     results = Results(FOLDER / "results.jsonl")
     touching = Touching(ROOT, FOLDER / "touching")
-    if not asked.report:
+    if not (asked.report or asked.as_measured):
         touching.measure(asked.jobs)
     known: set[str] = set()
     for package in asked.package or PACKAGES:

@@ -60,7 +60,17 @@ def test_the_runtime_table_says_what_happened(bench: Any) -> None:
     bench.broker.stats.tick(bench.clock.now())
     table = cluster.runtime_info(bench.broker)
     size = bench.broker.store.log_max
-    pools = "send pull reply query litePull ack clientManager heartbeat consumerManager".split()
+    pools = [
+        "send",
+        "pull",
+        "reply",
+        "query",
+        "litePull",
+        "ack",
+        "clientManager",
+        "heartbeat",
+        "consumerManager",
+    ]
     other = {"send": "10000", "query": "20000"}
     expected = {
         "bootTimestamp": str(started),
@@ -103,7 +113,7 @@ def test_the_runtime_table_says_what_happened(bench: Any) -> None:
     }
     assert {key: table.get(key) for key in expected} == expected
     waits = [key for key in table if key.endswith("HeadWaitTimeMills")]
-    pools = "ack litePull pull query reply send".split()
+    pools = ["ack", "litePull", "pull", "query", "reply", "send"]
     assert waits == [f"{pool}ThreadPoolQueueHeadWaitTimeMills" for pool in pools]
     assert re.fullmatch(r"Total : \d+\.\d GiB, Free : \d+\.\d GiB\.", table["commitLogDirCapacity"])
     ratio = table[f"commitLogDiskRatio_{bench.broker.store.root / 'commitlog'}"]

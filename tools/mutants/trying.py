@@ -48,7 +48,9 @@ class Copy:
                 shutil.copy2(root / name, self.path / name)
         compileall.compile_dir(self.path / "aerobee", quiet=2)
         self._warm: subprocess.Popen[str] | None = None
-        self._sound: dict[str, bool] = {}  # tests that have noticed something: do they pass when nothing is wrong?
+        self._sound: dict[
+            str, bool
+        ] = {}  # tests that have noticed something: do they pass when nothing is wrong?
 
     def remove(self) -> None:
         if self._warm is not None:

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aerobee.broker.state.stats import METERS_PER_TICK, Day, Span, Spans, Stats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TEN_S = 10_000
 
@@ -81,7 +84,9 @@ events = st.tuples(st.sampled_from(sorted(KINDS)), st.integers(1, 9), st.integer
 
 @pytest.mark.slow
 @given(st.lists(st.lists(events, max_size=4), min_size=1, max_size=30))
-def test_each_kind_counts_for_itself_and_from_its_first_message_on(turns: list[list[tuple[str, int, int]]]) -> None:
+def test_each_kind_counts_for_itself_and_from_its_first_message_on(
+    turns: list[list[tuple[str, int, int]]],
+) -> None:
     stats = Stats(0)
     paper: dict[str, Counted] = {}
     for turn, counted in enumerate(turns, 1):

@@ -67,10 +67,11 @@ def parts_of(background: Background, broker: Any) -> dict[str, tuple[Any, str]]:
     }
 
 
+PARTS = ("revive", "log", "timers", "schedule", "orders", "offsets", "topics", "groups", "modes")
+
+
 @pytest.mark.parametrize("error", [OSError("no space"), DiskFull("95 % used")])
-@pytest.mark.parametrize(
-    "bad", ["revive", "log", "timers", "schedule", "orders", "offsets", "topics", "groups", "modes"]
-)
+@pytest.mark.parametrize("bad", PARTS)
 def test_what_cannot_be_written_at_the_end_is_named_and_keeps_nothing_else_from_it(
     bench: Any, bad: str, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

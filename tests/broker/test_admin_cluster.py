@@ -49,6 +49,96 @@ def test_the_runtime_table_has_every_key_of_the_tools(bench: Any) -> None:
     float(table["commitLogDiskRatio"])
 
 
+def test_the_runtime_table_says_what_happened(bench: Any) -> None:
+    """All of it, but for what the machine decides: times of appends, the disk, versions."""
+    started = bench.clock.now()
+    bench.send("orders", b"12345")
+    bench.send("orders", b"678")
+    assert len(bench.pull("orders", 0).messages) == 2
+    bench.pull("orders", 2)
+    bench.clock.advance(seconds=10)
+    bench.broker.stats.tick(bench.clock.now())
+    table = cluster.runtime_info(bench.broker)
+    size = bench.broker.store.log_max
+    pools = [
+        "send",
+        "pull",
+        "reply",
+        "query",
+        "litePull",
+        "ack",
+        "clientManager",
+        "heartbeat",
+        "consumerManager",
+    ]
+    other = {"send": "10000", "query": "20000"}
+    expected = {
+        "bootTimestamp": str(started),
+        "runtime": "[ 0 days, 0 hours, 0 minutes, 10 seconds ]",
+        "brokerActive": "true",
+        "startAcceptSendRequestTimeStamp": "0",
+        "putTps": "0.20 0.20 0.20",
+        "putMessageTimesTotal": "2",
+        "putMessageFailedTimes": "0",
+        "putMessageSizeTotal": str(size),
+        "putMessageAverageSize": str(size / 2),
+        "msgPutTotalYesterdayMorning": "0",
+        "msgPutTotalTodayMorning": "0",
+        "msgPutTotalTodayNow": "2",
+        "getFoundTps": "0.10 0.10 0.10",
+        "getMissTps": "0.10 0.10 0.10",
+        "getTotalTps": "0.20 0.20 0.20",
+        "getTransferredTps": "0.20 0.20 0.20",
+        "getTransferedTps": "0.20 0.20 0.20",
+        "msgGetTotalYesterdayMorning": "0",
+        "msgGetTotalTodayMorning": "0",
+        "msgGetTotalTodayNow": "2",
+        "commitLogMinOffset": "0",
+        "commitLogMaxOffset": str(size),
+        "earliestMessageTimeStamp": str(started),
+        "dispatchBehindBytes": "0",
+        "dispatchMaxBuffer": "0",
+        "remainTransientStoreBufferNumbs": str(2**31 - 1),
+        "pageCacheLockTimeMills": "0",
+        "timerReadBehind": "0",
+        "timerOffsetBehind": "0",
+        "timerCongestNum": "0",
+        "timerEnqueueTps": "0.0",
+        "timerDequeueTps": "0.0",
+        "EndTransactionQueueSize": "0",
+        "EndTransactionThreadPoolQueueCapacity": "100000",
+        **{f"{pool}ThreadPoolQueueSize": "0" for pool in pools},
+        **{f"{pool}ThreadPoolQueueCapacity": other.get(pool, "100000") for pool in pools},
+        **{f"scheduleMessageOffset_{level}": "0,0" for level in range(1, 19)},
+    }
+    assert {key: table.get(key) for key in expected} == expected
+    waits = [key for key in table if key.endswith("HeadWaitTimeMills")]
+    pools = ["ack", "litePull", "pull", "query", "reply", "send"]
+    assert waits == [f"{pool}ThreadPoolQueueHeadWaitTimeMills" for pool in pools]
+    assert re.fullmatch(r"Total : \d+\.\d GiB, Free : \d+\.\d GiB\.", table["commitLogDirCapacity"])
+    ratio = table[f"commitLogDiskRatio_{bench.broker.store.root / 'commitlog'}"]
+    assert ratio == table["commitLogDiskRatio"] == table["consumeQueueDiskRatio"]
+    assert 0 < float(ratio) < 1
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (1 << 20, "1.0 MiB"),
+        (5 << 30, "5.0 GiB"),
+        (1 << 40, "1.0 TiB"),
+        (3 << 50, "3.0 PiB"),
+        (2 << 60, "2.0 EiB"),
+    ],
+)
+def test_sizes_read_as_rocketmqs(count: int, text: str) -> None:
+    assert cluster._bytes(count) == text
+
+
 def test_delay_levels_show_what_is_delivered_and_what_is_stored(bench: Any) -> None:
     start = bench.clock.now()
     for second in (0, 2, 4):
@@ -172,7 +262,13 @@ def test_figures_of_a_topic(bench: Any) -> None:
 
 
 def test_there_are_no_slaves(bench: Any) -> None:
-    assert cluster.high_availability(bench.broker)["master"] is True
+    bench.send("orders")
+    assert cluster.high_availability(bench.broker) == {
+        "haConnectionInfo": [],
+        "inSyncSlaveNums": 0,
+        "master": True,
+        "masterCommitLogMaxOffset": bench.broker.store.log_max,
+    }
 
 
 def test_cleaning_up_is_harmless(bench: Any) -> None:

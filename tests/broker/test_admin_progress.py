@@ -100,6 +100,120 @@ def test_time_spans_say_how_old_the_next_message_is(bench: Any) -> None:
         progress.time_spans("billing", "nowhere", bench.broker)
 
 
+@pytest.mark.parametrize("deleted", [0, 2])
+@pytest.mark.parametrize("offset", [-1, 0, 1, 2, 3, 4])
+def test_time_spans_wherever_the_group_stands(
+    bench: Any, offset: int, deleted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four messages, a second apart; of some the file was deleted."""
+    start = bench.clock.now()
+    for second in range(4):
+        bench.clock.jump(start + second * 1000)
+        bench.send("orders", queue_id=1)
+    bench.clock.jump(start + 10_000)
+    if offset >= 0:
+        bench.broker.offsets.set("billing", "orders", 1, offset)
+    store = bench.broker.store
+    times = {place: start + place * 1000 for place in range(deleted, 4)}
+    monkeypatch.setattr(store, "min_offset", lambda topic, queue_id: deleted)
+    monkeypatch.setattr(store, "store_time", lambda topic, queue_id, place: times.get(place, -1))
+    span = progress.time_spans("billing", "orders", bench.broker).consume_time_span_set[1]
+    assert span.message_queue == queue(1)
+    assert (span.min_time_stamp, span.max_time_stamp) == (start + deleted * 1000, start + 3000)
+    assert span.consume_time_stamp == (times.get(offset - 1, -1) if offset > 0 else start + deleted * 1000)
+    following = max(offset, deleted)
+    assert span.delay_time == (10_000 - following * 1000 if following < 4 else 0)
+
+
+def test_time_spans_of_a_queue_with_nothing_in_it(bench: Any) -> None:
+    bench.send("orders", queue_id=0)
+    spans = progress.time_spans("billing", "orders", bench.broker).consume_time_span_set
+    assert [span.message_queue.queue_id for span in spans] == [0, 1, 2, 3]
+    empty = spans[1]
+    assert (empty.min_time_stamp, empty.max_time_stamp, empty.consume_time_stamp, empty.delay_time) == (
+        -1,
+        -1,
+        -1,
+        0,
+    )
+
+
+def test_lag_of_a_group_at_every_place(bench: Any) -> None:
+    start = bench.clock.now()
+    for i in range(3):
+        bench.clock.jump(start + i * 1000)
+        bench.send("orders", queue_id=0)
+    for offset, last in ((0, 0), (1, start), (2, start + 1000), (3, start + 2000)):
+        bench.broker.offsets.set("billing", "orders", 0, offset)
+        row = progress.consume_stats("billing", "orders", [], bench.broker).offset_table[queue(0)]
+        assert (row.broker_offset, row.consumer_offset, row.pull_offset) == (3, offset, offset)
+        assert row.last_timestamp == last
+
+
+def test_sums_over_all_groups_are_those_of_their_queues(bench: Any) -> None:
+    for queue_id in (0, 1):
+        for _ in range(5):
+            bench.send("orders", queue_id=queue_id)
+    for group, offset, pulled in (("a", 1, 4), ("b", 3, 3)):
+        bench.broker.groups.require(group)
+        for queue_id in (0, 1):
+            bench.broker.offsets.set(group, "orders", queue_id, offset)
+            bench.broker.offsets.pulled(group, "orders", queue_id, pulled)
+    bench.broker.stats.got("a", "orders", 50, 1)
+    bench.broker.stats.tick(bench.clock.now() + 10_000)
+    found = progress.broker_consume_stats(bench.broker, ordered_only=False)
+    assert (found.total_diff, found.total_inflight_diff) == (2 * 4 + 2 * 2, 2 * 3)
+    assert found.broker_addr == progress.address(bench.broker)
+    rows = {group: row for entry in found.consume_stats_list for group, row in entry.items() if row}
+    assert list(rows) == ["a", "b"]
+    (row,) = rows["a"]
+    assert row.consume_tps == 5.0
+    assert {q.queue_id: p.consumer_offset for q, p in row.offset_table.items()} == {0: 1, 1: 1, 2: 0, 3: 0}
+    ordered = progress.broker_consume_stats(bench.broker, ordered_only=True)
+    assert (
+        ordered.total_diff,
+        [row for entry in ordered.consume_stats_list for row in entry.values() if row],
+    ) == (0, [])
+
+
+def test_rates_of_several_topics_add_up(bench: Any) -> None:
+    for topic in ("orders", "bills"):
+        bench.send(topic)
+        bench.broker.offsets.set("billing", topic, 0, 0)
+        bench.broker.stats.got("billing", topic, 20, 1)
+    bench.broker.stats.tick(bench.clock.now() + 10_000)
+    assert progress.consume_stats("billing", None, [], bench.broker).consume_tps == 4.0
+    assert progress.consume_stats("billing", None, ["bills", ""], bench.broker).consume_tps == 2.0
+
+
+async def test_of_a_group_that_is_online_only_what_it_subscribes_is_cloned_unless_it_counts_as_offline(
+    bench: Any,
+) -> None:
+    for topic in ("orders", "bills"):
+        bench.send(topic)
+        bench.broker.offsets.set("billing", topic, 0, 1)
+    bench.broker.offsets.set("billing", "deleted", 0, 1)
+    online(bench, "billing", "orders")
+    await progress.clone_offsets("billing", "online", None, bench.broker, offline=False)
+    assert bench.broker.offsets.topics_of("online") == {"orders"}
+    await progress.clone_offsets("billing", "offline", None, bench.broker, offline=True)
+    assert bench.broker.offsets.topics_of("offline") == {"orders", "bills"}
+
+
+def test_corrections_leave_out_groups_that_stand_before_the_first_message(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(6):
+        bench.send("orders")
+    for group, offset in (("a", 4), ("old", 1), ("just", 2)):
+        bench.broker.offsets.set(group, "orders", 0, offset)
+    monkeypatch.setattr(bench.broker.store, "min_offset", lambda topic, queue_id: 2)
+    assert progress.correction_offsets("", "a", "orders", bench.broker) == {0: 2}
+    assert progress.correction_offsets("just", "a", "orders", bench.broker) == {0: 4}
+    assert progress.correction_offsets("just", "just", "orders", bench.broker) == {0: progress.NEVER}
+    assert progress.correction_offsets("a,just", "nobody", "orders", bench.broker) == {}
+
+
 async def test_offsets_are_cloned(bench: Any) -> None:
     bench.send("orders")
     bench.send("bills")

@@ -2,9 +2,9 @@
 """`make mutants`: small bugs are put into a copy of the code, one at a time; do the tests notice?
 
 Theory of operation. `mutations` finds what can be broken, `touching` knows which tests run that line (measured once),
-`trying` runs them against the mutant in a copy of the tree, `results` keeps what became of it. Everything known is in
-`.mutants/`: stop a run and start it again, it goes on where it was. A survivor is a test to be written, or a line in
-`equivalent.toml` with the reason why nobody could see the difference.
+`quickly` runs them in a process that has loaded everything, `trying` in a copy of the tree, `results` keeps what became
+of it. Everything known is in `.mutants/`: stop a run and start it again, it goes on where it was. A survivor is a test
+to be written, or a line in `equivalent.toml` with the reason why nobody could see the difference.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections import deque
 from pathlib import Path
 
 from tools.mutants.mutations import Mutant, mutants_of
+from tools.mutants.quickly import Hot
 from tools.mutants.results import Results, equivalents
 from tools.mutants.touching import Touching
 from tools.mutants.trying import Copy
@@ -78,22 +79,29 @@ def _chosen(touching: Touching, mutant: Mutant) -> tuple[list[str], float]:
 def _try_all(todo: list[Mutant], touching: Touching, results: Results, jobs: int) -> None:
     waiting = deque(todo)
     copies: queue.Queue[Copy] = queue.Queue()
+    files = sorted({test.partition("::")[0] for test in touching.seconds})
 
-    def work(copy: Copy) -> None:
+    def work(copy: Copy, number: int) -> None:
+        hot = Hot(ROOT, files, FOLDER / f"hot{number}") if waiting else None
         while waiting:
             mutant = waiting.popleft()
-            tried = copy.attempt(mutant, *_chosen(touching, mutant))
+            tests, seconds = _chosen(touching, mutant)
+            tried = hot and hot.attempt(mutant, tests, seconds)
+            if tried is None or tried.outcome == "survived":
+                tried = copy.attempt(mutant, tests, seconds)
             results.add(mutant, tried)
-            print(f"{tried.outcome:9} {mutant} {tried.killer}", flush=True)
+            print(f"{tried.outcome:9} {mutant.id} {mutant} {tried.killer}", flush=True)
+        if hot is not None:
+            hot.close()
 
     threads = []
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        for _ in range(jobs):
+        for number in range(jobs):
             copy = Copy(ROOT)
             copies.put(copy)
             copy.check(sorted(touching.seconds, key=lambda test: touching.seconds[test])[:20])
-            threads.append(threading.Thread(target=work, args=(copy,)))
+            threads.append(threading.Thread(target=work, args=(copy, number)))
             threads[-1].start()
         for thread in threads:
             thread.join()
@@ -123,6 +131,9 @@ def _arguments() -> argparse.Namespace:
         "--only", action="append", default=[], metavar="ID", help="this mutant, known already or not"
     )
     parser.add_argument("--again", action="store_true", help="all that got away before are tried again")
+    parser.add_argument(
+        "--as-measured", action="store_true", help="measure no test file again, also those that have changed"
+    )
     parser.add_argument("--report", action="store_true", help="say what is known; try nothing")
     return parser.parse_args()
 
@@ -132,7 +143,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     results = Results(FOLDER / "results.jsonl")
     touching = Touching(ROOT, FOLDER / "touching")
-    if not asked.report:
+    if not (asked.report or asked.as_measured):
         touching.measure(asked.jobs)
     known: set[str] = set()
     for package in asked.package or PACKAGES:

@@ -139,3 +139,36 @@ def test_many_due_messages_are_delivered_in_turns(
     waits = [schedule.tick(clock.now()) for _ in range(3)]
     assert waits == [0, 0, 100]
     assert len(bench.records("orders")) == 9
+
+
+def test_progress_is_that_of_the_levels_there_are_and_goes_on_counting_its_versions(
+    bench: Any, clock: Any
+) -> None:
+    assert list(Schedule(bench.broker.store, bench.broker.stats).offsets.items()) == [
+        (level, 0) for level in range(1, 19)
+    ]
+    for times in (1, 2):
+        schedule = Schedule(bench.broker.store, bench.broker.stats)
+        bench.send(properties={"DELAY": "1"})
+        clock.advance(1000)
+        schedule.tick(clock.now())
+        schedule.save()
+        stored = schedule_module._decode(
+            (bench.broker.store.root / "config" / "delayOffset.json").read_bytes()
+        )
+        assert stored.data_version.counter == times
+        assert stored.offset_table == {1: times, **dict.fromkeys(range(2, 19), 0)}
+
+
+def test_a_level_that_is_done_asks_for_no_turn_at_once_and_one_with_more_does(
+    bench: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule_module, "PER_TICK", 2)
+    schedule = Schedule(bench.broker.store, bench.broker.stats)
+    for level in ("1", "2"):
+        for _ in range(2):
+            bench.send(properties={"DELAY": level})
+    bench.send(properties={"DELAY": "1"})
+    clock.advance(seconds=10)
+    assert [schedule.tick(clock.now()), schedule.offsets[1], schedule.offsets[2]] == [0, 2, 2]
+    assert [schedule.tick(clock.now()), schedule.offsets[1], schedule.offsets[2]] == [100, 3, 2]

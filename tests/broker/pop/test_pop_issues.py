@@ -329,6 +329,19 @@ async def test_issue_8472_a_sparse_filter_reads_on_while_there_is_more(shop):
     assert [one.body for one in await held] == ["hit"]
 
 
+async def test_a_sparse_filter_reads_on_no_longer_than_its_request_is_held(shop):
+    """What matches comes after its time: read on for ever, it would be given to a client that has left."""
+    shop.send(*("x" for _ in range(8_000)), tags="other")
+    shop.send("hit", tags="wanted")
+    request = shop.request(expression="wanted", queue_id=0, poll_ms=1_000)
+    task = asyncio.ensure_future(pop(request, shop.broker))  # type: ignore[arg-type]
+    await turns(1)
+    shop.clock.advance(1_000)
+    await turns(30)
+    assert (await task).code is ResponseCode.POLLING_TIMEOUT
+    assert shop.committed() < 8_000
+
+
 def test_issue_10058_retries_are_read_by_requests_for_one_queue_too(shop):
     shop.broker.topics.ensure(RETRY)
     shop.send(*map(str, range(10)), topic=RETRY)

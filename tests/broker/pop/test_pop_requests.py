@@ -145,6 +145,21 @@ def test_rest_counts_what_was_not_taken_in_the_queues_visited(shop):
     assert popped.rest == 3
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("most", [1, 2, 5, 6, 7, 14, 32])
+def test_rest_is_what_waits_for_the_group_and_was_not_taken_wherever_it_stands(shop, ordered, most):
+    """In every queue: where it was taken from, where there was no room left, where the group is half through."""
+    for queue_id, count in enumerate((3, 5, 0, 9)):
+        shop.send(*(str(i) for i in range(count)), queue_id=queue_id)
+    for queue_id in (0, 1):  # two of each are done
+        shop.ack(*shop.pop(queue_id=queue_id, max_messages=2, ordered=ordered))
+    waiting, shop_draws = 13, 20
+    shop.draws(shop_draws)
+    popped = shop.popped(max_messages=most, ordered=ordered)
+    assert len(popped.messages) == min(most, waiting)
+    assert popped.rest == waiting - len(popped.messages)
+
+
 @pytest.mark.seed("S000-50")
 def test_the_revive_queue_is_chosen_in_turn_once_per_request(shop):
     shop.send("a", queue_id=0)

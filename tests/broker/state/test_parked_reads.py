@@ -221,3 +221,30 @@ async def test_thousands_of_readers_of_one_queue_are_all_served() -> None:
     bench.arrive(offset=0)
     assert all(await asyncio.gather(*held))
     assert bench.parked.counts() == {}
+
+
+async def test_a_reader_whose_time_is_over_is_not_held_at_all() -> None:
+    bench = Bench()
+    for hold_ms in (0, -1):
+        wait = bench.parked.until_past("t", 0, 0, bench.clock.now() + hold_ms)
+        with pytest.raises(StopIteration) as ended:
+            wait.send(None)  # without a turn of the loop
+        assert ended.value.value is False
+    held = bench.hold(hold_ms=1)
+    await turns()
+    assert bench.parked.count == 1
+    bench.clock.advance(1)
+    assert await held is False
+
+
+async def test_without_long_polling_an_arrival_wakes_nobody() -> None:
+    bench = Bench()
+    bench.parked._settings = InForce(BrokerConfig(long_polling=False))
+    held = bench.hold(hold_ms=1_000)
+    await turns()
+    bench.arrive(offset=0)
+    await turns()
+    assert not held.done()
+    bench.clock.advance(1_000)
+    assert await held is False
+    assert not bench.parked.awaits("t", 0)

@@ -49,3 +49,36 @@ def test_group_consumes_in_order_while_some_lock_lives() -> None:
     locks.lock("g", "one", [Q0], now=0)
     assert locks.holds_any("g", now=60_000)
     assert not locks.holds_any("g", now=60_001)
+
+
+def test_what_is_new_is_told_in_one_line_and_renewals_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="aerobee.locks")
+    locks = QueueLocks()
+    for client, queues, now in (
+        ("one", [Q0, Q1], 0),
+        ("one", [Q0, Q1], 1),
+        ("two", [Q0], 2),
+        ("two", [Q0], 70_000),
+    ):
+        locks.lock("g", client, queues, now)
+    assert [record.getMessage() for record in caplog.records] == [
+        "locked group=g queues=2 client=one",
+        "locked group=g queues=1 client=two",
+    ]
+
+
+def test_a_lock_is_known_by_group_and_queue_while_it_lives() -> None:
+    locks = QueueLocks()
+    locks.lock("g", "one", [Q0], now=0)
+    assert [
+        locks.owner(*asked) for asked in (("g", Q0, 60_000), ("g", Q0, 60_001), ("g", Q1, 0), ("h", Q0, 0))
+    ] == [
+        "one",
+        None,
+        None,
+        None,
+    ]
+    locks.lock("g", "two", [Q1], now=60_000)
+    assert locks.holds_any("g", now=100_000), "one of them lives"
+    locks.unlock("g", "one", [Q0, Q1])
+    assert locks.owner("g", Q1, now=100_000) == "two"

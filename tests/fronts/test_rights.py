@@ -58,6 +58,9 @@ class Log:
     def is_group(self, name: str) -> bool:
         return name in ("g", "g_h")
 
+    def is_topic(self, name: str) -> bool:
+        return name == "rmq_sys_TRACE_DATA_here"
+
 
 def consumer(group: str, *topics: str) -> bodies.ConsumerData:
     subscribed = [bodies.SubscriptionData(topic=topic) for topic in topics]
@@ -95,10 +98,13 @@ BROKER: list[tuple[Header, bytes, str]] = [
     (hp.SendMessage(**SEND), b"", "Topic:t Pub"),
     (hp.SendMessageV2(**SEND), b"", "Topic:t Pub"),
     (hp.SendBatch(**SEND), b"", "Topic:t Pub"),
-    (hp.SendReply(**SEND), b"", "Topic:t Pub"),
-    (hp.SendReplyV2(**SEND), b"", "Topic:t Pub"),
+    (hp.SendReply(topic="c_REPLY_TOPIC"), b"", "Topic:c_REPLY_TOPIC Pub"),
+    (hp.SendReplyV2(topic="c_REPLY_TOPIC"), b"", "Topic:c_REPLY_TOPIC Pub"),
+    (hp.SendReplyV2(**SEND), b"", "Topic:t Pub + Topic:c_REPLY_TOPIC Pub"),
     (hp.SendMessageV2(topic="%RETRY%h", producer_group="g"), b"", "Group:h Sub"),
     (hp.SendMessageV2(topic="RMQ_SYS_TRACE_TOPIC"), b"", ""),
+    (hp.SendMessageV2(topic="rmq_sys_TRACE_DATA_here"), b"", ""),
+    (hp.SendMessageV2(topic="rmq_sys_TRACE_DATA_new"), b"", "Topic:rmq_sys_TRACE_DATA_new Pub"),
     (hp.SendMessageV2(topic="t", properties="TIMER_DEL_UNIQKEY\x01u+K1\x02"), b"", "Topic:t Pub + Topic:u Pub"),
     (hp.SendBack(offset=1, group="g"), b"", "Group:g Sub"),
     (hp.SendBack(offset=AT, group="g", origin_topic="t"), b"", "Group:g Sub + Topic:there Sub"),

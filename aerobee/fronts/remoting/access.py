@@ -22,39 +22,39 @@ def _json(found: object | None) -> Reply:
 
 async def create_user(request: Request, header: h.CreateUser, broker: Broker) -> Answer:
     access, info = op.kept(broker.access), bodies.decode_request(request.command.body, bodies.UserInfo)
-    await op.create_user(request.user, header.username or "", info, access)
+    await op.create_user(request.user or "", header.username or "", info, access)
     return Reply()
 
 
 async def update_user(request: Request, header: h.UpdateUser, broker: Broker) -> Answer:
     access, info = op.kept(broker.access), bodies.decode_request(request.command.body, bodies.UserInfo)
-    await op.update_user(request.user, header.username or "", info, access)
+    await op.update_user(request.user or "", header.username or "", info, access)
     return Reply()
 
 
 async def delete_user(request: Request, header: h.DeleteUser, broker: Broker) -> Answer:
-    await op.delete_user(request.user, header.username or "", op.kept(broker.access))
+    await op.delete_user(request.user or "", header.username or "", op.kept(broker.access))
     return Reply()
 
 
 def get_user(request: Request, header: h.GetUser, broker: Broker) -> Answer:
-    return _json(op.get_user(request.user, header.username or "", op.kept(broker.access)))
+    return _json(op.get_user(request.user or "", header.username or "", op.kept(broker.access)))
 
 
 def list_users(request: Request, header: h.ListUsers, broker: Broker) -> Answer:
-    return _json(op.list_users(request.user, header.filter or "", op.kept(broker.access)))
+    return _json(op.list_users(request.user or "", header.filter or "", op.kept(broker.access)))
 
 
 async def put_acl(request: Request, header: h.CreateAcl | h.UpdateAcl, broker: Broker) -> Answer:
     access, info = op.kept(broker.access), bodies.decode_request(request.command.body, bodies.AclInfo)
-    await op.put_acl(request.user, header.subject or "", info, access)
+    await op.put_acl(request.user or "", header.subject or "", info, access)
     return Reply()
 
 
 async def delete_acl(request: Request, header: h.DeleteAcl, broker: Broker) -> Answer:
     access = op.kept(broker.access)
     await op.delete_acl(
-        request.user, header.subject or "", header.policy_type or "", header.resource or "", access
+        request.user or "", header.subject or "", header.policy_type or "", header.resource or "", access
     )
     return Reply()
 

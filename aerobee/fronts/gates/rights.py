@@ -131,6 +131,12 @@ BROKER: dict[int, Needs] = {
     Code.AUTH_DELETE_ACL: of.cluster(UPDATE),
     Code.AUTH_GET_ACL: of.cluster(GET),
     Code.AUTH_LIST_ACL: of.cluster(GET),
+    # plain_acl.yml: of its admins, also to look at, for secrets are in it
+    Code.UPDATE_AND_CREATE_ACL_CONFIG: of.cluster(UPDATE),
+    Code.DELETE_ACL_CONFIG: of.cluster(UPDATE),
+    Code.GET_BROKER_CLUSTER_ACL_INFO: of.cluster(UPDATE),
+    Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: of.cluster(UPDATE),
+    Code.GET_BROKER_CLUSTER_ACL_CONFIG: of.cluster(UPDATE),
 }
 
 # Routes and the list of brokers are open there: see accounts.py.

@@ -140,6 +140,7 @@ class RequestCode(IntEnum):
     AEROBEE_READ_UNITS = 20_002
     AEROBEE_READ_LOG = 20_003
     AEROBEE_READ_HEADS = 20_004
+    AEROBEE_READ_AUDIT = 20_005
 
 
 class ResponseCode(IntEnum):

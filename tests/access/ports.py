@@ -6,7 +6,6 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from aerobee.broker.access.policies import Entry, Policy
 from aerobee.broker.access.users import User
 from aerobee.clock import ManualClock
 from aerobee.fronts.grpc.service import NAME, Service
@@ -15,6 +14,7 @@ from aerobee.net.pool import Pool
 from aerobee.protocol.access import Action, Decision, PolicyType, Resource, UserType
 from aerobee.protocol.accounts import Credentials, grpc_signature, sign
 from aerobee.protocol.command import Command, Header, request
+from aerobee.protocol.policies import Entry, Policy
 from aerobee.server import Server
 from aerobee.settings import BrokerConfig, StoreConfig
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,10 @@ NEW = Credentials("new-account", "new-secret")
 SEND = SendMessageV2(topic="orders", queue_id=0)
 
 
+def text_of(path: Path) -> str:
+    return path.read_text()
+
+
 def said(answer: Command) -> tuple[int, str | None]:
     return answer.code, answer.remark
 
@@ -67,10 +72,10 @@ async def test_an_account_is_made_and_counts_at_once(ports: Ports, file: Path) -
     assert said(await ports.ask(ADMIN, made)) == (0, None)
     assert (await ports.ask(NEW, SEND, b"x")).code == 0
     assert (await ports.ask(SHOP, SEND, b"x")).code == 0, "the others are as they were"
-    assert stat.S_IMODE(file.stat().st_mode) == 0o640
-    assert file.with_name("plain_acl.yml.bak").read_text() == ACCOUNTS
-    assert not file.with_name("plain_acl.yml.tmp").exists()
-    text = file.read_text()
+    assert stat.S_IMODE(os.stat(file).st_mode) == 0o640
+    assert text_of(file.with_name("plain_acl.yml.bak")) == ACCOUNTS
+    assert sorted(os.listdir(file.parent)) == ["acl", "plain_acl.yml", "plain_acl.yml.bak"]
+    text = text_of(file)
     assert "dataVersion:\n- counter: 1\n" in text
     assert "# of the shop" not in text
     assert text.index("accounts:") < text.index("dataVersion:") < text.index("globalWhiteRemoteAddresses:")
@@ -80,7 +85,7 @@ async def test_an_update_changes_what_it_says_and_nothing_else(ports: Ports, fil
     async def change(**fields: Any) -> dict[str, Any]:
         update = h.UpdateAclConfig(access_key="shop-account", **fields)
         assert said(await ports.ask(ADMIN, update)) == (0, None)
-        account = parse_plain_acl(file.read_text()).accounts[0]
+        account = parse_plain_acl(text_of(file)).accounts[0]
         return {name: getattr(account, name) for name in account.__struct_fields__}
 
     before = await change(default_group_perm="SUB", white_remote_address="10.0.0.*")
@@ -95,16 +100,21 @@ async def test_an_account_of_another_file_is_changed_there(ports: Ports, file: P
     others = file.parent / "acl" / "others.yml"
     update = h.UpdateAclConfig(access_key="other-account", topic_perms="orders=PUB")
     assert (await ports.ask(ADMIN, update)).code == 0
-    assert file.read_text() == ACCOUNTS
+    assert text_of(file) == ACCOUNTS
     assert (await ports.ask(Credentials("other-account", "other-secret"), SEND, b"x")).code == 0
     assert (await ports.ask(ADMIN, h.DeleteAclConfig(access_key="other-account"))).code == 0
-    assert "other-account" not in others.read_text()
+    assert "other-account" not in text_of(others)
     assert (await ports.ask(Credentials("other-account", "other-secret"), SEND, b"x")).code == 1
 
 
 SHORT = "The accessKey={} and secretKey=****** cannot be null and length should longer than 6"
-FORM = "Parse Resource format error for T7.\nThe expected resource format is 'Res=Perm'. For example: topicA=SUB"
-PERM = "Parse resource permission error for T7=WRITE.\nThe expected permissions are 'SUB' or 'PUB' or 'SUB|PUB' or 'PUB|SUB'."
+FORM = (
+    "Parse Resource format error for T7.\nThe expected resource format is 'Res=Perm'. For example: topicA=SUB"
+)
+PERM = (
+    "Parse resource permission error for T7=WRITE.\n"
+    "The expected permissions are 'SUB' or 'PUB' or 'SUB|PUB' or 'PUB|SUB'."
+)
 GONE = "The accessKey[nobody-here] corresponding to accessConfig has been deleted failed."
 WHITE = "The globalWhiteAddresses[10.0.0.1] has been updated failed."
 
@@ -124,7 +134,7 @@ async def test_what_cannot_be_done_is_answered_as_rocketmq_does(
     ports: Ports, file: Path, header: Header, answer: tuple[int, str]
 ) -> None:
     assert said(await ports.ask(ADMIN, header)) == answer
-    assert file.read_text() == ACCOUNTS
+    assert text_of(file) == ACCOUNTS
 
 
 async def test_a_white_address_that_cannot_be_read_changes_nothing(ports: Ports, file: Path) -> None:
@@ -133,13 +143,13 @@ async def test_a_white_address_that_cannot_be_read_changes_nothing(ports: Ports,
         assert answer.code == 211
     update = h.UpdateAclConfig(access_key="shop-account", white_remote_address="10.0.0.0/8")
     assert (await ports.ask(ADMIN, update)).code == 209
-    assert file.read_text() == ACCOUNTS
+    assert text_of(file) == ACCOUNTS
 
 
 async def test_white_addresses_are_replaced_whole(ports: Ports, file: Path) -> None:
     white = h.UpdateWhiteAddresses(global_white_addrs="10.0.0.{1,2},127.0.0.1", acl_file_full_path=str(file))
     assert (await ports.ask(ADMIN, white)).code == 0
-    assert parse_plain_acl(file.read_text()).white_addresses == ("10.0.0.{1,2}", "127.0.0.1")
+    assert parse_plain_acl(text_of(file)).white_addresses == ("10.0.0.{1,2}", "127.0.0.1")
     assert (await ports.ask(NOBODY, SEND, b"x")).code == 0, "from a white address"
     assert (await ports.ask(NOBODY, h.UpdateWhiteAddresses(global_white_addrs=""))).code == 0
     assert (await ports.ask(NOBODY, SEND, b"x")).code == 1
@@ -184,7 +194,7 @@ async def test_an_ordinary_account_makes_nobody_admin(ports: Ports, file: Path, 
     """In RocketMQ below 5.3 it did, and its white list was anybody's up to 5.3.2."""
     answer = await ports.ask(SHOP, header)
     assert f"Need admin permission for request code={int(type(header).code)}" in str(answer.remark)
-    assert file.read_text() == ACCOUNTS
+    assert text_of(file) == ACCOUNTS
 
 
 async def test_users_and_policies_have_no_such_file() -> None:

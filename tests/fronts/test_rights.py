@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.broker.access.access import Access, Rules
-from aerobee.broker.access.policies import Entry, Policy
 from aerobee.broker.access.users import User
 from aerobee.clock import ManualClock
 from aerobee.errors import AccessDenied
@@ -38,6 +37,7 @@ from aerobee.protocol.headers import produce as hp
 from aerobee.protocol.headers import route as hn
 from aerobee.protocol.headers import topics as ht
 from aerobee.protocol.headers import transaction as hx
+from aerobee.protocol.policies import Entry, Policy
 
 if TYPE_CHECKING:
     from aerobee.fronts.gates.call import Call
@@ -263,6 +263,7 @@ BROKER: list[tuple[Header, bytes, str]] = [
     (ha.DeleteAcl(subject="User:u"), b"", f"{C} Update"),
     (ha.GetAcl(subject="User:u"), b"", f"{C} Get"),
     (ha.ListAcls(), b"", f"{C} Get"),
+    (ha.ReadAudit(), b"", f"{C} Update"),
     (ha.UpdateAclConfig(access_key="a"), b"", f"{C} Update"),
     (ha.DeleteAclConfig(access_key="a"), b"", f"{C} Update"),
     (ha.GetAclVersion(), b"", f"{C} Update"),

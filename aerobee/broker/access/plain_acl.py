@@ -12,11 +12,11 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.broker.access.pointed import Nothing
-from aerobee.broker.access.policies import parse_ip
 from aerobee.errors import AclDenied
 from aerobee.protocol.access import Action, Kind, Pattern
 from aerobee.protocol.address_patterns import Matches, parse_pattern
 from aerobee.protocol.plain_acl import Perm, PlainAccount, PlainAclFile, parse_plain_acl, perm_of
+from aerobee.protocol.policies import parse_ip
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -131,7 +131,8 @@ BROKER: dict[int, Needs] = {
     Code.AUTH_DELETE_ACL: of.cluster(UPDATE),
     Code.AUTH_GET_ACL: of.cluster(GET),
     Code.AUTH_LIST_ACL: of.cluster(GET),
-    # plain_acl.yml: of its admins, also to look at, for secrets are in it
+    # Of operators who change things, also to look at: who did what, and the secrets of plain_acl.yml.
+    Code.AEROBEE_READ_AUDIT: of.cluster(UPDATE),
     Code.UPDATE_AND_CREATE_ACL_CONFIG: of.cluster(UPDATE),
     Code.DELETE_ACL_CONFIG: of.cluster(UPDATE),
     Code.GET_BROKER_CLUSTER_ACL_INFO: of.cluster(UPDATE),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Users and policies (3001 to 3010), one adapter each; the work is in `broker/operations/admin/access.py`."""
+"""Users, policies (3001 to 3010) and the audit log, one adapter each: see `broker/operations/admin/access.py`."""
 
 from __future__ import annotations
 
@@ -66,3 +66,7 @@ def get_acl(request: Request, header: h.GetAcl, broker: Broker) -> Answer:
 def list_acls(request: Request, header: h.ListAcls, broker: Broker) -> Answer:
     found = op.list_acls(header.subject_filter or "", header.resource_filter or "", op.kept(broker.access))
     return _json(found)
+
+
+def read_audit(request: Request, header: h.ReadAudit, broker: Broker) -> Answer:
+    return Reply(body=op.newest_audit(header.last, broker.access))

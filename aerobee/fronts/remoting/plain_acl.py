@@ -31,9 +31,7 @@ def delete_account(request: Request, header: h.DeleteAclConfig, broker: Broker) 
 
 def replace_white_addresses(request: Request, header: h.UpdateWhiteAddresses, broker: Broker) -> Answer:
     acl, file = op.in_force(broker.access, header.code), header.acl_file_full_path or ""
-    op.replace_white_addresses(
-        request.user or "", header.global_white_addrs, file, acl, broker.clock.wall()
-    )
+    op.replace_white_addresses(request.user or "", header.global_white_addrs, file, acl, broker.clock.wall())
     return Reply()
 
 

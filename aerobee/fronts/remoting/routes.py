@@ -125,6 +125,7 @@ ROUTES = table(
     route(ha.DeleteAcl, access.delete_acl),
     route(ha.GetAcl, access.get_acl),
     route(ha.ListAcls, access.list_acls),
+    route(ha.ReadAudit, access.read_audit),  # Aerobee's own
     route(ha.UpdateAclConfig, plain_acl.put_account),
     route(ha.DeleteAclConfig, plain_acl.delete_account),
     route(ha.GetAclVersion, plain_acl.versions),

@@ -60,6 +60,13 @@ class ListAcls(Header):
     resource_filter: str | None = None
 
 
+class ReadAudit(Header):
+    """The newest lines of the audit log come as they are written, the oldest of them first."""
+
+    code = RequestCode.AEROBEE_READ_AUDIT
+    last: int = 100
+
+
 # -- plain_acl.yml -----------------------------------------------------------------------------------------------
 
 

@@ -80,9 +80,7 @@ def replace_white_addresses(caller: str, text: str, file: str, acl: PlainAcl, no
     """All of one file, plain_acl.yml where none is named; no other file than those that are read is written."""
     path = next((each for each in acl.files if str(each) == file), None) if file else acl.file
     if path is None:
-        raise WhiteAddressesUpdateFailed(
-            f"The globalWhiteAddresses[{text[:200]}] has been updated failed."
-        )
+        raise WhiteAddressesUpdateFailed(f"The globalWhiteAddresses[{text[:200]}] has been updated failed.")
     try:
         document = _document(path)
         _replace(path, changes.with_white_addresses(document, changes.split_addresses(text)), acl, now)

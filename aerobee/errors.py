@@ -171,6 +171,20 @@ class InvalidParameter(BrokerError):
     code = 29
 
 
+class AclUpdateFailed(BrokerError):
+    """The account of a plain_acl.yml."""
+
+    code = 209
+
+
+class AclDeleteFailed(BrokerError):
+    code = 210
+
+
+class WhiteAddressesUpdateFailed(BrokerError):
+    code = 211
+
+
 class ConsumerNotOnline(BrokerError):
     code = 206
 

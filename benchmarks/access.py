@@ -14,7 +14,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from aerobee.broker.access.policies import Entry, Policy
 from aerobee.broker.access.users import User
 from aerobee.broker.broker import Broker, assemble
 from aerobee.clock import SystemClock, perf_counter_ns
@@ -26,6 +25,7 @@ from aerobee.protocol.command import Command, Header
 from aerobee.protocol.headers.consume import PullMessage
 from aerobee.protocol.headers.produce import SendMessageV2
 from aerobee.protocol.message import pack_host
+from aerobee.protocol.policies import Entry, Policy
 from aerobee.settings import BrokerConfig, StoreConfig
 
 ANN, GUESSED = Credentials("ann", "ann-secret"), Credentials("ann", "guessed")

@@ -94,7 +94,7 @@ def assemble(config: BrokerConfig, store_config: StoreConfig, data_dir: Path, cl
             pops=Pops(settings, clock, store, offsets, directory, stats.skipped),
             transactions=HalfMessages(),
             stats=stats,
-            access=open_access(config, data_dir, Pointed(store, groups)),
+            access=open_access(config, data_dir, Pointed(store, groups, topics)),
         )
     except BaseException:
         store.close()  # or the directory stays locked

@@ -8,21 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aerobee.broker.access.infos import entries_of, policy_type_of
-from aerobee.broker.access.policies import Policies, Policy
 from aerobee.cli import connect, output
 from aerobee.cli.access_init import init
+from aerobee.cli.each_broker import on_each
 from aerobee.cli.secrets import typed
-from aerobee.client.admin.access import acl_of
-from aerobee.protocol.access import USER_PREFIX, Action, Need, Resource, named
+from aerobee.client.admin.access import acl_of, need_of
+from aerobee.protocol.access import USER_PREFIX
 from aerobee.protocol.bodies import UserInfo
 from aerobee.protocol.plain_acl import as_policies, as_user, parse_plain_acl
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from aerobee.cli.each_broker import Work
     from aerobee.client.admin import Admin
     from aerobee.protocol.bodies import AclInfo
+
+    Rows = Callable[[Admin, str], Awaitable[list[output.Row]]]
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Users, their rights, and who may do what."
@@ -35,18 +37,26 @@ What = Annotated[str, typer.Argument(help="Topic:orders, Topic:ord*, Group:*, Cl
 Source = Annotated[str, typer.Option("--from", help="only from these addresses and networks: 10.0.0.0/8,::1")]
 
 
-def _each(
-    cluster: str | None, namesrv: str | None, work: Callable[[Admin, str], Awaitable[None]], done: str
-) -> None:
-    """On every broker: each keeps its own users."""
+def _each(cluster: str | None, namesrv: str | None, work: Work, done: str) -> None:
+    """On every broker, and say so."""
+    on_each(
+        namesrv, lambda admin: admin.masters(cluster), work, lambda name, _: output.note(f"{done} on {name}")
+    )
 
-    async def run() -> None:
-        async with connect.connected(connect.address_of(namesrv)) as admin:
-            for name, address in (await admin.masters(cluster)).items():
-                await work(admin, address)
-                output.note(f"{done} on {name}")
 
-    connect.run(run())
+def _rows(cluster: str | None, namesrv: str | None, of: Rows) -> list[output.Row]:
+    """What each broker has, with its name in front."""
+    rows: list[output.Row] = []
+    found: list[output.Row] = []
+
+    async def work(admin: Admin, address: str) -> None:
+        found[:] = await of(admin, address)
+
+    def say(name: str, address: str) -> None:
+        rows.extend({"broker": name, **each} for each in found)
+
+    on_each(namesrv, lambda admin: admin.masters(cluster), work, say)
+    return rows
 
 
 # -- users -------------------------------------------------------------------------------------------------------
@@ -63,14 +73,11 @@ def users(
 
     aerobee access users
     """
-    rows: list[output.Row] = []
 
-    async def run() -> None:
-        async with connect.connected(connect.address_of(namesrv)) as admin:
-            for name, address in (await admin.masters(cluster)).items():
-                rows.extend({"broker": name, **_row(each)} for each in await admin.users(address, part))
+    async def of(admin: Admin, address: str) -> list[output.Row]:
+        return [_row(each) for each in await admin.users(address, part)]
 
-    connect.run(run())
+    rows = _rows(cluster, namesrv, of)
     _show(rows, {"broker": "broker", "user": "user", "type": "type", "status": "status"}, json=json)
 
 
@@ -145,16 +152,13 @@ def policies(
 
     aerobee access policies shop
     """
-    rows: list[output.Row] = []
 
-    async def run() -> None:
-        async with connect.connected(connect.address_of(namesrv)) as admin:
-            for name, address in (await admin.masters(cluster)).items():
-                for acl in await admin.acls(address):
-                    if user in ("", (acl.subject or "").removeprefix(USER_PREFIX)):
-                        rows.extend({"broker": name, **each} for each in _entries(acl))
+    async def of(admin: Admin, address: str) -> list[output.Row]:
+        found = await admin.acls(address)
+        wanted = (acl for acl in found if user in ("", (acl.subject or "").removeprefix(USER_PREFIX)))
+        return [each for acl in wanted for each in _entries(acl)]
 
-    connect.run(run())
+    rows = _rows(cluster, namesrv, of)
     titles = ("broker", "user", "policy", "decision", "actions", "resource", "from")
     _show(rows, {each: each for each in titles}, json=json)
 
@@ -236,55 +240,51 @@ def can(
     source: Annotated[str, typer.Option("--from", help="asking from this address")] = "127.0.0.1",
     cluster: Cluster = None,
     namesrv: connect.Namesrv = None,
+    json: output.Json = False,
 ) -> None:
     """Whether a user may, and which rule says so. Exit code 1 when not.
 
     aerobee access can shop Pub Topic:orders
     """
-    wanted = named(Action, action)
-    if wanted is None:
-        raise typer.BadParameter(f"{action!r} is no action; there are {', '.join(Action)}")
     try:
-        need = Need(Resource.parse(what), (wanted,))
+        need_of(action, what)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    answers = connect.run(_decisions(user, need, source, connect.address_of(namesrv), cluster))
-    for broker, (allowed, why) in answers.items():
-        output.line(f"{broker}: {'yes' if allowed else 'no'}, {why}")
-    if not all(allowed for allowed, _ in answers.values()):
+
+    async def of(admin: Admin, address: str) -> list[output.Row]:
+        answer = await admin.may(address, user, action, what, source)
+        return [{"allowed": answer.allowed, "why": answer.why}]
+
+    rows = _rows(cluster, namesrv, of)
+    if output.wants_json(json):
+        output.line(output.pretty_json(rows))
+    else:
+        for row in rows:
+            output.line(f"{row['broker']}: {'yes' if row['allowed'] else 'no'}, {row['why']}")
+    if not all(row["allowed"] for row in rows):
         raise typer.Exit(1)
 
 
-async def _decisions(
-    user: str, need: Need, source: str, address: str, cluster: str | None
-) -> dict[str, tuple[bool, str]]:
-    async with connect.connected(address) as admin:
-        return {
-            name: await _decision(admin, where, user, need, source)
-            for name, where in (await admin.masters(cluster)).items()
-        }
+@app.command()
+def audit(
+    last: Annotated[int, typer.Option("--last", min=1, help="so many lines of each broker")] = 100,
+    cluster: Cluster = None,
+    namesrv: connect.Namesrv = None,
+    json: output.Json = False,
+) -> None:
+    """Who changed what, and who was refused: the newest lines of the brokers' audit logs.
 
+    aerobee access audit --last 20
+    """
 
-async def _decision(admin: Admin, address: str, user: str, need: Need, source: str) -> tuple[bool, str]:
-    found = await admin.user(address, user)
-    if found is None:
-        return False, "there is no such user"
-    if found.user_status == "disable":
-        return False, "the user is disabled"
-    if found.user_type == "Super":
-        return True, "a super user may do everything"
-    acl, policy = await admin.acl(address, user), Policy()
-    for each in acl.policies if acl is not None else ():
-        policy = policy.merged(policy_type_of(each.policy_type), entries_of(each))
-    known = Policies()
-    known.put(user, policy)
-    verdict = known.verdict(user, need, source)
-    if verdict.entry is None:
-        return False, f"no rule of {user} is about {need.actions[0]} on {need.resource.text} from {source}"
-    entry = verdict.entry
-    rule = f"{entry.decision} {','.join(entry.actions)} on {entry.resource.text}"
-    where = f" from {','.join(entry.source_ips)}" if entry.source_ips else ""
-    return verdict.allowed, f"by the {verdict.policy_type} rule: {rule}{where}"
+    async def of(admin: Admin, address: str) -> list[output.Row]:
+        return [
+            {**each, "resources": ",".join(each.get("resources", ()))}
+            for each in await admin.audit(address, last)
+        ]
+
+    titles = ("time", "broker", "user", "from", "request", "resources", "target", "result", "why")
+    _show(_rows(cluster, namesrv, of), {each: each for each in titles}, json=json)
 
 
 @app.command("import")
@@ -299,20 +299,18 @@ def import_(
     """
     accounts = parse_plain_acl(file.read_text()).accounts
 
-    async def run() -> None:
-        async with connect.connected(connect.address_of(namesrv)) as admin:
-            for name, address in (await admin.masters(cluster)).items():
-                for account in accounts:
-                    if await admin.user(address, account.access_key) is not None:
-                        output.note(f"{account.access_key} is there already on {name}")
-                        continue
-                    await admin.create_user(address, as_user(account))
-                    policies = as_policies(account)
-                    if policies is not None:
-                        await admin.update_acl(address, policies)
-                    output.note(f"made user {account.access_key} on {name}")
+    async def made(admin: Admin, address: str) -> None:
+        for account in accounts:
+            if await admin.user(address, account.access_key) is not None:
+                output.note(f"{account.access_key} is there already at {address}")
+                continue
+            await admin.create_user(address, as_user(account))
+            policies = as_policies(account)
+            if policies is not None:
+                await admin.update_acl(address, policies)
+            output.note(f"made user {account.access_key} at {address}")
 
-    connect.run(run())
+    _each(cluster, namesrv, made, f"imported {file}")
 
 
 app.command()(init)

@@ -20,7 +20,8 @@ class Request(msgspec.Struct, gc=False):
 
     connection: Connection
     command: Command
-    user: str = ""  # who signed it, where somebody looked
+    # Who signed it; empty where nobody looked, None when its address alone is trusted.
+    user: str | None = ""
 
 
 # Of what came, its header's fields, and the parts of the server that works on it.

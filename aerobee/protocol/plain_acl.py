@@ -64,6 +64,10 @@ def perm_of(text: str) -> Perm:
     return _PERMS.get(text.strip(), Perm.DENY)
 
 
+def is_perm(text: str) -> bool:
+    return text.strip() in _PERMS
+
+
 # -- reading -----------------------------------------------------------------------------------------------------
 
 _FILE = frozenset({"globalWhiteRemoteAddresses", "accounts", "dataVersion"})
@@ -83,15 +87,26 @@ _ACCOUNT = frozenset(
 
 def parse_plain_acl(text: str) -> PlainAclFile:
     """ValueError says what is wrong and where."""
-    document = _mapping(_yaml(text), "the file", _FILE)
+    document = parse_document(text)
     white = tuple(_texts(document.get("globalWhiteRemoteAddresses"), "globalWhiteRemoteAddresses"))
     for pattern in white:
         parse_pattern(pattern)
     accounts: dict[str, PlainAccount] = {}
-    for each in _sequence(document.get("accounts"), "accounts"):
-        account = _account(_mapping(each, "an account", _ACCOUNT))
+    for each in accounts_of(document):
+        account = _account(each)
         accounts.setdefault(account.access_key, account)  # the first one counts, as in RocketMQ
     return PlainAclFile(white, tuple(accounts.values()))
+
+
+def parse_document(text: str) -> dict[str, Any]:
+    """The file as it is written: texts, lists of texts, and None."""
+    return _mapping(_yaml(text), "the file", _FILE)
+
+
+def accounts_of(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        _mapping(each, "an account", _ACCOUNT) for each in _sequence(document.get("accounts"), "accounts")
+    ]
 
 
 def _account(fields: dict[str, Any]) -> PlainAccount:
@@ -161,11 +176,16 @@ def _mapping(found: Any, what: str, known: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-def _yaml(text: str) -> Any:
+def yaml_module() -> Any:
     try:
         import yaml  # type: ignore[import-untyped]
     except ImportError:
         raise ValueError("plain_acl.yml is YAML: pip install 'aerobee[acl]'") from None
+    return yaml
+
+
+def _yaml(text: str) -> Any:
+    yaml = yaml_module()
     try:
         return _plain(yaml.compose(text, Loader=yaml.SafeLoader), yaml)
     except yaml.YAMLError as error:

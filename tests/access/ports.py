@@ -1,22 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that checks who asks, and peers that sign: each port as it is on the wire, gRPC without its socket."""
+"""A server that checks who asks, and peers that sign."""
 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from aerobee.broker.access.policies import Entry, Policy
 from aerobee.broker.access.users import User
 from aerobee.clock import ManualClock
-from aerobee.fronts.grpc.service import NAME, Service
-from aerobee.net.connection import Reply
-from aerobee.net.pool import Pool
 from aerobee.protocol.access import Action, Decision, PolicyType, Resource, UserType
 from aerobee.protocol.accounts import Credentials, grpc_signature, sign
 from aerobee.protocol.command import Command, Header, request
+from aerobee.protocol.policies import Entry, Policy
 from aerobee.server import Server
 from aerobee.settings import BrokerConfig, StoreConfig
+from tests.ports import Wires
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -36,71 +34,32 @@ def authorization(account: Credentials, date: str = DATE) -> dict[str, str]:
     return {"authorization": text, "x-mq-date-time": date}
 
 
-class Context:
-    """What a gRPC handler asks of a call."""
-
-    def __init__(self, said: dict[str, str]) -> None:
-        self._said = said
-
-    def invocation_metadata(self) -> list[tuple[str, str]]:
-        return list(self._said.items())
-
-    def peer(self) -> str:
-        return "unix:"
-
-    def time_remaining(self) -> float | None:
-        return None
-
-
-class Method:
-    def __init__(self, name: str) -> None:
-        self.method = f"/{NAME}/{name}"
-
-
-class Ports:
-    def __init__(self, server: Server) -> None:
-        self.server = server
-        self._pool = Pool(lambda connection, command: Reply())
-        self.service = Service(server.broker)
-        self._grpc = self.service.handlers()
-
+class Ports(Wires):
     # -- remoting ----------------------------------------------------------------------------------------------
 
     async def send(self, command: Command, address: str = "") -> Command:
         """As it is: the caller has signed it, or not."""
-        return await (await self._pool.get(address or self.server.broker_address)).call(command, 10_000)
+        return await self.exchange(command, address)
 
-    async def ask(self, who: Credentials, header: Header, body: bytes = b"") -> Command:
-        return await self.send(sign(request(header, body), who))
+    async def ask(self, who: Credentials, header: Header, body: bytes = b"", address: str = "") -> Command:
+        return await self.exchange(sign(request(header, body), who), address)
 
     async def ask_vip(self, who: Credentials, header: Header, body: bytes = b"") -> Command:
-        return await self.send(sign(request(header, body), who), self.server._listeners[1].address)
+        return await self.ask(who, header, body, self.vip_address)
 
     async def ask_namesrv(self, who: Credentials, header: Header, body: bytes = b"") -> Command:
-        return await self.send(sign(request(header, body), who), self.server.namesrv)
+        return await self.ask(who, header, body, self.server.namesrv)
 
     # -- gRPC ----------------------------------------------------------------------------------------------------
 
     async def call(self, who: Credentials, name: str, message: Any, **said: str) -> Any:
-        handler = self._grpc.service(Method(name))
-        return await handler.unary_unary(message.SerializeToString(), Context(self._saying(who, said)))
+        return await self.unary(name, message, _saying(who, said))
 
     async def stream(self, who: Credentials, name: str, message: Any, **said: str) -> list[Any]:
-        handler = self._grpc.service(Method(name))
-        answers = handler.unary_stream(message.SerializeToString(), Context(self._saying(who, said)))
-        return [each async for each in answers]
+        return await self.answers(name, message, _saying(who, said))
 
     async def telemetry(self, who: Credentials, *commands: Any, **said: str) -> list[Any]:
-        async def all_of_them() -> AsyncIterator[bytes]:
-            for each in commands:
-                yield each.SerializeToString()
-
-        stream = self._grpc.service(Method("Telemetry")).stream_stream
-        return [each async for each in stream(all_of_them(), Context(self._saying(who, said)))]
-
-    def _saying(self, who: Credentials, said: dict[str, str]) -> dict[str, str]:
-        names = {name.replace("_", "-"): value for name, value in said.items()}
-        return {"x-mq-client-id": "c", **(authorization(who) if who.access_key else {}), **names}
+        return await self.told(commands, _saying(who, said))
 
     # -- users -----------------------------------------------------------------------------------------------------
 
@@ -118,8 +77,10 @@ class Ports:
             entries.append(Entry(Resource.parse(words[0]), actions, decision))
         self.server.broker.access.put_policy(who.access_key, Policy().merged(PolicyType.CUSTOM, entries))
 
-    async def close(self) -> None:
-        await self._pool.close()
+
+def _saying(who: Credentials, said: dict[str, str]) -> dict[str, str]:
+    names = {name.replace("_", "-"): value for name, value in said.items()}
+    return {**(authorization(who) if who.access_key else {}), **names}
 
 
 @asynccontextmanager

@@ -97,7 +97,7 @@ async def test_a_good_request_vouches_for_no_other_on_its_connection(ports: Port
 
 async def test_a_one_way_request_is_refused_in_silence(ports: Ports) -> None:
     before = ports.server.broker.store.max_offset("theirs", 0)
-    connection = await ports._pool.get(ports.server.broker_address)
+    connection = await ports.connection()
     connection.send(sign(request(THEIRS, b"x", one_way=True), ANN))
     connection.send(sign(request(THEIRS, b"x", one_way=True), Credentials("root", "guessed")))
     assert (await ports.ask(ANN, MINE, b"x")).code == 0

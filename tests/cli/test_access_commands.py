@@ -23,9 +23,12 @@ ROOT, SECRET = "root", "root-secret"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[TestServer]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestServer]:
     config = BrokerConfig(
-        authentication=True, authorization=True, init_user=f'{{"username":"{ROOT}","password":"{SECRET}"}}'
+        authentication=True,
+        authorization=True,
+        init_user=f'{{"username":"{ROOT}","password":"{SECRET}"}}',
+        audit_log=str(tmp_path_factory.mktemp("audit") / "audit.jsonl"),
     )
     with TestServer(config=config) as running:
         yield running
@@ -163,6 +166,9 @@ def test_access_commands(good: Callable[..., Done], aerobee: Callable[..., Done]
         1,
         "broker-a: no, by the Custom rule: Deny Pub on Topic:orders from 10.0.0.0/8\n",
     )
+    told = aerobee("access", "can", "porter", "pub", "Topic:orders", "--from", "10.1.1.1", "--json").json
+    assert [(row["broker"], row["allowed"]) for row in told] == [("broker-a", False)]
+    assert aerobee("access", "can", "porter", "fly", "Topic:orders").code == 2
     no_rule = aerobee("access", "can", "porter", "Sub", "Group:g")
     assert no_rule.out == "broker-a: no, no rule of porter is about Sub on Group:g from 127.0.0.1\n"
     assert "a super user may do everything" in good("access", "can", ROOT, "Delete", "Topic:x").out
@@ -175,6 +181,52 @@ def test_access_commands(good: Callable[..., Done], aerobee: Callable[..., Done]
 
 
 @pytest.mark.usefixtures("as_root")
+def test_the_audit_log_is_read_over_the_wire(good: Callable[..., Done], aerobee: Callable[..., Done]) -> None:
+    good("access", "add-user", "scribe", stdin=b"scribe-secret\n")
+    good("access", "remove-user", "scribe")
+    rows = good("access", "audit", "--last", "2", "--json").json
+    assert [(row["user"], row["request"], row["target"], row["result"]) for row in rows] == [
+        (ROOT, "CreateUser", "scribe", "allowed"),
+        (ROOT, "DeleteUser", "scribe", "allowed"),
+    ]
+    shown = good("access", "audit").out
+    assert "DeleteUser" in shown
+    assert "scribe-secret" not in shown
+
+
+@pytest.mark.slow
+def test_accounts_of_plain_acl_by_mqadmins_commands(
+    good: Callable[..., Done], aerobee: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "plain_acl.yml"
+    file.write_text("accounts: [{accessKey: admin-account, secretKey: admin-secret, admin: true}]\n")
+    monkeypatch.setenv("AEROBEE_ACCESS_KEY", "admin-account")
+    monkeypatch.setenv("AEROBEE_SECRET_KEY", "admin-secret")
+    with TestServer(config=BrokerConfig(acl=True, acl_file=str(file))) as server:
+        at = server.broker_address
+        monkeypatch.setenv("AEROBEE_NAMESRV", server.namesrv)
+        made = admin(
+            good, f"updateAclConfig -b {at} -a shop-account -s - -t orders=PUB -m false", b"shop-secret\n"
+        )
+        assert made == [f"create or update plain access config to {at} success."]
+        shown = admin(good, "getAclConfig -c DefaultCluster")
+        assert " accessKey : shop-account" in shown
+        assert " topicPerms : [orders=PUB]" in shown
+        assert admin(good, f"updateGlobalWhiteAddr -b {at} -g 10.0.0.1,10.0.0.2") == [
+            f"update global white remote addresses to {at} success."
+        ]
+        version = admin(good, f"clusterAclConfigVersion -b {at}")[1].split()
+        assert version[:5] == ["DefaultCluster", "broker-a", at, str(file), "2"]
+        assert admin(good, f"deleteAclConfig -b {at} -a shop-account") == [
+            f"delete plain access config account from {at} success."
+        ]
+        assert (
+            "has been deleted failed"
+            in aerobee("admin", "deleteAclConfig", "-b", at, "-a", "shop-account").err
+        )
+
+
+@pytest.mark.usefixtures("as_root")
 def test_a_plain_acl_is_imported(
     good: Callable[..., Done], aerobee: Callable[..., Done], tmp_path: Path
 ) -> None:
@@ -182,7 +234,7 @@ def test_a_plain_acl_is_imported(
     file.write_text(
         "accounts:\n- {accessKey: imported, secretKey: 12345678, topicPerms: [a=PUB], defaultGroupPerm: SUB}\n"
     )
-    assert "made user imported on broker-a" in good("access", "import", str(file)).err
+    assert "made user imported at" in good("access", "import", str(file)).err
     assert (
         "by the Custom rule: Allow Pub on Topic:a" in good("access", "can", "imported", "Pub", "Topic:a").out
     )

@@ -13,9 +13,7 @@ from aerobee.errors import NoPermission, TopicNotFound
 from aerobee.fronts.gates import limits, table
 from aerobee.fronts.gates.call import Call, Place, Port, pass_gates, stream_through_gates
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
-from aerobee.fronts.grpc.service import NAME, Service
-from aerobee.net.connection import Reply
-from aerobee.net.pool import Pool
+from aerobee.fronts.grpc.service import Service
 from aerobee.protocol.command import Command, Header, request
 from aerobee.protocol.headers.cluster import UpdateBrokerConfig
 from aerobee.protocol.headers.consume import PullMessage
@@ -24,6 +22,7 @@ from aerobee.protocol.headers.produce import SendMessageV2
 from aerobee.protocol.headers.route import GetRoute, UpdateNamesrvConfig
 from aerobee.server import Server
 from aerobee.settings import BrokerConfig
+from tests.ports import Context, Method, Wires
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -59,69 +58,39 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     return made
 
 
-class Context:
-    """What a gRPC handler asks of a call."""
-
-    def __init__(self, **said: str) -> None:
-        self._said = said
-
-    def invocation_metadata(self) -> list[tuple[str, str]]:
-        return [("x-mq-client-id", "c"), *self._said.items()]
-
-    def peer(self) -> str:
-        return "unix:"
-
-    def time_remaining(self) -> float | None:
-        return None
-
-
-class Method:
-    def __init__(self, name: str) -> None:
-        self.method = f"/{NAME}/{name}"
-
-
-class Ports:
-    """A server's ports as clients have them; gRPC without its socket."""
-
-    def __init__(self, server: Server) -> None:
-        self.server = server
-        self._pool = Pool(lambda connection, command: Reply())
-        self.grpc = Service(server.broker).handlers()
+class Ports(Wires):
+    """Who asks says so in a field of its own."""
 
     async def ask(self, address: str, header: Header, body: bytes = b"", **said: str) -> Command:
-        command = request(header, body)
-        assert isinstance(command.ext, dict)
-        command.ext.update(said)
-        return await (await self._pool.get(address)).call(command, 10_000)
+        return await self.exchange(_saying(header, body, said), address)
 
     async def broker(self, header: Header, body: bytes = b"", **said: str) -> Command:
-        return await self.ask(self.server.broker_address, header, body, **said)
+        return await self.ask("", header, body, **said)
 
     async def start(self, header: Header) -> asyncio.Future[Command]:
-        return (await self._pool.get(self.server.broker_address)).start_call(request(header))
+        return (await self.connection()).start_call(request(header))
 
     async def vip(self, header: Header, body: bytes = b"", **said: str) -> Command:
-        return await self.ask(self.server._listeners[1].address, header, body, **said)
+        return await self.ask(self.vip_address, header, body, **said)
 
     async def namesrv(self, header: Header, body: bytes = b"", **said: str) -> Command:
         return await self.ask(self.server.namesrv, header, body, **said)
 
     async def call(self, name: str, message: Any, **said: str) -> Any:
-        handler = self.grpc.service(Method(name))
-        return await handler.unary_unary(message.SerializeToString(), Context(**said))
+        return await self.unary(name, message, said)
 
     async def stream(self, name: str, message: Any, **said: str) -> list[Any]:
-        handler = self.grpc.service(Method(name))
-        return [each async for each in handler.unary_stream(message.SerializeToString(), Context(**said))]
+        return await self.answers(name, message, said)
 
     async def one_way(self, header: Header, body: bytes = b"", **said: str) -> None:
-        command = request(header, body)
-        assert isinstance(command.ext, dict)
-        command.ext.update(said)
-        (await self._pool.get(self.server.broker_address)).send(command)
+        (await self.connection()).send(_saying(header, body, said))
 
-    async def close(self) -> None:
-        await self._pool.close()
+
+def _saying(header: Header, body: bytes, said: dict[str, str]) -> Command:
+    command = request(header, body)
+    assert isinstance(command.ext, dict)
+    command.ext.update(said)
+    return command
 
 
 async def running() -> AsyncIterator[Ports]:
@@ -243,11 +212,7 @@ async def test_a_one_way_request_passes_the_gates_as_any_other(watched: Ports, w
 
 
 async def test_telemetry_passes_the_gates_command_by_command(watched: Ports, watch: Watch) -> None:
-    async def commands() -> AsyncIterator[bytes]:
-        yield pb.TelemetryCommand().SerializeToString()
-
-    handler = watched.grpc.service(Method("Telemetry"))
-    assert [each async for each in handler.stream_stream(commands(), Context())] == []
+    assert await watched.told([pb.TelemetryCommand()], {}) == []
     assert watch.ends == [(Port.GRPC, "Telemetry", None)] * 2, (
         "the opening, which says who comes, and the command"
     )
@@ -261,7 +226,7 @@ async def test_who_is_refused_at_the_opening_of_telemetry_is_not_known_afterward
 
     service = Service(watched.server.broker)
     handler = service.handlers().service(Method("Telemetry"))
-    (told,) = [each async for each in handler.stream_stream(commands(), Context(user="bobby"))]
+    (told,) = [each async for each in handler.stream_stream(commands(), Context({"user": "bobby"}))]
     assert (told.status.message, told.WhichOneof("command")) == (REFUSED, None)
     assert list(service.peers) == []
 
@@ -273,9 +238,9 @@ async def test_a_call_that_nobody_serves_passes_the_gates_too(watched: Ports, wa
 
     handler = watched.grpc.service(Method("SyncLiteSubscription"))
     with pytest.raises(ConnectionAbortedError, match=r"PERMISSION_DENIED.*bobby may not"):
-        await handler.stream_stream(None, Aborting(user="bobby"))
+        await handler.stream_stream(None, Aborting({"user": "bobby"}))
     with pytest.raises(ConnectionAbortedError, match="UNIMPLEMENTED"):
-        await handler.stream_stream(None, Aborting())
+        await handler.stream_stream(None, Aborting({}))
     assert [(call.route, call.port) for call in watch.calls] == [("", Port.GRPC)] * 2
 
 

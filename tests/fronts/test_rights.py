@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.broker.access.access import Access, Rules
-from aerobee.broker.access.policies import Entry, Policy
 from aerobee.broker.access.users import User
 from aerobee.clock import ManualClock
 from aerobee.errors import AccessDenied
@@ -38,6 +37,7 @@ from aerobee.protocol.headers import produce as hp
 from aerobee.protocol.headers import route as hn
 from aerobee.protocol.headers import topics as ht
 from aerobee.protocol.headers import transaction as hx
+from aerobee.protocol.policies import Entry, Policy
 
 if TYPE_CHECKING:
     from aerobee.fronts.gates.call import Call
@@ -57,6 +57,9 @@ class Log:
 
     def is_group(self, name: str) -> bool:
         return name in ("g", "g_h")
+
+    def is_topic(self, name: str) -> bool:
+        return name == "rmq_sys_TRACE_DATA_here"
 
 
 def consumer(group: str, *topics: str) -> bodies.ConsumerData:
@@ -95,10 +98,13 @@ BROKER: list[tuple[Header, bytes, str]] = [
     (hp.SendMessage(**SEND), b"", "Topic:t Pub"),
     (hp.SendMessageV2(**SEND), b"", "Topic:t Pub"),
     (hp.SendBatch(**SEND), b"", "Topic:t Pub"),
-    (hp.SendReply(**SEND), b"", "Topic:t Pub"),
-    (hp.SendReplyV2(**SEND), b"", "Topic:t Pub"),
+    (hp.SendReply(topic="c_REPLY_TOPIC"), b"", "Topic:c_REPLY_TOPIC Pub"),
+    (hp.SendReplyV2(topic="c_REPLY_TOPIC"), b"", "Topic:c_REPLY_TOPIC Pub"),
+    (hp.SendReplyV2(**SEND), b"", "Topic:t Pub + Topic:c_REPLY_TOPIC Pub"),
     (hp.SendMessageV2(topic="%RETRY%h", producer_group="g"), b"", "Group:h Sub"),
     (hp.SendMessageV2(topic="RMQ_SYS_TRACE_TOPIC"), b"", ""),
+    (hp.SendMessageV2(topic="rmq_sys_TRACE_DATA_here"), b"", ""),
+    (hp.SendMessageV2(topic="rmq_sys_TRACE_DATA_new"), b"", "Topic:rmq_sys_TRACE_DATA_new Pub"),
     (hp.SendMessageV2(topic="t", properties="TIMER_DEL_UNIQKEY\x01u+K1\x02"), b"", "Topic:t Pub + Topic:u Pub"),
     (hp.SendBack(offset=1, group="g"), b"", "Group:g Sub"),
     (hp.SendBack(offset=AT, group="g", origin_topic="t"), b"", "Group:g Sub + Topic:there Sub"),
@@ -257,6 +263,12 @@ BROKER: list[tuple[Header, bytes, str]] = [
     (ha.DeleteAcl(subject="User:u"), b"", f"{C} Update"),
     (ha.GetAcl(subject="User:u"), b"", f"{C} Get"),
     (ha.ListAcls(), b"", f"{C} Get"),
+    (ha.ReadAudit(), b"", f"{C} Update"),
+    (ha.UpdateAclConfig(access_key="a"), b"", f"{C} Update"),
+    (ha.DeleteAclConfig(access_key="a"), b"", f"{C} Update"),
+    (ha.GetAclVersion(), b"", f"{C} Update"),
+    (ha.UpdateWhiteAddresses(global_white_addrs="*"), b"", f"{C} Update"),
+    (ha.GetAclConfig(), b"", f"{C} Update"),
     (hc.ExportPopRecords(), b"", f"{C} Update"),
     (hc.ResetMasterFlushOffset(), b"", f"{C} Update"),
     (hc.EpochCache(), b"", f"{C} Get"),

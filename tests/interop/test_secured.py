@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from typing import TYPE_CHECKING, Any
 
 import peers
 import pytest
-from servers import JAVA_SMALL
+from servers import JAVA_SMALL, wait_until
 
 from aerobee.protocol.access import Action
 
@@ -28,7 +29,10 @@ TOPIC, GROUP = "secured-topic", "secured-group"
 AUTH = "org.apache.rocketmq.auth.authentication.provider.LocalAuthenticationMetadataProvider"
 RIGHTS = "org.apache.rocketmq.auth.authorization.provider.LocalAuthorizationMetadataProvider"
 REMOTING = ["java", "go", "ons", "addon", "cpp"]
-GRPC = ["python5"]
+GRPC = ["java5", "go5", "node5", "python5"]
+# These ask for the route first, and tell of its refusal in their own words.
+OWN_WORDS = {"node5": "Failed to fetch topic routes", "python5": "failed to fetch topic"}
+KEYS: dict[str, Any] = {"accessKey": SHOP, "secretKey": SHOP_SECRET}
 
 
 @pytest.fixture(scope="module")
@@ -107,11 +111,10 @@ def test_mqadmin_takes_its_account_from_tools_yml(prepared: Server, mqadmin: Cal
 def test_a_remoting_client_sends_and_consumes_with_its_key(
     name: str, running: Running, prepared: Server
 ) -> None:
-    keys: dict[str, Any] = {"accessKey": SHOP, "secretKey": SHOP_SECRET}
     session = peers.Session(running.get(name), prepared.namesrv)
     try:
-        consumer = session.consumer(f"{GROUP}-{name}", TOPIC, **keys)
-        session.producer(f"{GROUP}-p-{name}", **keys).send({"topic": TOPIC, "body": f"by {name}"})
+        consumer = session.consumer(f"{GROUP}-{name}", TOPIC, **KEYS)
+        session.producer(f"{GROUP}-p-{name}", **KEYS).send({"topic": TOPIC, "body": f"by {name}"})
         consumer.wait_for(lambda seen: any(row["body"] == f"by {name}" for row in seen), 60, "its message")
     finally:
         session.close_all()
@@ -135,15 +138,44 @@ def test_a_remoting_client_without_the_key_or_the_right_is_told(
 
 
 @pytest.mark.parametrize("name", GRPC)
-def test_a_grpc_client_needs_its_key(name: str, running: Running, prepared: Server) -> None:
-    keys: dict[str, Any] = {"accessKey": SHOP, "secretKey": SHOP_SECRET}
+def test_a_grpc_client_sends_receives_and_acks_with_its_key(
+    name: str, running: Running, prepared: Server
+) -> None:
     session = peers.Session(running.get(name), prepared.grpc)
+    body = f"by {name}"
     try:
-        session.producer(topics=[TOPIC], **keys).send({"topic": TOPIC, "body": "by gRPC"})
-        # The client asks for the route first, and tells of its refusal in its own words.
-        with pytest.raises(peers.PeerError, match=r"failed to fetch topic"):
-            session.producer(topics=[TOPIC], accessKey=SHOP, secretKey="guessed").send(
-                {"topic": TOPIC, "body": "x"}
-            )
+        consumer = session.consumer(f"{GROUP}-{name}", TOPIC, kind="simple", **KEYS)
+        session.producer(topics=[TOPIC], **KEYS).send({"topic": TOPIC, "body": body})
+        found: list[peers.Row] = []
+
+        def came() -> bool:
+            for row in session.peer.call("receive", name=consumer.name, max=16, invisibleMs=30_000):
+                session.peer.call("ack", name=consumer.name, handle=row["handle"])
+                found.append(row)
+            return any(row["body"] == body for row in found)
+
+        wait_until(came, 60, "its message")
+    finally:
+        session.close_all()
+
+
+@pytest.mark.parametrize("name", GRPC)
+@pytest.mark.parametrize(
+    ("topic", "keys", "why"),
+    [
+        (TOPIC, {"accessKey": SHOP, "secretKey": "guessed-secret"}, "check signature failed."),
+        (TOPIC, {"accessKey": "nobody", "secretKey": "guessed-secret"}, "User:nobody is not found."),
+        ("TopicTest", {"accessKey": SHOP, "secretKey": SHOP_SECRET}, "no permission to access Topic:TopicTest"),
+    ],
+    ids=["wrong key", "stranger", "missing right"],
+)  # fmt: skip
+def test_a_grpc_client_without_the_key_or_the_right_is_told(
+    name: str, topic: str, keys: dict[str, Any], why: str, running: Running, prepared: Server
+) -> None:
+    session = peers.Session(running.get(name), prepared.grpc)
+    told = OWN_WORDS.get(name, re.escape(why))
+    try:
+        with pytest.raises(peers.PeerError, match=told):
+            session.producer(topics=[topic], **keys).send({"topic": topic, "body": "not stored"})
     finally:
         session.close_all()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aerobee.fronts.remoting.routes import ROUTES
-from tests.wire import clients, messages, popping, progress, settings, users
+from tests.wire import clients, messages, plain_acl, popping, progress, settings, users
 from tests.wire.peer import BINARY, JSON, LARGEST_BINARY_CODE
 from tests.wire.scene import scene
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.wire.scene import Exchange
 
 EXCHANGES: dict[int, Exchange] = {}
-for theme in (messages, popping, clients, progress, settings, users):
+for theme in (messages, popping, clients, progress, settings, users, plain_acl):
     EXCHANGES.update(theme.EXCHANGES)
 
 FORMS = {JSON: "json", BINARY: "binary"}

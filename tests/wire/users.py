@@ -18,6 +18,12 @@ def _asks(code: int, **fields: str) -> Exchange:
     return refused
 
 
+async def _no_audit(scene: Scene) -> None:
+    answer = await scene.ask(20_005, {"last": "10"})
+    assert (answer.code, answer.fields, answer.body) == (1, {}, b"")
+    assert answer.remark == "this broker keeps no audit log: name one by `audit_log`"
+
+
 EXCHANGES = {
     3001: _asks(3001, username="u"),
     3002: _asks(3002, username="u"),
@@ -29,4 +35,5 @@ EXCHANGES = {
     3008: _asks(3008, subject="User:u", policyType="CUSTOM", resource="Topic:*"),
     3009: _asks(3009, subject="User:u"),
     3010: _asks(3010, subjectFilter="User", resourceFilter="Topic"),
+    20_005: _no_audit,
 }

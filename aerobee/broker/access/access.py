@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aerobee.broker.access.pointed import Nothing
-from aerobee.broker.access.policies import Entry, Policies, Policy, Verdict
 from aerobee.broker.access.users import User, Users, check_name
 from aerobee.errors import AccessDenied
 from aerobee.protocol.access import Action, Decision, PolicyType, Resource, UserType
+from aerobee.protocol.policies import Entry, Policies, Policy, Verdict
 from aerobee.store.metadata import PrivateFile
 from aerobee.store.saved_table import SavedTable
 

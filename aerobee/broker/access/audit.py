@@ -21,10 +21,12 @@ log = logging.getLogger("aerobee.access")
 
 REFUSALS_A_SECOND = 10  # of one address
 _MAX_ADDRESSES = 1_000
+_MAX_READ = 1 << 20  # bytes, of the newest lines
 
 
 class Audit:
     def __init__(self, file: Path) -> None:
+        self._file = file
         self._handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._refused: dict[str, tuple[int, int]] = {}  # address -> the second, how many refusals in it
 
@@ -41,6 +43,16 @@ class Audit:
             return
         unsaid = before[1] - REFUSALS_A_SECOND if count == 1 else 0
         self._write(now, {**facts, "unsaid": unsaid} if unsaid > 0 else facts)
+
+    def newest(self, count: int) -> list[bytes]:
+        """Up to so many lines, of what the end of the file has."""
+        with self._file.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            start = max(0, size - _MAX_READ)
+            file.seek(start)
+            lines = file.read(_MAX_READ).split(b"\n")
+        whole = lines[1 if start else 0 : -1]  # the first may be cut, and the last one ends the file
+        return whole[-count:] if count > 0 else []
 
     def _write(self, now: int, facts: dict[str, Any]) -> None:
         time = datetime.fromtimestamp(now / 1000, UTC).isoformat(timespec="milliseconds")

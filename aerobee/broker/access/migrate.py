@@ -6,12 +6,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from aerobee.broker.access.infos import entries_of, policy_type_of
-from aerobee.broker.access.policies import Policy
 from aerobee.broker.access.users import User, check_name
 from aerobee.errors import BrokerError
 from aerobee.protocol.access import UserType
 from aerobee.protocol.plain_acl import as_policies
+from aerobee.protocol.policy_infos import policy_of
 
 if TYPE_CHECKING:
     from aerobee.broker.access.access import Access
@@ -37,8 +36,6 @@ def _add(account: PlainAccount, access: Access) -> None:
     check_name(account.access_key)
     kind = UserType.SUPER if account.admin else UserType.NORMAL
     user = User(username=account.access_key, password=account.secret_key, user_type=kind)
-    policy, written = Policy(), as_policies(account)
-    for each in written.policies if written is not None else ():
-        policy = policy.merged(policy_type_of(each.policy_type), entries_of(each))
+    policy = policy_of(as_policies(account))
     access.put_user(user)
     access.put_policy(account.access_key, policy)

@@ -12,11 +12,11 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.broker.access.pointed import Nothing
-from aerobee.broker.access.policies import parse_ip
 from aerobee.errors import AclDenied
 from aerobee.protocol.access import Action, Kind, Pattern
 from aerobee.protocol.address_patterns import Matches, parse_pattern
 from aerobee.protocol.plain_acl import Perm, PlainAccount, PlainAclFile, parse_plain_acl, perm_of
+from aerobee.protocol.policies import parse_ip
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +73,7 @@ class PlainAcl:
     """`file` is plain_acl.yml; the directory `acl` beside it has further files."""
 
     def __init__(self, file: Path, cluster: str, look_up: LookUp | None = None) -> None:
-        self._file = file
+        self.file = file
         self.cluster = cluster
         self.look_up = look_up or Nothing()
         self.checks_rights = True
@@ -94,16 +94,21 @@ class PlainAcl:
         except ValueError as error:
             log.error("%s; accounts stay as they were", error)
         else:
-            log.info("read accounts=%d from %s", len(self._known.accounts), self._file.parent)
+            log.info("read accounts=%d from %s", len(self._known.accounts), self.file.parent)
+
+    @property
+    def files(self) -> list[Path]:
+        """In the order in which they are read."""
+        return _files(self.file)
 
     def _state(self) -> list[tuple[Path, int, int]]:
-        found = ((path, path.stat()) for path in _files(self._file))
+        found = ((path, path.stat()) for path in self.files)
         return [(path, stat.st_mtime_ns, stat.st_size) for path, stat in found]
 
     def _read(self) -> _Known:
-        read = read_files(self._file)
+        read = read_files(self.file)
         if not read.accounts:
-            log.warning("no account in %s: nobody can come in", self._file)
+            log.warning("no account in %s: nobody can come in", self.file)
         accounts = {each.access_key: each for each in read.accounts}
         white_of = {name: parse_pattern(each.white_remote_address) for name, each in accounts.items()}
         return _Known(tuple(map(parse_pattern, read.white_addresses)), accounts, white_of)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request only points at: the message at a place of the log, and whether a name is a group's."""
+"""What a request only points at: the message at a place of the log, and whether a name is a group's or
+a topic's."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from aerobee.protocol import properties as props
 
 if TYPE_CHECKING:
     from aerobee.broker.state.groups import Groups
+    from aerobee.broker.state.topics import Topics
     from aerobee.store.message_store import MessageStore
 
 # Messages wait here for their time or their producer's word; the topic they wait for is in their properties.
@@ -23,6 +25,7 @@ class LookUp(Protocol):
         """The topic of the message at a place of the log, or that it waits for; None when there is none."""
 
     def is_group(self, name: str) -> bool: ...
+    def is_topic(self, name: str) -> bool: ...
 
 
 class Nothing:
@@ -34,11 +37,15 @@ class Nothing:
     def is_group(self, name: str) -> bool:
         return False
 
+    def is_topic(self, name: str) -> bool:
+        return False
+
 
 class Pointed:
-    def __init__(self, store: MessageStore, groups: Groups) -> None:
+    def __init__(self, store: MessageStore, groups: Groups, topics: Topics) -> None:
         self._store = store
         self._groups = groups
+        self._topics = topics
 
     def topic_at(self, physical_offset: int) -> str | None:
         record = self._store.record_at(physical_offset) if physical_offset >= 0 else None
@@ -50,3 +57,6 @@ class Pointed:
 
     def is_group(self, name: str) -> bool:
         return self._groups.get(name) is not None
+
+    def is_topic(self, name: str) -> bool:
+        return self._topics.get(name) is not None

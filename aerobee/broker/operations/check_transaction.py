@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aerobee.broker.access.may import may
 from aerobee.broker.delivery.destination import target_of
 from aerobee.broker.operations.end_transaction import QUEUE, catch_up, write_op
 from aerobee.broker.state.half_messages import Outcome
 from aerobee.errors import MessageIllegal, SystemFailure
-from aerobee.protocol import command, names
+from aerobee.protocol import access, command, names
 from aerobee.protocol import message as wire
 from aerobee.protocol import properties as props
 from aerobee.protocol.headers.transaction import CheckTransaction
@@ -78,8 +79,14 @@ def _check(half: Half, now: int, broker: Broker) -> None:
 
 
 def _producers(half: Record, broker: Broker) -> list[Member]:
+    """Who says to be of the group may be anybody: the message is shown to those who may write its topic."""
     group = props.get(half.properties_text, props.PGROUP) or ""
-    return [member for member in broker.clients.producers(group) if member.link.is_open]
+    members = [member for member in broker.clients.producers(group) if member.link.is_open]
+    target = target_of(half.properties_text)
+    if broker.guard is None or target is None:
+        return members
+    need = access.topic(target.topic, access.Action.PUB)
+    return [each for each in members if may(broker.guard, each.user, need, each.link.remote_text)]
 
 
 def _wait_for_producers(half: Half, record: Record, broker: Broker) -> None:

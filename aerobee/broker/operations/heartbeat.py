@@ -36,6 +36,7 @@ def heartbeat(link: Link, beat: Heartbeat, broker: Broker) -> bool:
     checks.at_most(MAX_CONSUMERS, len(beat.consumer_data_set), "consumer groups")
     subscribed = sum(len(data.subscription_data_set) for data in beat.consumer_data_set)
     checks.at_most(MAX_SUBSCRIPTIONS, subscribed, "subscriptions")
+    broker.clients.check_owner(beat.client_id, link.attributes.get("user", ""))
     now = broker.clock.now()
     full_form = broker.clients.needs_full_form(beat)
     for producer in beat.producer_data_set:

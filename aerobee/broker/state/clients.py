@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aerobee.broker.state import subscriptions
+from aerobee.errors import AccessDenied
 from aerobee.protocol import names
 from aerobee.protocol.bodies import (
     ConsumeFromWhere,
@@ -36,7 +37,7 @@ class Link(Protocol):
     """The way to a client: a remoting connection, or a gRPC stream."""
 
     remote_text: str
-    attributes: dict[str, Any]  # "language" and "version" of the peer, among others
+    attributes: dict[str, Any]  # "language", "version" and "user" of the peer, among others
 
     @property
     def is_open(self) -> bool: ...
@@ -61,6 +62,7 @@ class Member:
     language: str
     version: int
     last_seen: int
+    user: str | None = ""  # whose it is, where users are told apart; None when its address alone is trusted
     roles: set[tuple[str, str]] = field(default_factory=set)  # (PRODUCER or CONSUMER, group)
 
 
@@ -95,6 +97,13 @@ class Clients:
         self._by_link: dict[Link, set[str]] = {}
         self._learned: dict[str, dict[str, _Learned]] = {}
         self.on_change: Callable[[ConsumerGroup], None] = lambda group: None
+
+    def check_owner(self, client_id: str, user: str | None) -> None:
+        """A client id is its user's as long as it lives: what the broker tells one client, half messages and replies
+        among it, is not told to another user who says to be it, and who cannot send it away either."""
+        member = self._members.get(client_id)
+        if member is not None and member.user != user:
+            raise AccessDenied(f"the client id {client_id[:200]} is in use by another user")
 
     # -- coming ------------------------------------------------------------------------------------------
 
@@ -247,9 +256,10 @@ class Clients:
 
     def _member(self, link: Link, client_id: str, now: int) -> Member:
         language, version = link.attributes.get("language", "OTHER"), link.attributes.get("version", 0)
+        user = link.attributes.get("user", "")
         member = self._members.get(client_id)
         if member is None:
-            member = self._members[client_id] = Member(link, client_id, language, version, now)
+            member = self._members[client_id] = Member(link, client_id, language, version, now, user)
         elif member.link is not link:
             member.link, member.language, member.version = link, language, version
         member.last_seen = now

@@ -16,6 +16,7 @@ from aerobee.cli.mqadmin import (
     messages,
     namesrv,
     offsets,
+    plain_acl,
     sending,
     stats,
     topics,
@@ -28,6 +29,18 @@ app = typer.Typer(
     "Example: aerobee admin setConsumeMode -c DefaultCluster -t orders -g billing -m POP -q 8",
 )
 
-for module in (topics, groups, connections, offsets, messages, sending, brokers, namesrv, stats, access):
+for module in (
+    topics,
+    groups,
+    connections,
+    offsets,
+    messages,
+    sending,
+    brokers,
+    namesrv,
+    stats,
+    access,
+    plain_acl,
+):
     for name, command in module.COMMANDS.items():
         app.command(name)(command)

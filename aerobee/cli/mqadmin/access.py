@@ -15,7 +15,7 @@ from aerobee.client.admin.access import acl_of
 from aerobee.protocol.bodies import UserInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from aerobee.client.admin import Admin
     from aerobee.protocol.bodies import AclInfo
@@ -32,21 +32,6 @@ Sources = Annotated[
 ]
 FromBroker = Annotated[str, typer.Option("-f", "--fromBroker", help="broker to copy from")]
 ToBroker = Annotated[str, typer.Option("-t", "--toBroker", help="broker to copy to")]
-
-
-def _at_each(
-    namesrv: str | None,
-    broker: str | None,
-    cluster: str | None,
-    done: str,
-    work: Callable[[Admin, str], Awaitable[None]],
-) -> None:
-    async def all_of_them(admin: Admin) -> None:
-        for address in await common.chosen(admin, broker, cluster):
-            await work(admin, address)
-            output.line(f"{done} {address} success.")
-
-    common.ask(namesrv, all_of_them)
 
 
 def _parts(text: str) -> list[str]:
@@ -69,7 +54,7 @@ def create_user(
     aerobee admin createUser -c DefaultCluster -u shop -p -
     """
     info = UserInfo(username=username.strip(), password=secret_given(password), user_type=user_type)
-    _at_each(
+    common.at_each(
         namesrv, broker, cluster, "create user to", lambda admin, address: admin.create_user(address, info)
     )
 
@@ -97,7 +82,7 @@ def update_user(
         user_type=user_type,
         user_status=user_status,
     )
-    _at_each(
+    common.at_each(
         namesrv, broker, cluster, "update user to", lambda admin, address: admin.update_user(address, info)
     )
 
@@ -113,7 +98,7 @@ def delete_user(
     aerobee admin deleteUser -c DefaultCluster -u shop
     """
     name = username.strip()
-    _at_each(
+    common.at_each(
         namesrv, broker, cluster, "delete user to", lambda admin, address: admin.delete_user(address, name)
     )
 
@@ -197,40 +182,31 @@ def copy_users(
 # -- policies ----------------------------------------------------------------------------------------------------
 
 
-def create_acl(
-    subject: Subject,
-    resources: Resources,
-    actions: Actions,
-    decision: Decision,
-    sources: Sources = "",
-    broker: common.BrokerAddr = None,
-    cluster: common.Cluster = None,
-    namesrv: connect.Namesrv = None,
-) -> None:
-    """Give a user rights; those on the same resource are replaced.
+def _put_acl(word: str) -> Callable[..., None]:
+    """createAcl and updateAcl ask for the same thing by two codes."""
 
-    aerobee admin createAcl -c DefaultCluster -s User:shop -r Topic:orders -a Pub -d Allow
+    def put(
+        subject: Subject,
+        resources: Resources,
+        actions: Actions,
+        decision: Decision,
+        sources: Sources = "",
+        broker: common.BrokerAddr = None,
+        cluster: common.Cluster = None,
+        namesrv: connect.Namesrv = None,
+    ) -> None:
+        acl = acl_of(subject.strip(), _parts(resources), _parts(actions), decision.strip(), _parts(sources))
+
+        async def one(admin: Admin, address: str) -> None:
+            await (admin.create_acl if word == "create" else admin.update_acl)(address, acl)
+
+        common.at_each(namesrv, broker, cluster, f"{word} acl to", one)
+
+    put.__doc__ = f"""Give a user rights; those on the same resource are replaced.
+
+    aerobee admin {word}Acl -c DefaultCluster -s User:shop -r Topic:orders -a Pub -d Allow
     """
-    acl = acl_of(subject.strip(), _parts(resources), _parts(actions), decision.strip(), _parts(sources))
-    _at_each(namesrv, broker, cluster, "create acl to", lambda admin, address: admin.create_acl(address, acl))
-
-
-def update_acl(
-    subject: Subject,
-    resources: Resources,
-    actions: Actions,
-    decision: Decision,
-    sources: Sources = "",
-    broker: common.BrokerAddr = None,
-    cluster: common.Cluster = None,
-    namesrv: connect.Namesrv = None,
-) -> None:
-    """The same as createAcl.
-
-    aerobee admin updateAcl -c DefaultCluster -s User:shop -r Topic:orders -a Pub,Sub -d Allow
-    """
-    acl = acl_of(subject.strip(), _parts(resources), _parts(actions), decision.strip(), _parts(sources))
-    _at_each(namesrv, broker, cluster, "update acl to", lambda admin, address: admin.update_acl(address, acl))
+    return put
 
 
 def delete_acl(
@@ -248,7 +224,7 @@ def delete_acl(
     async def one(admin: Admin, address: str) -> None:
         await admin.delete_acl(address, subject.strip(), resource.strip())
 
-    _at_each(namesrv, broker, cluster, "delete acl to", one)
+    common.at_each(namesrv, broker, cluster, "delete acl to", one)
 
 
 def _print_acls(acls: list[AclInfo]) -> None:
@@ -334,8 +310,8 @@ COMMANDS: common.Command = {
     "getUser": get_user,
     "listUser": list_users,
     "copyUser": copy_users,
-    "createAcl": create_acl,
-    "updateAcl": update_acl,
+    "createAcl": _put_acl("create"),
+    "updateAcl": _put_acl("update"),
     "deleteAcl": delete_acl,
     "getAcl": get_acl,
     "listAcl": list_acls,

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aerobee.cli import connect, output
+from aerobee.cli.each_broker import on_each
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from aerobee.cli.each_broker import Work
     from aerobee.client.admin import Admin
     from aerobee.client.message import ReceivedMessage
 
@@ -44,6 +46,15 @@ async def chosen(admin: Admin, broker: str | None, cluster: str | None) -> list[
             "say where: -b BROKER_ADDRESS or -c CLUSTER (`aerobee admin clusterList` lists both)"
         )
     return list((await admin.masters(cluster)).values())
+
+
+def at_each(namesrv: str | None, broker: str | None, cluster: str | None, done: str, work: Work) -> None:
+    """And say where it is done, as mqadmin does."""
+
+    async def where(admin: Admin) -> dict[str, str]:
+        return {address: address for address in await chosen(admin, broker, cluster)}
+
+    on_each(namesrv, where, work, lambda _, address: output.line(f"{done} {address} success."))
 
 
 # -- Java's way of writing values --------------------------------------------------------------------------

@@ -3,29 +3,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from aerobee.client.admin.asking import TIMEOUT_MS
 from aerobee.protocol import bodies
-from aerobee.protocol.access import USER_PREFIX
+from aerobee.protocol.access import USER_PREFIX, Action, Need, Resource, UserStatus, UserType, named
 from aerobee.protocol.headers.accounts import (
     CreateAcl,
     CreateUser,
     DeleteAcl,
+    DeleteAclConfig,
     DeleteUser,
     GetAcl,
+    GetAclConfig,
+    GetAclVersion,
+    GetAclVersionResult,
     GetUser,
     ListAcls,
     ListUsers,
+    ReadAudit,
     UpdateAcl,
+    UpdateAclConfig,
     UpdateUser,
+    UpdateWhiteAddresses,
 )
+from aerobee.protocol.policy_infos import policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aerobee.client.admin.asking import Asking
     from aerobee.protocol.command import Header
+
+
+class Answer(NamedTuple):
+    """Whether somebody may, and what says so."""
+
+    allowed: bool
+    why: str
 
 
 class Access:
@@ -76,6 +93,55 @@ class Access:
     async def delete_acl(self, address: str, subject: str, resource: str = "") -> None:
         header = DeleteAcl(subject=_subject(subject), resource=resource or None)
         await self._ask(address, header)
+
+    async def may(self, address: str, user: str, action: str, resource: str, source: str) -> Answer:
+        need = need_of(action, resource)
+        found = await self.user(address, user)
+        if found is None:
+            return Answer(allowed=False, why="there is no such user")
+        if named(UserStatus, found.user_status) is UserStatus.DISABLE:
+            return Answer(allowed=False, why="the user is disabled")
+        if named(UserType, found.user_type) is UserType.SUPER:
+            return Answer(allowed=True, why="a super user may do everything")
+        verdict = policy_of(await self.acl(address, user)).verdict(need, source)
+        if verdict.entry is None:
+            asked = f"{need.actions[0]} on {need.resource.text} from {source}"
+            return Answer(allowed=False, why=f"no rule of {user} is about {asked}")
+        entry = verdict.entry
+        rule = f"{entry.decision} {','.join(entry.actions)} on {entry.resource.text}"
+        where = f" from {','.join(entry.source_ips)}" if entry.source_ips else ""
+        return Answer(verdict.allowed, f"by the {verdict.policy_type} rule: {rule}{where}")
+
+    async def audit(self, address: str, last: int) -> list[dict[str, Any]]:
+        lines = (await self._ask(address, ReadAudit(last=last))).splitlines()
+        return [msgspec.json.decode(line, type=dict[str, Any]) for line in lines]
+
+    # -- plain_acl.yml -------------------------------------------------------------------------------------------
+
+    async def put_plain_account(self, address: str, account: UpdateAclConfig) -> None:
+        await self._ask(address, account)
+
+    async def delete_plain_account(self, address: str, access_key: str) -> None:
+        await self._ask(address, DeleteAclConfig(access_key=access_key))
+
+    async def replace_white_addresses(self, address: str, addresses: str, file: str) -> None:
+        header = UpdateWhiteAddresses(global_white_addrs=addresses, acl_file_full_path=file or None)
+        await self._ask(address, header)
+
+    async def plain_acl(self, address: str) -> bodies.AclConfig:
+        return bodies.decode(await self._ask(address, GetAclConfig()), bodies.AclConfig)
+
+    async def plain_acl_version(self, address: str) -> GetAclVersionResult:
+        answer = await self._session.call(address, GetAclVersion(), timeout_ms=TIMEOUT_MS)
+        return answer.fields(GetAclVersionResult)
+
+
+def need_of(action: str, resource: str) -> Need:
+    """ValueError says what is no action, or no resource."""
+    wanted = named(Action, action)
+    if wanted is None:
+        raise ValueError(f"{action!r} is no action; there are {', '.join(Action)}")
+    return Need(Resource.parse(resource), (wanted,))
 
 
 def _subject(name: str) -> str:

@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from datetime import datetime
 
+    from aerobee.client.admin.access import Answer
     from aerobee.client.message import ReceivedMessage, SendResult
     from aerobee.clock import Clock
     from aerobee.protocol import bodies
     from aerobee.protocol.bodies import MessageQueue
     from aerobee.protocol.bodies.figures import GroupLag
+    from aerobee.protocol.headers.accounts import GetAclVersionResult, UpdateAclConfig
     from aerobee.protocol.routing import TopicQueues
 
 
@@ -309,3 +311,32 @@ class Admin:
     async def delete_acl(self, address: str, subject: str, resource: str = "") -> None:
         """All of the user, or its entry about one resource."""
         await self._access.delete_acl(address, subject, resource)
+
+    async def may(
+        self, address: str, user: str, action: str, resource: str, source: str = "127.0.0.1"
+    ) -> Answer:
+        """`may(at, "shop", "Pub", "Topic:orders")`: whether, when asking from `source`, and which rule says so."""
+        return await self._access.may(address, user, action, resource, source)
+
+    async def audit(self, address: str, last: int = 100) -> list[dict[str, Any]]:
+        """The newest lines of the broker's audit log, the oldest of them first."""
+        return await self._access.audit(address, last)
+
+    # -- plain_acl.yml, of one broker that decides by it ---------------------------------------------------
+
+    async def put_plain_account(self, address: str, account: UpdateAclConfig) -> None:
+        """Made, or changed where it is there: what is not said stays."""
+        await self._access.put_plain_account(address, account)
+
+    async def delete_plain_account(self, address: str, access_key: str) -> None:
+        await self._access.delete_plain_account(address, access_key)
+
+    async def replace_white_addresses(self, address: str, addresses: str, file: str = "") -> None:
+        """Of one file, plain_acl.yml where none is named: `10.0.0.*,192.168.0.{1,2}`."""
+        await self._access.replace_white_addresses(address, addresses, file)
+
+    async def plain_acl(self, address: str) -> bodies.AclConfig:
+        return await self._access.plain_acl(address)
+
+    async def plain_acl_version(self, address: str) -> GetAclVersionResult:
+        return await self._access.plain_acl_version(address)

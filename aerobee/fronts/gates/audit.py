@@ -51,6 +51,10 @@ CHANGES = frozenset(
         Code.AUTH_CREATE_ACL,
         Code.AUTH_UPDATE_ACL,
         Code.AUTH_DELETE_ACL,
+        Code.UPDATE_AND_CREATE_ACL_CONFIG,
+        Code.DELETE_ACL_CONFIG,
+        Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+        Code.GET_BROKER_CLUSTER_ACL_CONFIG,
         # the name server
         Code.PUT_KV_CONFIG,
         Code.DELETE_KV_CONFIG,
@@ -120,9 +124,10 @@ def _resources(place: Place, guard: Guard, call: Call) -> list[str]:
 
 
 def _target(call: Call) -> str:
-    """The user that a request about users is about."""
+    """The user or account that a request about them is about."""
     try:
         asked = call.asked
     except AerobeeError:
         return ""
-    return getattr(asked, "username", None) or getattr(asked, "subject", None) or ""
+    named = (getattr(asked, name, None) for name in ("username", "subject", "access_key"))
+    return next((each for each in named if each), "")

@@ -21,6 +21,7 @@ class LookUp(Protocol):
         """The topic of the message at a place of the log, or that it waits for; None when there is none."""
 
     def is_group(self, name: str) -> bool: ...
+    def is_topic(self, name: str) -> bool: ...
 
 
 class AuditLog(Protocol):

@@ -66,11 +66,11 @@ def _retry_owner(topic: str) -> str:
     return names.retry_group(topic).partition("+")[0]
 
 
-def _sent_to(name: str) -> list[Need]:
-    """Consumers write their group's retry topic; traces are everybody's."""
+def _sent_to(name: str, look_up: LookUp) -> list[Need]:
+    """Consumers write their group's retry topic; traces are everybody's, but nobody makes topics by saying so."""
     if names.is_retry(name):
         return [access.group(_retry_owner(name), SUB)]
-    if name == names.TRACE_TOPIC or name.startswith(names.TRACE_PREFIX):
+    if name == names.TRACE_TOPIC or (name.startswith(names.TRACE_PREFIX) and look_up.is_topic(name)):
         return []
     return [access.topic(name, PUB)]
 
@@ -139,16 +139,23 @@ def group_and_topic_if_named(*actions: Action) -> Needs:
 
 def send(asked: Asked) -> list[Need]:
     """A message may also take back a delayed one, `topic+key`; without a topic, which old brokers write, any."""
-    needs, properties = _sent_to(asked.header.topic), asked.header.properties or ""
-    if props.TIMER_DEL_UNIQKEY in properties:
-        topic, plus, _ = (props.get(properties, props.TIMER_DEL_UNIQKEY) or "").partition("+")
-        needs += _sent_to(topic) if plus else [access.every(Kind.TOPIC, PUB)]
+    needs, text = _sent_to(asked.header.topic, asked.look_up), asked.header.properties or ""
+    if props.TIMER_DEL_UNIQKEY in text:
+        # Parsed as the operation does: of a name that is there twice the last counts.
+        topic, plus, _ = props.parse(text).get(props.TIMER_DEL_UNIQKEY, "").partition("+")
+        needs += _sent_to(topic, asked.look_up) if plus else [access.every(Kind.TOPIC, PUB)]
     return needs
+
+
+def reply(asked: Asked) -> list[Need]:
+    """It is pushed to the client it names, whatever its topic: who replies may write the topic of replies."""
+    topics = dict.fromkeys((asked.header.topic, names.reply_topic(asked.cluster)))
+    return [need for topic in topics for need in _sent_to(topic, asked.look_up)]
 
 
 def recall(asked: Asked) -> list[Need]:
     """The handle is of the topic named, or the operation refuses it."""
-    return _sent_to(asked.header.topic)
+    return _sent_to(asked.header.topic, asked.look_up)
 
 
 def send_back(asked: Asked) -> list[Need]:
@@ -168,7 +175,7 @@ def end_transaction(asked: Asked) -> list[Need]:
     """By the topic of the half message, whatever the request says; old clients say none."""
     topic = asked.look_up.topic_at(asked.header.commit_log_offset)
     named = (asked.header.topic, topic)
-    return [need for name in dict.fromkeys(named) if name for need in _sent_to(name)]
+    return [need for name in dict.fromkeys(named) if name for need in _sent_to(name, asked.look_up)]
 
 
 def resume_check(asked: Asked) -> list[Need]:
@@ -309,18 +316,18 @@ def grpc_group_and_queue(*actions: Action) -> Needs:
 
 def grpc_send(asked: Asked) -> list[Need]:
     topics = dict.fromkeys(_name(message.topic) for message in asked.header.messages)
-    return [need for topic in topics for need in _sent_to(topic)]
+    return [need for topic in topics for need in _sent_to(topic, asked.look_up)]
 
 
 def grpc_publish(asked: Asked) -> list[Need]:
-    return _sent_to(_name(asked.header.topic))
+    return _sent_to(_name(asked.header.topic), asked.look_up)
 
 
 def grpc_end_transaction(asked: Asked) -> list[Need]:
     known = TransactionId.parse(asked.header.transaction_id)
     half = None if known is None else asked.look_up.topic_at(known.physical_offset)
     named = (_name(asked.header.topic), half)
-    return [need for name in dict.fromkeys(named) if name for need in _sent_to(name)]
+    return [need for name in dict.fromkeys(named) if name for need in _sent_to(name, asked.look_up)]
 
 
 def grpc_named_group(asked: Asked) -> list[Need]:
@@ -334,7 +341,9 @@ def grpc_telemetry(asked: Asked) -> list[Need]:
         return []
     settings = asked.header.settings
     if settings.WhichOneof("pub_sub") == "publishing":
-        return [need for topic in settings.publishing.topics for need in _sent_to(_name(topic))]
+        return [
+            need for topic in settings.publishing.topics for need in _sent_to(_name(topic), asked.look_up)
+        ]
     group = _name(settings.subscription.group)
     found = [access.group(group, SUB)] if settings.HasField("subscription") else []
     for each in settings.subscription.subscriptions:

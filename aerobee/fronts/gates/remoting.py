@@ -119,7 +119,7 @@ class RemotingPath:
         call = RemotingCall(self._port, name, request, header)
 
         def work() -> Answer | Later:
-            request.user = call.user or ""
+            request.user = call.user
             return adapter(request, call.asked, self._parts)
 
         return cast("Answer | Later", pass_gates(gates, call, work))

@@ -33,8 +33,8 @@ BROKER: dict[int, Needs] = {
     Code.SEND_MESSAGE: of.send,
     Code.SEND_MESSAGE_V2: of.send,
     Code.SEND_BATCH_MESSAGE: of.send,
-    Code.SEND_REPLY_MESSAGE: of.send,
-    Code.SEND_REPLY_MESSAGE_V2: of.send,
+    Code.SEND_REPLY_MESSAGE: of.reply,
+    Code.SEND_REPLY_MESSAGE_V2: of.reply,
     Code.CONSUMER_SEND_MSG_BACK: of.send_back,
     Code.END_TRANSACTION: of.end_transaction,
     Code.RESUME_CHECK_HALF_MESSAGE: of.resume_check,
@@ -131,6 +131,13 @@ BROKER: dict[int, Needs] = {
     Code.AUTH_DELETE_ACL: of.cluster(UPDATE),
     Code.AUTH_GET_ACL: of.cluster(GET),
     Code.AUTH_LIST_ACL: of.cluster(GET),
+    # Of operators who change things, also to look at: who did what, and the secrets of plain_acl.yml.
+    Code.AEROBEE_READ_AUDIT: of.cluster(UPDATE),
+    Code.UPDATE_AND_CREATE_ACL_CONFIG: of.cluster(UPDATE),
+    Code.DELETE_ACL_CONFIG: of.cluster(UPDATE),
+    Code.GET_BROKER_CLUSTER_ACL_INFO: of.cluster(UPDATE),
+    Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: of.cluster(UPDATE),
+    Code.GET_BROKER_CLUSTER_ACL_CONFIG: of.cluster(UPDATE),
 }
 
 # Routes and the list of brokers are open there: see accounts.py.

@@ -163,7 +163,7 @@ class Peers:
         if peer is None or peer.gone:
             language, version = said.get("x-mq-language", "OTHER"), said.get("x-mq-client-version", "")
             peer = self._by_id[client_id] = Peer(client_id, language, version, address)
-            peer.user = user
+            peer.user = peer.attributes["user"] = user
             log.info(
                 "client=%s peer=%s language=%s version=%s came",
                 client_id,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Users and policies (3001 to 3010), one adapter each; the work is in `broker/operations/admin/access.py`."""
+"""Users, policies (3001 to 3010) and the audit log, one adapter each: see `broker/operations/admin/access.py`."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ def _json(found: object | None) -> Reply:
 
 async def create_user(request: Request, header: h.CreateUser, broker: Broker) -> Answer:
     access, info = op.kept(broker.access), bodies.decode_request(request.command.body, bodies.UserInfo)
-    await op.create_user(request.user, header.username or "", info, access)
+    await op.create_user(request.user or "", header.username or "", info, access)
     return Reply()
 
 
 async def update_user(request: Request, header: h.UpdateUser, broker: Broker) -> Answer:
     access, info = op.kept(broker.access), bodies.decode_request(request.command.body, bodies.UserInfo)
-    await op.update_user(request.user, header.username or "", info, access)
+    await op.update_user(request.user or "", header.username or "", info, access)
     return Reply()
 
 
 async def delete_user(request: Request, header: h.DeleteUser, broker: Broker) -> Answer:
-    await op.delete_user(request.user, header.username or "", op.kept(broker.access))
+    await op.delete_user(request.user or "", header.username or "", op.kept(broker.access))
     return Reply()
 
 
 def get_user(request: Request, header: h.GetUser, broker: Broker) -> Answer:
-    return _json(op.get_user(request.user, header.username or "", op.kept(broker.access)))
+    return _json(op.get_user(request.user or "", header.username or "", op.kept(broker.access)))
 
 
 def list_users(request: Request, header: h.ListUsers, broker: Broker) -> Answer:
-    return _json(op.list_users(request.user, header.filter or "", op.kept(broker.access)))
+    return _json(op.list_users(request.user or "", header.filter or "", op.kept(broker.access)))
 
 
 async def put_acl(request: Request, header: h.CreateAcl | h.UpdateAcl, broker: Broker) -> Answer:
     access, info = op.kept(broker.access), bodies.decode_request(request.command.body, bodies.AclInfo)
-    await op.put_acl(request.user, header.subject or "", info, access)
+    await op.put_acl(request.user or "", header.subject or "", info, access)
     return Reply()
 
 
 async def delete_acl(request: Request, header: h.DeleteAcl, broker: Broker) -> Answer:
     access = op.kept(broker.access)
     await op.delete_acl(
-        request.user, header.subject or "", header.policy_type or "", header.resource or "", access
+        request.user or "", header.subject or "", header.policy_type or "", header.resource or "", access
     )
     return Reply()
 
@@ -66,3 +66,7 @@ def get_acl(request: Request, header: h.GetAcl, broker: Broker) -> Answer:
 def list_acls(request: Request, header: h.ListAcls, broker: Broker) -> Answer:
     found = op.list_acls(header.subject_filter or "", header.resource_filter or "", op.kept(broker.access))
     return _json(found)
+
+
+def read_audit(request: Request, header: h.ReadAudit, broker: Broker) -> Answer:
+    return Reply(body=op.newest_audit(header.last, broker.access))

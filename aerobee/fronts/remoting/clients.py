@@ -26,12 +26,14 @@ _ORDER = attrgetter("topic", "broker_name", "queue_id")
 def heartbeat(request: Request, header: Header, broker: Broker) -> Answer:
     attributes = request.connection.attributes  # who speaks, for tools that list clients
     attributes["language"], attributes["version"] = request.command.language, request.command.version
+    attributes["user"] = request.user
     beat = bodies.decode_request(request.command.body, bodies.Heartbeat)
     full_form = op.heartbeat(request.connection, beat, broker)
     return Reply(header=h.HeartbeatResult(support_v2=True, subscription_changed=full_form))
 
 
 def unregister(request: Request, header: h.Unregister, broker: Broker) -> Answer:
+    broker.clients.check_owner(header.client_id, request.user)
     broker.clients.unregister(header.client_id, header.producer_group, header.consumer_group)
     return Reply()
 

@@ -11,6 +11,7 @@ from aerobee.fronts.remoting import (
     consume,
     lone_broker,
     offsets,
+    plain_acl,
     pop,
     produce,
     transactions,
@@ -124,6 +125,12 @@ ROUTES = table(
     route(ha.DeleteAcl, access.delete_acl),
     route(ha.GetAcl, access.get_acl),
     route(ha.ListAcls, access.list_acls),
+    route(ha.ReadAudit, access.read_audit),  # Aerobee's own
+    route(ha.UpdateAclConfig, plain_acl.put_account),
+    route(ha.DeleteAclConfig, plain_acl.delete_account),
+    route(ha.GetAclVersion, plain_acl.versions),
+    route(ha.UpdateWhiteAddresses, plain_acl.replace_white_addresses),
+    route(ha.GetAclConfig, plain_acl.config),
     # what a lone broker has no part for
     route(hc.ExportPopRecords, lone_broker.export_pop_records),
     route(hc.ResetMasterFlushOffset, lone_broker.reset_master_flush_offset),

@@ -3,7 +3,14 @@
 
 from __future__ import annotations
 
-from aerobee.protocol.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+from aerobee.protocol.bodies.access import (
+    AclConfig,
+    AclInfo,
+    PlainAccessConfig,
+    PolicyEntryInfo,
+    PolicyInfo,
+    UserInfo,
+)
 from aerobee.protocol.bodies.clients import (
     CheckClient,
     Connection,
@@ -102,6 +109,7 @@ from aerobee.protocol.bodies.values import (
 from aerobee.protocol.java_json import Dialect, decode, decode_request, encode
 
 __all__ = [
+    "AclConfig",
     "AclInfo",
     "AssignedQueue",
     "Assignment",
@@ -154,6 +162,7 @@ __all__ = [
     "Mode",
     "OrderInfo",
     "OrderInfos",
+    "PlainAccessConfig",
     "PolicyEntryInfo",
     "PolicyInfo",
     "PopQueueInfo",

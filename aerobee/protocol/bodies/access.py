@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Users and policies (codes 3001 to 3010)."""
+"""Users and policies (codes 3001 to 3010), and what a plain_acl.yml has (code 54)."""
 
 from __future__ import annotations
 
@@ -33,3 +33,22 @@ class PolicyInfo(Body):
 class AclInfo(Body):
     policies: list[PolicyInfo] = field(default_factory=list)
     subject: str | None = None
+
+
+class PlainAccessConfig(Body):
+    access_key: str | None = None
+    admin: bool = False
+    default_group_perm: str | None = None
+    default_topic_perm: str | None = None
+    group_perms: list[str] | None = None
+    secret_key: str | None = None
+    topic_perms: list[str] | None = None
+    white_remote_address: str | None = None
+
+    def __repr__(self) -> str:
+        return f"PlainAccessConfig({self.access_key!r})"
+
+
+class AclConfig(Body):
+    global_white_addrs: list[str] = field(default_factory=list)
+    plain_access_configs: list[PlainAccessConfig] = field(default_factory=list)

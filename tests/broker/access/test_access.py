@@ -10,10 +10,10 @@ import pytest
 
 from aerobee.broker.access.access import Access, Rules
 from aerobee.broker.access.opening import open_access, rules_of
-from aerobee.broker.access.policies import Entry, Policy
 from aerobee.broker.access.users import User, check_name
 from aerobee.errors import AccessDenied, AerobeeError, InvalidParameter, NoPermission, StoreError
 from aerobee.protocol.access import Action, Decision, PolicyType, Resource, UserStatus, UserType, topic
+from aerobee.protocol.policies import Entry, Policy
 from aerobee.settings import BrokerConfig
 
 if TYPE_CHECKING:

@@ -22,7 +22,11 @@ const RESOLUTIONS = {
 };
 
 function common(request) {
-  return { endpoints: request.namesrv, namespace: '', logger, requestTimeout: 10000 };
+  const options = { endpoints: request.namesrv, namespace: '', logger, requestTimeout: 10000 };
+  if (request.accessKey) {
+    options.sessionCredentials = { accessKey: request.accessKey, accessSecret: request.secretKey };
+  }
+  return options;
 }
 
 function message(spec) {

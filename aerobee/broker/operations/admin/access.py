@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aerobee.broker.access.infos import acl_of, entries_of, policy_type_of, resource_of
-from aerobee.broker.access.policies import Policy
 from aerobee.broker.access.users import User, check_name
 from aerobee.errors import InvalidParameter, NoPermission, SystemFailure
 from aerobee.protocol.access import USER_PREFIX, UserStatus, UserType, named
 from aerobee.protocol.bodies import AclInfo, UserInfo
+from aerobee.protocol.policies import Policy
+from aerobee.protocol.policy_infos import acl_of, entries_of, policy_type_of, resource_of
 
 if TYPE_CHECKING:
     from aerobee.broker.access.access import Access
@@ -131,6 +131,19 @@ def _is_super(caller: str, access: Access) -> bool:
 def _check_may_change(caller: str, user: User, access: Access) -> None:
     if user.is_super and not _is_super(caller, access):
         raise NoPermission(_ONLY_SUPER.format("update"))
+
+
+# -- who did what ------------------------------------------------------------------------------------------------
+
+
+def newest_audit(count: int, access: Access) -> bytes:
+    """Lines of JSON."""
+    if access.audit is None:
+        raise SystemFailure("this broker keeps no audit log: name one by `audit_log`")
+    try:
+        return b"\n".join(access.audit.newest(count))
+    except OSError as error:
+        raise SystemFailure(f"the audit log cannot be read: {error.strerror}") from None
 
 
 # -- policies ----------------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ func config(request link.Request) *rmq.Config {
 	return &rmq.Config{
 		Endpoint:      request.Namesrv,
 		ConsumerGroup: request.Group,
-		Credentials:   &credentials.SessionCredentials{},
+		Credentials:   &credentials.SessionCredentials{AccessKey: request.AccessKey, AccessSecret: request.SecretKey},
 	}
 }
 

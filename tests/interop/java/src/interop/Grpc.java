@@ -13,7 +13,9 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
+import org.apache.rocketmq.client.apis.ClientConfigurationBuilder;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
+import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.FilterExpressionType;
@@ -80,8 +82,14 @@ public final class Grpc {
     }
 
     private static ClientConfiguration configuration(JSONObject request) {
-        return ClientConfiguration.newBuilder().setEndpoints(request.getString("namesrv")).enableSsl(false)
-            .setRequestTimeout(Duration.ofSeconds(10)).build();
+        ClientConfigurationBuilder builder = ClientConfiguration.newBuilder()
+            .setEndpoints(request.getString("namesrv")).enableSsl(false).setRequestTimeout(Duration.ofSeconds(10));
+        String accessKey = request.getString("accessKey");
+        if (accessKey != null) {
+            builder.setCredentialProvider(
+                new StaticSessionCredentialsProvider(accessKey, request.getString("secretKey")));
+        }
+        return builder.build();
     }
 
     private static TransactionResolution resolution(String word) {

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from aerobee.broker.access.policies import Entry, Policy, check_source
 from aerobee.errors import NoPermission
 from aerobee.protocol.access import USER_PREFIX, Action, Decision, PolicyType, Resource, named
 from aerobee.protocol.bodies import AclInfo, PolicyEntryInfo, PolicyInfo
+from aerobee.protocol.policies import Entry, Policy, check_source
 
 
 def policy_type_of(text: str | None) -> PolicyType:
@@ -66,3 +66,10 @@ def acl_of(name: str, policy: Policy, part_of_resource: str = "") -> AclInfo:
         if entries:
             policies.append(PolicyInfo(policy_type=kind.value, entries=entries))
     return AclInfo(subject=f"{USER_PREFIX}{name}", policies=policies)
+
+
+def policy_of(acl: AclInfo | None) -> Policy:
+    policy = Policy()
+    for each in acl.policies if acl is not None else ():
+        policy = policy.merged(policy_type_of(each.policy_type), entries_of(each))
+    return policy

@@ -7,8 +7,8 @@ import itertools
 
 import pytest
 
-from aerobee.broker.access.policies import Entry, Policies, Policy, check_source
 from aerobee.protocol.access import Action, Decision, Kind, Pattern, PolicyType, Resource, every, group, topic
+from aerobee.protocol.policies import Entry, Policies, Policy, check_source
 
 HERE = "10.1.2.3"
 

@@ -60,6 +60,14 @@ class Policy(msgspec.Struct, frozen=True):
     def entries(self, kind: PolicyType) -> dict[Resource, Entry]:
         return self.custom if kind is PolicyType.CUSTOM else self.default
 
+    def verdict(self, need: Need, source: str) -> Verdict:
+        """`source` is the peer's address."""
+        for kind in (PolicyType.CUSTOM, PolicyType.DEFAULT):
+            fitting = [entry for entry in self.entries(kind).values() if entry.fits(need, source)]
+            if fitting:
+                return Verdict(max(fitting, key=lambda entry: entry.rank), kind)
+        return Verdict()
+
     def merged(self, kind: PolicyType, entries: Iterable[Entry]) -> Policy:
         """With the entries, each in the place of one of the same resource."""
         return self._with(kind, self.entries(kind) | {each.resource: each for each in entries})
@@ -108,20 +116,12 @@ class Policies:
         asked = (user, need, source)
         found = self._known.get(asked)
         if found is None:
-            found = self._decide(user, need, source)
+            found = self._table.get(user, Policy()).verdict(need, source)
             if len(self._known) >= _MAX_REMEMBERED:
                 self._known.clear()
             if len(need.resource.name) <= _MAX_NAME:
                 self._known[asked] = found
         return found
-
-    def _decide(self, user: str, need: Need, source: str) -> Verdict:
-        policy = self._table.get(user, Policy())
-        for kind in (PolicyType.CUSTOM, PolicyType.DEFAULT):
-            fitting = [entry for entry in policy.entries(kind).values() if entry.fits(need, source)]
-            if fitting:
-                return Verdict(max(fitting, key=lambda entry: entry.rank), kind)
-        return Verdict()
 
 
 # -- where from --------------------------------------------------------------------------------------------------

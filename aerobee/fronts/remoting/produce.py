@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from aerobee.broker.operations import send as sending
-from aerobee.broker.operations.recall import recall_handle
 from aerobee.broker.operations.send_back import SendBackRequest, send_back
 from aerobee.fronts.remoting.later import kept
 from aerobee.net.connection import Reply
@@ -15,6 +14,7 @@ from aerobee.protocol import batch, fast_frames
 from aerobee.protocol.command import ONE_WAY
 from aerobee.protocol.headers.produce import SendBack, SendMessage, SendMessageV2, SendResult
 from aerobee.protocol.message import Record
+from aerobee.protocol.recall_handle import recall_handle
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker

@@ -217,6 +217,14 @@ class PushOptions(SendOptions, QueueOptions, frozen=True, kw_only=True):
     consume_timeout_ms: Annotated[
         int, interval("a handler running longer has its message sent back", "consumeTimeout", low=0)
     ] = 15 * 60_000
+    failure_text_length: Annotated[
+        int,
+        setting(
+            "characters of a handler's error that go back with its message and stand beside the dead letter; 0 = none",
+            low=0,
+            high=1_000,
+        ),
+    ] = 200
     suspend_queue_ms: Annotated[
         int, interval("rest of an ordered queue after a failure", "suspendCurrentQueueTimeMillis", low=0)
     ] = 1_000

@@ -127,6 +127,6 @@ def _handle(topic: str, sent: Sent, broker: Broker) -> str | None:
 
 def send_message_back(request: Request, header: SendBack, broker: Broker) -> Answer | Later:
     limit = header.max_reconsume_times if request.command.version >= _FIRST_OLD_LIMIT else None
-    wanted = SendBackRequest(header.group, header.offset, header.delay_level, limit)
+    wanted = SendBackRequest(header.group, header.offset, header.delay_level, limit, header.failure or "")
     unkept = send_back(wanted, broker)
     return Reply() if unkept is None else kept(unkept, Reply(), broker)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from aerobee.client.consume.subscriptions import Sql as Sql
     from aerobee.client.message import Message as Message
     from aerobee.client.message import ReceivedMessage as ReceivedMessage
+    from aerobee.client.message import SendResult as SendResult
+    from aerobee.client.message import SendStatus as SendStatus
     from aerobee.client.options import Options as Options
     from aerobee.client.options import ProducerOptions as ProducerOptions
     from aerobee.client.options import PullOptions as PullOptions
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from aerobee.client.produce.transaction_producer import TransactionState as TransactionState
     from aerobee.client.running import run as run
     from aerobee.clock import ManualClock as ManualClock
+    from aerobee.protocol.bodies import MessageQueue as MessageQueue
     from aerobee.server import Server as Server
     from aerobee.settings import BrokerConfig as BrokerConfig
     from aerobee.settings import StoreConfig as StoreConfig
@@ -39,6 +42,7 @@ _HOME = {
     "ConsumeResult": "aerobee.client.consume.handler",
     "ManualClock": "aerobee.clock",
     "Message": "aerobee.client.message",
+    "MessageQueue": "aerobee.protocol.bodies",
     "Options": "aerobee.client.options",
     "Outcome": "aerobee.client.consume.handler",
     "Producer": "aerobee.client.produce.producer",
@@ -48,6 +52,8 @@ _HOME = {
     "PushConsumer": "aerobee.client.consume.push_consumer",
     "PushOptions": "aerobee.client.options",
     "ReceivedMessage": "aerobee.client.message",
+    "SendResult": "aerobee.client.message",
+    "SendStatus": "aerobee.client.message",
     "Server": "aerobee.server",
     "SessionOptions": "aerobee.client.options",
     "SimpleConsumer": "aerobee.client.consume.simple_consumer",

@@ -52,7 +52,6 @@ def consume(
         str | None, typer.Option("--sql", help="only where this holds: \"amount > 100 AND region = 'EU'\"")
     ] = None,
     count: counted.Count = None,
-    dash: counted.Dash = None,
     timeout: Annotated[
         str | None, typer.Option("--timeout", help="stop when nothing came for so long: 5s, 2m")
     ] = None,
@@ -70,9 +69,9 @@ def consume(
 
     aerobee consume orders -g billing --tags 'paid||void'
 
-    aerobee consume orders -g audit --mode pop -n 10 --json | jq .body
+    aerobee consume orders -g audit --mode pop -c 10 --json | jq .body
     """
-    number, namesrv = counted.split(dash, namesrv, count)
+    number, server = counted.split(namesrv, count)
     if tags is not None and sql is not None:
         raise typer.BadParameter("give --tags or --sql, not both")
     begin = times.parse_start(start, connect.clock.now())
@@ -89,7 +88,7 @@ def consume(
         ordered=ordered,
     )
     printed = Printed(wanted.count, wanted.idle_ms, json=json)
-    connect.run(_consume(connect.address_of(namesrv), mode, wanted, printed))
+    connect.run(_consume(connect.address_of(server), mode, wanted, printed))
     printed.finished()
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--count` of send and consume; and their `-n`: an address is the name server, as elsewhere, a number is a count."""
+"""`--count` of send and consume. Their `-n` was once a count; it is the name server, as everywhere, and a bare number is
+taken for a count, with a warning, until 1.0."""
 
 from __future__ import annotations
 
@@ -7,27 +8,32 @@ from typing import Annotated
 
 import typer
 
-Dash = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-n", metavar="NUMBER", help="how many messages (an address: the name server, as elsewhere)"
-    ),
-]
+from aerobee.cli import output
+from aerobee.client.session.identity import DEFAULT_NAMESRV
+
 Count = Annotated[int | None, typer.Option("--count", "-c", help="how many messages", min=1)]
 Server = Annotated[
-    str | None, typer.Option("--namesrv", help="name servers, ';' between them; or $AEROBEE_NAMESRV")
+    list[str] | None,
+    typer.Option(
+        "--namesrv",
+        "-n",
+        metavar="HOST:PORT",
+        help=f"name servers, ';' between them; or $AEROBEE_NAMESRV [{DEFAULT_NAMESRV}]",
+    ),
 ]
 
 
-def split(
-    dash: list[str] | None, namesrv: str | None, count: int | None = None
-) -> tuple[int | None, str | None]:
+def split(given: list[str] | None, count: int | None) -> tuple[int | None, str | None]:
     """The count, when one was given, and the name servers."""
-    for text in dash or ():
-        if ":" in text:
+    namesrv = None
+    for text in given or ():
+        if not (text.isascii() and text.isdigit()):
             namesrv = text
-        elif text.isascii() and text.isdigit() and int(text) > 0:
-            count = int(text)
-        else:
-            raise typer.BadParameter(f"-n {text!r}: give a number of messages, 1 or more, or host:port")
+            continue
+        if int(text) < 1:
+            raise typer.BadParameter(
+                f"-n {text!r}: give the name server, host:port; counts are -c, 1 or more"
+            )
+        output.note(f"-n {text} for a count works until 1.0 only: write -c {text}; -n is the name server")
+        count = int(text) if count is None else count
     return count, namesrv

@@ -28,7 +28,7 @@ def dead(
     namesrv: connect.Namesrv = None,
     json: output.Json = False,
 ) -> None:
-    """List a group's dead letters: messages that failed as often as the group allows.
+    """List a group's dead letters: messages that failed as often as the group allows, and what they failed with.
 
     aerobee groups dead billing
     """
@@ -41,7 +41,9 @@ async def _dead(address: str, group: str, limit: int, key: str | None, *, json: 
         await connect.existing_group(admin, group)
         async for letter in admin.dead_letters(group):
             if _has_key(letter, key):
-                rows.append({**output.message_row(letter), "originTopic": _origin(letter)})
+                rows.append(
+                    {**output.message_row(letter), "originTopic": _origin(letter), "reason": _reason(letter)}
+                )
             if len(rows) >= limit:
                 break
     if json:
@@ -53,7 +55,7 @@ async def _dead(address: str, group: str, limit: int, key: str | None, *, json: 
     shown = [{**row, "stored": output.local_time(row["storeTimestamp"]), "body": _body(row)} for row in rows]
     columns = {
         "msgId": "message", "originTopic": "topic", "tags": "tags", "keys": "keys",
-        "reconsumeTimes": "attempts", "stored": "died", "body": "body",
+        "reconsumeTimes": "attempts", "stored": "died", "reason": "reason", "body": "body",
     }  # fmt: skip
     output.table(shown, columns, title=f"Dead letters of {group}")
 
@@ -66,6 +68,13 @@ def _origin(letter: ReceivedMessage) -> str | None:
     from aerobee.protocol import properties
 
     return letter.property(properties.RETRY_TOPIC) or letter.property(properties.DLQ_ORIGIN_TOPIC)
+
+
+def _reason(letter: ReceivedMessage) -> str | None:
+    """What its last handler raised, when a client of ours sent it back."""
+    from aerobee.protocol import properties
+
+    return letter.property(properties.LAST_ERROR)
 
 
 def _has_key(letter: ReceivedMessage, key: str | None) -> bool:

@@ -177,7 +177,7 @@ def root(
 
     aerobee send orders hello
 
-    aerobee consume orders -g billing -n 1
+    aerobee consume orders -g billing -c 1
     """
     profiles.choose(profile)
 

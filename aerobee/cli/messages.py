@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aerobee.cli import connect, output, times
+from aerobee.cli.message_trace import trace
 from aerobee.cli.topics import user_groups
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Find messages by id, key, offset or time; browse queues.",
+    help="Find messages by id, key, offset or time; browse queues; what happened to one.",
 )
+app.command()(trace)
 
 Topic = Annotated[str, typer.Argument(help="topic")]
 Limit = Annotated[int, typer.Option("--limit", "-l", help="at most so many", min=1)]
@@ -41,7 +43,7 @@ COLUMNS = {
 def get(
     message_id: Annotated[str, typer.Argument(metavar="ID", help="the producer's id, or the broker's")],
     topic: Annotated[
-        str | None, typer.Option("--topic", "-t", help="its topic; the producer's id is not found without")
+        str | None, typer.Option("--topic", "-t", help="its topic: quicker than to ask every one")
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="only the body, byte by byte")] = False,
     namesrv: connect.Namesrv = None,
@@ -49,7 +51,7 @@ def get(
 ) -> None:
     """One message by its id, with what each group of its topic made of it.
 
-    aerobee messages get 7F0000010A2B3C4D5E6F00000000 -t orders
+    aerobee messages get 7F0000010A2B3C4D5E6F00000000
     """
     connect.run(_get(connect.address_of(namesrv), message_id, topic, raw=raw, json=json))
 
@@ -65,8 +67,7 @@ async def _get(address: str, message_id: str, topic: str | None, *, raw: bool, j
         try:
             message = await admin.message_by_id(message_id, topic)
         except QueryNotFound as error:
-            hint = "" if topic else "; the producer's id needs --topic"
-            raise connect.Failed(f"{error.remark}{hint}") from None
+            raise connect.Failed(error.remark) from None
         tracks = await track(admin, message)
     show(message, tracks, raw=raw, json=json)
 

@@ -33,7 +33,7 @@ def reset(
 ) -> None:
     """Move a group, running or not, to another place of a topic.
 
-    Shows how many messages come again and how many are skipped, and asks, on a terminal.
+    Shows how many messages come again and how many are skipped, and asks; where nobody can be asked, --yes says yes.
 
     aerobee groups reset billing -t orders --to '-10m' --dry-run
 
@@ -44,19 +44,21 @@ def reset(
     place = times.parse_start(to, connect.clock.now()) if offset is None else offset
     address = connect.address_of(namesrv)
     rows = connect.run(_plan(address, group, topic, place, queue, offset))
-    asks = not (dry_run or yes) and sys.stdin.isatty()
-    if asks or dry_run:
-        _show(rows, json=json)
     if dry_run:
+        _show(rows, json=json)
         return
-    if asks:
+    if not yes:
+        if sys.stdin.isatty():
+            _show(rows, json=False)
         again, skipped = (sum(row[name] for row in rows) for name in ("again", "skipped"))
         output.confirmed(
             f"Move group {group!r}: {again:,} messages come again, {skipped:,} are skipped?", yes
         )
     moved = connect.run(_move(address, group, topic, place, queue, rows))
-    if not asks:
+    if yes or output.wants_json(json):
         _show([{**row, "offset": moved[row["brokerName"], row["queueId"]]} for row in rows], json=json)
+    else:
+        output.line(f"moved group {group} in {topic}")
 
 
 def _show(rows: list[dict[str, Any]], *, json: bool) -> None:

@@ -74,7 +74,6 @@ def send(
         list[str] | None, typer.Option("--property", "-p", help="as name=value; repeatable")
     ] = None,
     count: counted.Count = None,
-    dash: counted.Dash = None,
     size: Annotated[int | None, typer.Option("--size", help="bytes of each generated body", min=1)] = None,
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="stdin lines are JSON, as `consume --json` prints them")
@@ -86,12 +85,12 @@ def send(
 
     aerobee send orders '{"id": 7}' --tags paid --keys o-7
 
-    aerobee send orders -n 100000 --size 128
+    aerobee send orders -c 100000 --size 128
 
     tail -f app.log | aerobee send logs
     """
-    number, namesrv = counted.split(dash, namesrv, count)
-    address = connect.address_of(namesrv)
+    number, server = counted.split(namesrv, count)
+    address = connect.address_of(server)
     wanted = Wanted(
         topic,
         tags,
@@ -104,7 +103,7 @@ def send(
     wanted.message(b"checked before anything is sent")
     bodies = _generated(body, number, size) if body is not None or number or size else None
     if bodies is not None and jsonl:
-        raise typer.BadParameter("--jsonl reads stdin; leave out the body, -n and --size")
+        raise typer.BadParameter("--jsonl reads stdin; leave out the body, --count and --size")
     connect.run(_send(address, wanted, bodies, number, jsonl=jsonl, json=json))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aerobee.cli import connect, output
+from aerobee.cli import connect, output, topic_retention
 
 if TYPE_CHECKING:
     from aerobee.client.admin import Admin
@@ -127,7 +127,7 @@ def _print_topic(
     output.table(
         brokers,
         {"brokerName": "broker", "readQueues": "read queues", "writeQueues": "write queues", "perm": "perm",
-         "order": "ordered", "attributes": "attributes"},
+         "order": "ordered", "retention": "retention", "attributes": "attributes"},
         title=f"Topic {topic}",
     )  # fmt: skip
     output.line()
@@ -156,6 +156,7 @@ def _config_row(name: str, config: TopicConfig) -> dict[str, Any]:
         "writeQueues": config.write_queue_nums,
         "perm": perm_text(config.perm),
         "order": config.order,
+        "retention": topic_retention.shown(config.attributes),
         "attributes": config.attributes,
     }
 
@@ -189,6 +190,7 @@ def create(
     queues: Queues = None,
     perm: Perm = None,
     cluster: Cluster = None,
+    retention: topic_retention.Retention = None,
     attribute: Attribute = None,
     namesrv: connect.Namesrv = None,
 ) -> None:
@@ -196,7 +198,8 @@ def create(
 
     aerobee topics create orders --queues 16
     """
-    connect.run(_create(connect.address_of(namesrv), topic, queues, perm, cluster, _attributes(attribute)))
+    attributes = _attributes(attribute) | topic_retention.attribute(retention)
+    connect.run(_create(connect.address_of(namesrv), topic, queues, perm, cluster, attributes))
 
 
 async def _create(
@@ -223,16 +226,18 @@ def update(
     queues: Queues = None,
     perm: Perm = None,
     cluster: Cluster = None,
+    retention: topic_retention.Retention = None,
     attribute: Attribute = None,
     namesrv: connect.Namesrv = None,
 ) -> None:
-    """Change the queues, the permission or attributes of a topic.
+    """Change the queues, the permission, the retention or attributes of a topic.
 
-    aerobee topics update orders --perm r
+    aerobee topics update orders --retention 12h
     """
-    if queues is None and perm is None and not attribute:
-        raise typer.BadParameter("nothing to change: give --queues, --perm or --attribute")
-    connect.run(_update(connect.address_of(namesrv), topic, queues, perm, cluster, _attributes(attribute)))
+    changes = _attributes(attribute) | topic_retention.attribute(retention)
+    if queues is None and perm is None and not changes:
+        raise typer.BadParameter("nothing to change: give --queues, --perm, --retention or --attribute")
+    connect.run(_update(connect.address_of(namesrv), topic, queues, perm, cluster, changes))
 
 
 async def _update(

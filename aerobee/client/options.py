@@ -5,6 +5,7 @@ description names it; docs/compat.md says why each was chosen."""
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Role(Parts):
-    """Says who has an option that the role has not."""
+    """Says who has an option that the role has not, or which was meant."""
 
     taken_by: str
 
@@ -27,6 +28,9 @@ class _Role(Parts):
                 having = [role.__name__ for role in ROLES if name in role.__struct_fields__]
                 if having:
                     raise TypeError(f"{name} is an option of {' and '.join(having)}; {cls.taken_by} has none")
+                close = difflib.get_close_matches(name, cls.__struct_fields__, 1)
+                hint = f"did you mean {close[0]}?" if close else f"help({cls.__name__}) lists them"
+                raise TypeError(f"{cls.__name__} has no option {name!r}; {hint}")
         return super().__call__(*args, **given)
 
 
@@ -213,6 +217,14 @@ class PushOptions(SendOptions, QueueOptions, frozen=True, kw_only=True):
     consume_timeout_ms: Annotated[
         int, interval("a handler running longer has its message sent back", "consumeTimeout", low=0)
     ] = 15 * 60_000
+    failure_text_length: Annotated[
+        int,
+        setting(
+            "characters of a handler's error that go back with its message and stand beside the dead letter; 0 = none",
+            low=0,
+            high=1_000,
+        ),
+    ] = 200
     suspend_queue_ms: Annotated[
         int, interval("rest of an ordered queue after a failure", "suspendCurrentQueueTimeMillis", low=0)
     ] = 1_000

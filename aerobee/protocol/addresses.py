@@ -18,7 +18,9 @@ def parse_address(text: str) -> tuple[str, int]:
     elif ":" in host:
         raise ValueError(f"address {text!r}: write an IPv6 host in brackets, as in [::1]:9876")
     if not colon or not host:
-        raise ValueError(f"address {text!r}: expected host:port")
+        raise ValueError(
+            f"address {text!r}: expected host:port, as in {text.strip(': ') or 'localhost'}:9876"
+        )
     number = whole_number(port, 0, 65535)
     if number is None:
         raise ValueError(f"address {text!r}: port {port!r} is not a number from 0 to 65535")
@@ -27,6 +29,8 @@ def parse_address(text: str) -> tuple[str, int]:
 
 def parse_addresses(text: str) -> list[str]:
     """The addresses of `a:1;b:2` (`,` is taken too), checked, in order, each once."""
+    if not isinstance(text, str):
+        raise TypeError(f"addresses are {text!r}; give text: 'host:port', several separated by ';'")
     parts = (part.strip() for part in text.replace(",", ";").split(";"))
     found = list(dict.fromkeys(part for part in parts if part))
     for part in found:

@@ -60,6 +60,7 @@ BORN_TIMESTAMP = "BORN_TIMESTAMP"
 DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 RECORD_CRC = "__CRC32#"
+LAST_ERROR = "AEROBEE_LAST_ERROR"  # why a consumer sent the message back, the last time
 
 RESERVED = frozenset(
     value

@@ -50,7 +50,8 @@ class Shelf(NamedTuple):
 class ConsumeQueue:
     __slots__ = (
         "_min_for", "_min_offset", "crc", "directory", "file_units", "files", "first_unit",
-        "last_written", "magic", "max_offset", "queue_id", "sums", "tail", "topic", "topic_field", "unread",
+        "last_written", "magic", "max_offset", "queue_id", "served_from", "sums", "tail", "topic", "topic_field",
+        "unread",
     )  # fmt: skip
 
     def __init__(self, topic: str, queue_id: int, directory: str, shelf: Shelf) -> None:
@@ -69,6 +70,7 @@ class ConsumeQueue:
         self.crc = 0  # of the units in the last file
         # Older files whose units nobody has compared with their sums yet; replaced, never changed.
         self.unread = NOTHING
+        self.served_from = 0  # what lies before is older than its topic keeps messages, and as good as gone
         self._min_offset = 0
         self._min_for = -1
 
@@ -103,6 +105,7 @@ class ConsumeQueue:
         self.tail.clear()
         self.first_unit, self.max_offset, self.crc, self._min_for = starts[0], start, 0, -1
         self._min_offset = min(self._min_offset, start)
+        self.served_from = min(self.served_from, start)
         self.unread = {file: known for file, known in self.unread.items() if file < start}
         # Those that were written down and are lost go from the sums as well, or they would be missed again.
         written = {file.start for file in self.sums.of(self.topic, self.queue_id)}
@@ -232,11 +235,11 @@ class ConsumeQueue:
     # -- the oldest message ----------------------------------------------------------------------------
 
     def min_offset(self, log_min: int) -> int:
-        """The first offset whose record the log still has; max_offset when it has none."""
+        """The first offset that is served and whose record the log still has; max_offset when there is none."""
         if self._min_for != log_min:
             self._min_offset = self._find_min(log_min)
             self._min_for = log_min
-        return self._min_offset
+        return self._min_offset if self._min_offset >= self.served_from else self.served_from
 
     def _find_min(self, log_min: int) -> int:
         low, high = max(self.first_unit, self._min_offset), self.max_offset
@@ -282,7 +285,7 @@ class ConsumeQueue:
     def close_files(self) -> list[str]:
         """Forget all units, in memory and of the files, which are returned: whoever calls removes them."""
         self.tail.clear()
-        self.max_offset = self.first_unit = self._min_offset = 0
+        self.max_offset = self.first_unit = self._min_offset = self.served_from = 0
         self._min_for, self.crc, self.unread = -1, 0, NOTHING
         paths = [self.path(start) for start in self.file_starts()]
         for path in paths:

@@ -364,6 +364,13 @@ class MessageStore:
                 high = middle
         return max(first, low - 1) if upper else low
 
+    def serve_since(self, topic: str, queue_id: int, timestamp: int) -> None:
+        """From now on the queue begins at the first message stored at or after the time; 0: at what the log has."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is not None:
+            queue.served_from = 0
+            queue.served_from = self.offset_by_time(topic, queue_id, timestamp) if timestamp else 0
+
     def _time_from(self, topic: str, queue_id: int, offset: int, before: int) -> int | None:
         """The store time of the message at `offset`, or of the next one that has a readable time."""
         for at in range(offset, before):

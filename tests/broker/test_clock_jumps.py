@@ -15,8 +15,9 @@ from aerobee.broker.delivery.reading import Start
 from aerobee.broker.operations.ack import Ack, ack
 from aerobee.broker.operations.check_transaction import check_transactions
 from aerobee.broker.operations.pop import Pop, Popped, pop
-from aerobee.broker.operations.recall import Recall, recall, recall_handle
+from aerobee.broker.operations.recall import Recall, recall
 from aerobee.protocol import names
+from aerobee.protocol.recall_handle import recall_handle
 from aerobee.protocol.receipt import Receipt
 from aerobee.store.results import Boundary
 

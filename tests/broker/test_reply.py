@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.broker.operations.admin import ask_client
-from aerobee.broker.operations.recall import Recall, parse_handle, recall, recall_handle
+from aerobee.broker.operations.recall import Recall, recall
 from aerobee.broker.operations.reply import reply
 from aerobee.broker.operations.send import PlainOrigin
 from aerobee.errors import (
@@ -30,6 +30,7 @@ from aerobee.protocol.headers.consume import ConsumeDirectly
 from aerobee.protocol.headers.groups import RunningInfo
 from aerobee.protocol.headers.produce import PushReply
 from aerobee.protocol.message import Record
+from aerobee.protocol.recall_handle import parse_handle, recall_handle
 
 if TYPE_CHECKING:
     from collections.abc import Callable

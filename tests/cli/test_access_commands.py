@@ -140,7 +140,7 @@ def test_mqadmins_own_file_is_read_last(
 def test_sending_and_consuming_are_signed(good: Callable[..., Done]) -> None:
     good("send", "orders", "hello")
     for how in ("push", "pull", "pop"):
-        done = good("consume", "orders", "-g", f"billing-{how}", "--from", "first", "--mode", how, "-n", "1")
+        done = good("consume", "orders", "-g", f"billing-{how}", "--from", "first", "--mode", how, "-c", "1")
         assert "hello" in done.out
 
 

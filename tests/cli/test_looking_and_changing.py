@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aerobee import Options, PushConsumer
+from aerobee import Message, Options, Producer, PushConsumer
 from aerobee.testing import eventually
 
 if TYPE_CHECKING:
@@ -38,8 +38,28 @@ def test_a_topic_lives_from_create_to_delete(aerobee: Callable[..., Done], good:
     assert good("topics", "list", "cli-life", "--json").json == []
 
 
+def test_a_topic_keeps_messages_for_so_long_as_its_operator_says(
+    aerobee: Callable[..., Done], good: Callable[..., Done]
+) -> None:
+    good("topics", "create", "cli-keeps", "--retention", "7d")
+
+    def kept() -> tuple[str, dict[str, str]]:
+        [broker] = good("topics", "show", "cli-keeps", "--json").json["brokers"]
+        return broker["retention"], broker["attributes"]
+
+    assert kept() == ("168h", {"reserve.time": "168"})
+    good("topics", "update", "cli-keeps", "--retention", "12h")
+    assert kept() == ("12h", {"reserve.time": "12"})
+    assert "12h" in good("topics", "show", "cli-keeps").out
+    good("topics", "update", "cli-keeps", "--retention", "log")
+    assert kept() == ("log", {"reserve.time": "-1"})
+    for wrong, told in (("48", "of what? Write 48h or 48d"), ("90m", "whole hours"), ("0h", "from 1h on")):
+        refused = aerobee("topics", "update", "cli-keeps", "--retention", wrong)
+        assert (refused.code, told in refused.err) == (2, True), refused
+
+
 def test_topics_are_counted_and_chosen_by_pattern(good: Callable[..., Done]) -> None:
-    good("send", "cli-count-a", "-n", "7")
+    good("send", "cli-count-a", "-c", "7")
     good("send", "cli-count-b", "x")
     rows = good("topics", "list", "cli-count-*", "--json").json
     assert {row["topic"]: row["messages"] for row in rows} == {"cli-count-a": 7, "cli-count-b": 1}
@@ -49,8 +69,8 @@ def test_topics_are_counted_and_chosen_by_pattern(good: Callable[..., Done]) -> 
 
 
 def test_traffic_is_shown_by_topic_and_group(good: Callable[..., Done]) -> None:
-    good("send", "cli-traffic", "-n", "3")
-    good("consume", "cli-traffic", "-g", "cli-traffic", "-n", "3", "--timeout", "20s")
+    good("send", "cli-traffic", "-c", "3")
+    good("consume", "cli-traffic", "-g", "cli-traffic", "-c", "3", "--timeout", "20s")
     [row] = good("topics", "stats", "cli-traffic", "--json").json
     assert (row["group"], row["accumulation"]) == ("cli-traffic", 0)
     assert "IN_24_H" in good("topics", "stats", "cli-traffic").out
@@ -71,15 +91,15 @@ def test_a_group_lives_from_create_to_delete(good: Callable[..., Done]) -> None:
 def test_the_mode_of_a_group_is_set_before_its_first_consumer(good: Callable[..., Done]) -> None:
     good("send", "cli-mode", "x")
     good("groups", "mode", "cli-mode", "pop", "-t", "cli-mode", "--share", "8")
-    good("consume", "cli-mode", "-g", "cli-mode", "-n", "1", "--timeout", "20s")
+    good("consume", "cli-mode", "-g", "cli-mode", "-c", "1", "--timeout", "20s")
     assert good("groups", "mode", "cli-mode", "--json").json == {"cli-mode": "POP"}
     assert "POP" in good("groups", "mode", "cli-mode").out
 
 
 def test_figures_are_exact_by_group_and_queue(good: Callable[..., Done]) -> None:
     good("topics", "create", "cli-exact", "--queues", "1")
-    good("send", "cli-exact", "-n", "10")
-    good("consume", "cli-exact", "-g", "cli-exact", "-n", "4", "--mode", "pull", "--timeout", "20s")
+    good("send", "cli-exact", "-c", "10")
+    good("consume", "cli-exact", "-g", "cli-exact", "-c", "4", "--mode", "pull", "--timeout", "20s")
     shown = good("groups", "show", "cli-exact", "--json").json
     assert {key: shown[key] for key in ("ready", "inFlight", "retrying", "delayed", "dead", "exact")} == {
         "ready": 6, "inFlight": 0, "retrying": 0, "delayed": 0, "dead": 0, "exact": True,
@@ -91,11 +111,11 @@ def test_figures_are_exact_by_group_and_queue(good: Callable[..., Done]) -> None
 
 def test_a_group_is_moved(good: Callable[..., Done]) -> None:
     good("topics", "create", "cli-reset", "--queues", "1")
-    good("send", "cli-reset", "-n", "5")
-    good("consume", "cli-reset", "-g", "cli-reset", "-n", "5", "--timeout", "20s")
+    good("send", "cli-reset", "-c", "5")
+    good("consume", "cli-reset", "-g", "cli-reset", "-c", "5", "--timeout", "20s")
 
     def offset(*to: str) -> int:
-        [row] = good("groups", "reset", "cli-reset", "-t", "cli-reset", *to, "--json").json
+        [row] = good("groups", "reset", "cli-reset", "-t", "cli-reset", *to, "--yes", "--json").json
         found: int = row["offset"]
         return found
 
@@ -110,7 +130,9 @@ def test_a_group_is_moved(good: Callable[..., Done]) -> None:
     assert queue["committed"] == 3
 
 
-def test_a_move_is_shown_in_messages_before_it_is_made(good: Callable[..., Done]) -> None:
+def test_a_move_is_shown_in_messages_before_it_is_made(
+    aerobee: Callable[..., Done], good: Callable[..., Done]
+) -> None:
     good("topics", "create", "cli-plan", "--queues", "1")
     good("send", "cli-plan", "--count", "5")
     good("consume", "cli-plan", "-g", "cli-plan", "--count", "5", "--timeout", "20s")
@@ -120,7 +142,10 @@ def test_a_move_is_shown_in_messages_before_it_is_made(good: Callable[..., Done]
     assert good("groups", "show", "cli-plan", "--json").json["queues"][0]["committed"] == 5, (
         "nothing was moved"
     )
-    good(*move, "--queue", "0", "--offset", "2")
+    asked = aerobee(*move, "--queue", "0", "--offset", "2")
+    assert (asked.code, asked.out) == (2, "")
+    assert "3 messages come again, 0 are skipped? Say so with --yes" in asked.err
+    good(*move, "--queue", "0", "--offset", "2", "--yes")
     [row] = good(*move, "--to", "last", "--dry-run").json
     assert (row["from"], row["offset"], row["again"], row["skipped"]) == (2, 5, 0, 3)
 
@@ -164,14 +189,18 @@ async def test_dead_letters_are_listed_and_sent_again(server: TestServer, good: 
         await eventually(lambda: server.lag("cli-dead").dead == 1, timeout_ms=20_000)
     [letter] = (await asyncio.to_thread(good, "groups", "dead", "cli-dead", "--json")).json
     assert (letter["body"], letter["originTopic"], letter["keys"]) == ("doomed", "cli-dead", ["d-1"])
-    assert "doomed" in (await asyncio.to_thread(good, "groups", "dead", "cli-dead")).out
+    assert letter["reason"] == "RuntimeError: never"
+    listed = (await asyncio.to_thread(good, "groups", "dead", "cli-dead")).out
+    assert "doomed" in listed
+    assert "RuntimeError: never" in listed
     dry = await asyncio.to_thread(good, "groups", "resend", "cli-dead", "--dry-run", "--key", "d-*")
     assert dry.out.startswith("1 dead letters")
     none = await asyncio.to_thread(good, "groups", "resend", "cli-dead", "--dry-run", "--key", "x*", "--json")
     assert none.json == []
     [sent] = (await asyncio.to_thread(good, "groups", "resend", "cli-dead", "--yes", "--json")).json
     again = (await asyncio.to_thread(good, "messages", "by-key", "cli-dead", "d-1", "--json")).json
-    assert sent["newMsgId"] in {row["msgId"] for row in again}
+    [new] = [row for row in again if row["msgId"] == sent["newMsgId"]]
+    assert "AEROBEE_LAST_ERROR" not in new["properties"], "a new message has not failed yet"
 
 
 # -- messages ----------------------------------------------------------------------------------------------
@@ -181,6 +210,7 @@ def test_a_message_is_found_by_each_of_its_names(good: Callable[..., Done]) -> N
     good("topics", "create", "cli-find", "--queues", "1")
     [sent] = good("send", "cli-find", "needle", "--keys", "f-1", "--json").lines
     by_id = good("messages", "get", sent["msgId"], "-t", "cli-find", "--json").json
+    assert good("messages", "get", sent["msgId"], "--json").json == by_id, "its topic is found"
     by_offset_id = good("messages", "get", sent["offsetMsgId"], "--json").json
     by_offset = good("messages", "at", "cli-find", "-q", "0", "-o", "0", "--json").json
     [by_key] = good("messages", "by-key", "cli-find", "f-1", "--json").json
@@ -193,11 +223,45 @@ def test_a_message_is_found_by_each_of_its_names(good: Callable[..., Done]) -> N
 def test_what_groups_made_of_a_message_is_told(good: Callable[..., Done]) -> None:
     good("topics", "create", "cli-track", "--queues", "1")
     good("send", "cli-track", stdin=b"first\nsecond")
-    good("consume", "cli-track", "-g", "cli-track", "--mode", "pull", "-n", "1", "--timeout", "20s")
+    good("consume", "cli-track", "-g", "cli-track", "--mode", "pull", "-c", "1", "--timeout", "20s")
     states = [
         good("messages", "at", "cli-track", "-q", "0", "-o", str(n), "--json").json["groups"] for n in (0, 1)
     ]
     assert states == [{"cli-track": "consumed"}, {"cli-track": "waiting, nobody consumes"}]
+
+
+async def test_what_happened_to_a_message_is_told_by_those_who_trace(
+    server: TestServer, good: Callable[..., Done], aerobee: Callable[..., Done]
+) -> None:
+    attempts = 0
+
+    async def fail_once(message: object) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            raise RuntimeError("at first")
+
+    options = Options(trace=True)
+    async with Producer(server.namesrv, group="cli-traced", options=options) as producer:
+        sent = await producer.send(Message("cli-traced", b"x"))
+    async with PushConsumer(
+        server.namesrv, group="cli-tracing", topics={"cli-traced": "*"}, handler=fail_once, start="first",
+        options=options,
+    ):  # fmt: skip
+        await eventually(lambda: attempts == 2, timeout_ms=20_000)
+    rows = (await asyncio.to_thread(good, "messages", "trace", sent.message_id, "--json")).json
+    assert [(row["what"], row["group"], row["attempt"], row["result"]) for row in rows] == [
+        ("sent", "cli-traced", None, "ok"),
+        ("given", "cli-tracing", 1, None),
+        ("handled", "cli-tracing", 1, "failed"),
+        ("given", "cli-tracing", 2, None),
+        ("handled", "cli-tracing", 2, "ok"),
+    ]
+    assert "TOOK_MS" in (await asyncio.to_thread(good, "messages", "trace", sent.message_id)).out
+    [untraced] = (await asyncio.to_thread(good, "send", "cli-traced", "x", "--json")).lines
+    missed = await asyncio.to_thread(aerobee, "messages", "trace", untraced["msgId"])
+    assert missed.code == 1
+    assert "its clients must trace, ProducerOptions(trace=True)" in missed.err
 
 
 def test_a_topic_is_browsed_by_time_tag_and_queue(good: Callable[..., Done]) -> None:

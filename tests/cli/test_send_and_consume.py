@@ -34,6 +34,24 @@ def test_json_of_a_send_is_one_object_a_message(good: Callable[..., Done]) -> No
     assert {row["status"] for row in rows} == {"SEND_OK"}
 
 
+def test_the_name_server_is_n_and_a_count_under_that_name_still_works_with_a_warning(
+    server: TestServer,
+    good: Callable[..., Done],
+    aerobee: Callable[..., Done],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AEROBEE_NAMESRV", "127.0.0.1:1")
+    done = good("send", "cli-old-n", "x", "-n", server.namesrv, "-c", "2", "--json")
+    assert (len(done.lines), done.err) == (2, "")
+    done = good(
+        "consume", "cli-old-n", "-g", "cli-old-n", "-n", "2", "-n", server.namesrv, "--timeout", "20s"
+    )
+    assert done.out == "x\nx\n"
+    assert "-n 2 for a count works until 1.0 only: write -c 2" in done.err
+    refused = aerobee("send", "cli-old-n", "x", "-n", "0")
+    assert (refused.code, "counts are -c" in refused.err) == (2, True)
+
+
 @pytest.mark.parametrize("mode", ["push", "pull", "pop"])
 def test_lines_of_stdin_come_out_again(good: Callable[..., Done], mode: str) -> None:
     topic = f"cli-lines-{mode}"
@@ -46,14 +64,14 @@ def test_lines_of_stdin_come_out_again(good: Callable[..., Done], mode: str) -> 
 def test_a_group_goes_on_where_the_command_before_stopped(good: Callable[..., Done], mode: str) -> None:
     topic, group = f"cli-on-{mode}", f"cli-on-{mode}"
     good("send", topic, stdin=b"\n".join(b"%d" % n for n in range(6)))
-    first = good("consume", topic, "-g", group, "--mode", mode, "-n", "2", "--timeout", "20s")
-    rest = good("consume", topic, "-g", group, "--mode", mode, "-n", "4", "--timeout", "20s")
+    first = good("consume", topic, "-g", group, "--mode", mode, "-c", "2", "--timeout", "20s")
+    rest = good("consume", topic, "-g", group, "--mode", mode, "-c", "4", "--timeout", "20s")
     assert sorted(first.out.split() + rest.out.split()) == [str(n) for n in range(6)]
 
 
 def test_what_consume_prints_as_json_can_be_sent_again(good: Callable[..., Done]) -> None:
     good("send", "cli-copy-a", "payload", "--tags", "t", "--keys", "k", "-p", "a=b")
-    out = good("consume", "cli-copy-a", "-g", "cli-copy", "-n", "1", "--timeout", "20s", "--json").out
+    out = good("consume", "cli-copy-a", "-g", "cli-copy", "-c", "1", "--timeout", "20s", "--json").out
     good("send", "cli-copy-b", "--jsonl", stdin=out.encode())
     [copy] = good("messages", "browse", "cli-copy-b", "--json").lines
     assert (copy["body"], copy["tags"], copy["keys"], copy["properties"]["a"]) == ("payload", "t", ["k"], "b")
@@ -68,7 +86,7 @@ def test_bodies_that_are_no_text_survive(good: Callable[..., Done]) -> None:
 def test_tags_and_sql_choose(good: Callable[..., Done]) -> None:
     good("send", "cli-choose", "a", "--tags", "paid", "-p", "amount=5")
     good("send", "cli-choose", "b", "--tags", "void", "-p", "amount=500")
-    options = ("-n", "1", "--timeout", "20s")
+    options = ("-c", "1", "--timeout", "20s")
     assert good("consume", "cli-choose", "-g", "cli-tags", "--tags", "void||x", *options).out == "b\n"
     assert good("consume", "cli-choose", "-g", "cli-sql", "--sql", "amount < 100", *options).out == "a\n"
 
@@ -77,7 +95,7 @@ def test_a_timeout_with_messages_missing_fails_and_without_a_number_does_not(
     aerobee: Callable[..., Done],
 ) -> None:
     aerobee("send", "cli-idle", "only")
-    done = aerobee("consume", "cli-idle", "-g", "cli-idle-1", "-n", "2", "--timeout", "1s")
+    done = aerobee("consume", "cli-idle", "-g", "cli-idle-1", "-c", "2", "--timeout", "1s")
     assert (done.code, done.out) == (1, "only\n")
     assert "1 of 2" in done.err
     assert aerobee("consume", "cli-idle", "-g", "cli-idle-2", "--timeout", "1s").code == 0
@@ -86,7 +104,7 @@ def test_a_timeout_with_messages_missing_fails_and_without_a_number_does_not(
 def test_delayed_messages_wait(good: Callable[..., Done]) -> None:
     good("send", "cli-later", "later", "--delay-level", "1")
     good("send", "cli-later", "timed", "--deliver-at", "+1s")
-    done = good("consume", "cli-later", "-g", "cli-later", "-n", "2", "--timeout", "20s")
+    done = good("consume", "cli-later", "-g", "cli-later", "-c", "2", "--timeout", "20s")
     assert sorted(done.out.split()) == ["later", "timed"]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aerobee.client.consume.send_back import retry_copy, send_back
+from aerobee.client.consume.send_back import retry_copy, send_back, send_to_retry_topic
 from aerobee.client.message import SendResult, SendStatus
 from aerobee.client.options import Options
 from aerobee.client.produce.transaction_producer import TransactionProducer, TransactionState
@@ -42,6 +42,26 @@ async def test_a_message_sent_back_is_named_by_place_and_id(session: Any, make_m
         "maxReconsumeTimes": "16",
         "bname": "a",
     }
+
+
+async def test_a_message_sent_back_says_why_as_far_as_the_options_allow(
+    session: Any, make_message: Any
+) -> None:
+    session.answers[SendBack] = lambda *_: (0, None, b"")
+    await send_back(session, "g", make_message(5), 3, 16, KeyError("no\ncard"))
+    assert session.asked[-1][1].failure == r"KeyError: 'no\ncard'"
+    await send_back(session, "g", make_message(5), 3, 16, ValueError("x" * 300))
+    assert session.asked[-1][1].failure == "ValueError: " + "x" * 187 + "…"
+    session.options = Options(failure_text_length=0)
+    await send_back(session, "g", make_message(5), 3, 16, ValueError("secret"))
+    assert session.asked[-1][1].failure is None
+
+
+async def test_sent_to_the_retry_topic_by_hand_it_says_why_too(session: Any, make_message: Any) -> None:
+    session.know("%RETRY%g", queues=2, brokers=("a",))
+    session.answers[SendMessageV2] = lambda *_: (0, None, b"")
+    await send_to_retry_topic(session, "g", make_message(5), 16, ValueError("late"))
+    assert props.parse(session.asked[-1][1].properties)["AEROBEE_LAST_ERROR"] == "ValueError: late"
 
 
 async def test_sent_to_the_retry_topic_by_hand_it_goes_to_its_own_broker_or_else_the_first(

@@ -8,18 +8,33 @@ import pydoc
 import signal
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import aerobee
-from aerobee import Message, Producer, PullConsumer, Server, SimpleConsumer, blocking
+from aerobee import (
+    Message,
+    Producer,
+    ProducerOptions,
+    PullConsumer,
+    PushConsumer,
+    PushOptions,
+    Server,
+    SimpleConsumer,
+    blocking,
+)
 from aerobee.client.session.identity import usual_namesrv
-from aerobee.errors import NetworkError, RequestTimeout
+from aerobee.errors import IllegalOperation, NetworkError, RequestTimeout
 from aerobee.namesrv.name_server import NameServer
+from aerobee.testing import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
+
+    from aerobee import ReceivedMessage
 
 pytestmark = pytest.mark.slow
 
@@ -119,6 +134,80 @@ async def test_a_wrong_address_is_told_at_the_start_and_names_the_port(server: S
         await Producer("127.0.0.1:1").start()
     with pytest.raises(ValueError, match=r"give host:port without http://, as in 127\.0\.0\.1:9876"):
         Producer("http://127.0.0.1:9876/")
+
+
+@pytest.mark.parametrize("kind", [PullConsumer, SimpleConsumer, partial(PushConsumer, handler=print)])
+async def test_a_consumer_is_told_of_a_wrong_address_too(server: Server, kind: Callable[..., Any]) -> None:
+    with pytest.raises(NetworkError, match=rf"{server.broker_address} is a broker.*9876"):
+        await kind(server.broker_address, group="g", topics={"orders": "*"}).start()
+    with pytest.raises(NetworkError, match=r"no name server answers at 127.0.0.1:1: .*is it running"):
+        await kind("127.0.0.1:1", group="g", topics={"orders": "*"}).start()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (9876, "addresses are 9876; give text: 'host:port'"),
+        (["a:1", "b:2"], "several separated by ';'"),
+        ("localhost", "expected host:port, as in localhost:9876"),
+        ("", "give host:port"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_with_one_that_is(given: Any, told: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=told):
+        Producer(given)
+
+
+def test_wrong_options_are_refused_by_name_type_and_nearest() -> None:
+    with pytest.raises(ValueError, match="send_retries is '5'; it must be a whole number, 0 to 100"):
+        ProducerOptions(send_retries="5")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"concurrency is 2\.5"):
+        PushOptions(concurrency=2.5)  # type: ignore[arg-type]
+    with pytest.raises(
+        TypeError, match=r"PushOptions has no option 'concurency'; did you mean concurrency\?"
+    ):
+        PushOptions(concurency=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"has no option 'zzz'; help\(ProducerOptions\) lists them"):
+        ProducerOptions(zzz=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"is str, not bytes: text\.encode\(\) makes them"):
+        Message("orders", "text")  # type: ignore[arg-type]
+
+
+def plainly(message: ReceivedMessage) -> None:
+    raise KeyError("no such card")
+
+
+async def asynchronously(message: ReceivedMessage) -> None:
+    raise KeyError("no such card")
+
+
+@pytest.mark.parametrize("handler", [plainly, asynchronously])
+async def test_what_a_handler_raises_is_logged_with_its_traceback(
+    server: Server, handler: Callable[[ReceivedMessage], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    await filled(server, 1)
+    async with PushConsumer(
+        server.namesrv, group="g", topics={"orders": "*"}, handler=handler, start="first"
+    ):
+        await eventually(lambda: "handler failed" in caplog.text)
+    [said] = [record for record in caplog.records if "handler failed" in record.message]
+    assert "topic=orders" in said.message
+    assert f"in {handler.__name__}" in caplog.text
+    assert "KeyError: 'no such card'" in caplog.text
+
+
+async def test_a_message_that_waits_for_its_time_is_taken_back(server: Server) -> None:
+    later = int(time.time() * 1000) + 3_600_000
+    async with Producer(server.namesrv) as producer:
+        kept = await producer.send(Message("orders", b"kept", deliver_at=later))
+        sent = await producer.send(Message("orders", b"taken back", deliver_at=later))
+        assert sent.recall_handle
+        assert kept.recall_handle
+        assert await producer.recall("orders", sent.recall_handle) == sent.message_id
+        with pytest.raises(IllegalOperation, match="is invalid; use the one in the send result"):
+            await producer.recall("orders", "not a handle")
+        with pytest.raises(IllegalOperation, match="is of topic 'orders', not 'TBW102'"):
+            await producer.recall("TBW102", kept.recall_handle)
 
 
 async def test_a_producer_whose_start_failed_can_be_left_alone(server: Server) -> None:

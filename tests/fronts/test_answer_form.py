@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee import Server
-from aerobee.broker.operations.recall import recall_handle
 from aerobee.protocol import command as wire
 from aerobee.protocol.command import request
 from aerobee.protocol.headers import cluster, consume, produce, route
+from aerobee.protocol.recall_handle import recall_handle
 from aerobee.server import OFF
 
 if TYPE_CHECKING:

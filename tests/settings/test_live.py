@@ -20,7 +20,7 @@ from aerobee.broker.operations.assignment import query_assignment
 from aerobee.broker.operations.check_transaction import check_transactions
 from aerobee.broker.operations.pop import Pop, pop
 from aerobee.broker.operations.pull import Pull, pull, suggested_broker
-from aerobee.broker.operations.recall import Recall, recall, recall_handle
+from aerobee.broker.operations.recall import Recall, recall
 from aerobee.broker.operations.reset_offset import Reset, reset_offset
 from aerobee.broker.operations.send import PlainOrigin, Sent, send
 from aerobee.clock import ManualClock
@@ -36,6 +36,7 @@ from aerobee.protocol.bodies import (
     TopicConfig,
 )
 from aerobee.protocol.message import Record, decode
+from aerobee.protocol.recall_handle import recall_handle
 from aerobee.settings import BrokerConfig, StoreConfig
 from aerobee.settings.names import all_fields
 from aerobee.store.platform import Disk

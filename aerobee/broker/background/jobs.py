@@ -15,6 +15,8 @@ from aerobee.broker.background.runner import Job, every, run
 from aerobee.broker.background.save_tables import save_every
 from aerobee.broker.background.schedule import Schedule
 from aerobee.broker.background.timers import Timers
+from aerobee.broker.background.topic_retention import LOOK_MS as RETENTION_LOOK_MS
+from aerobee.broker.background.topic_retention import TopicRetention
 from aerobee.broker.background.transaction_check import TransactionCheck
 from aerobee.clock import LOOK_MS
 from aerobee.errors import StoreError
@@ -35,6 +37,7 @@ class Background:
         self._schedule = Schedule(broker.store, broker.stats)
         self._timers = Timers(broker.store, broker.stats, broker.clock)
         self._revive = Revive(broker)
+        self._topic_retention = TopicRetention(broker.topics, broker.store, broker.clock)
         self._show_timers()
         self._task: asyncio.Task[None] | None = None
 
@@ -45,6 +48,7 @@ class Background:
             *([] if plain is None else [Job("accounts", every(plain_acl.POLL_MS, plain.tick))]),
             Job("clock", every(LOOK_MS, lambda _: broker.clock.look())),
             Job("store", keep_store(broker.store)),
+            Job("topic retention", every(RETENTION_LOOK_MS, self._topic_retention.tick)),
             Job("schedule", self._schedule.tick),
             Job("timers", self._timers.tick),
             Job("timer files", self._timers.flush),

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Take back a message that waits for its delivery time.
 
-The send result of such a message carries a handle: URL-safe base64 of `v1 topic broker time unique-key`.
-Recalling stores a second message due in the same second that names the first by TIMER_DEL_UNIQKEY; the timer
-meets both in one slot and delivers neither.
+The send result of such a message carries a handle (`protocol/recall_handle.py`). Recalling stores a second message
+due in the same second that names the first by TIMER_DEL_UNIQKEY; the timer meets both in one slot and delivers neither.
 """
 
 from __future__ import annotations
 
-import binascii
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.broker import checks
@@ -18,43 +15,13 @@ from aerobee.broker.operations.send import PlainOrigin, Sent, send
 from aerobee.errors import IllegalOperation, NoPermission, TopicNotFound
 from aerobee.protocol import properties as props
 from aerobee.protocol.message import Record
+from aerobee.protocol.recall_handle import Handle, parse_handle
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
     from aerobee.broker.state.routes import Host
 
 RECALL_TAG = "_RECALL_TAG_"
-_VERSION = "v1"
-
-
-class Handle(NamedTuple):
-    topic: str
-    broker_name: str
-    deliver_at: int
-    unique_key: str
-
-
-def recall_handle(topic: str, broker_name: str, timer_out: int, unique_key: str) -> str:
-    """The handle of a message in the timer, timed one past `timer_out`: rounding takes a second from whole seconds,
-    and the recall must come out in the same slot."""
-    text = f"{_VERSION} {topic} {broker_name} {timer_out + 1} {unique_key}"
-    return urlsafe_b64encode(text.encode()).decode()
-
-
-def parse_handle(text: str) -> Handle:
-    try:
-        raw = urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)).decode()
-        version, topic, broker_name, deliver_at, unique_key = raw.split(" ")
-        if version != _VERSION:
-            raise ValueError(version)
-        moment = props.whole_number(deliver_at)
-        if moment is None:
-            raise ValueError(deliver_at)
-        return Handle(topic, broker_name, moment, unique_key)
-    except (ValueError, binascii.Error):
-        raise IllegalOperation(
-            f"recall handle {text[:64]!r} is invalid; use the one in the send result"
-        ) from None
 
 
 class Recall(NamedTuple):

@@ -16,7 +16,8 @@ from aerobee.errors import NoPermission, SystemFailure
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol.codes import Perm
-from aerobee.protocol.message import Record
+from aerobee.protocol.failure_text import one_line
+from aerobee.protocol.message import MAX_PROPERTIES, Record
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
@@ -30,6 +31,7 @@ class SendBackRequest(msgspec.Struct, frozen=True):
     physical_offset: int
     delay_level: int = 0  # < 0 straight to the dead letters, 0 the broker decides, > 0 this level
     max_reconsume_times: int | None = None  # None = the group's
+    failure: str = ""  # why, in the consumer's words
 
 
 def send_back(request: SendBackRequest, broker: Broker) -> Unkept | None:
@@ -56,11 +58,20 @@ def send_back(request: SendBackRequest, broker: Broker) -> Unkept | None:
         copy.topic = goes_to
         copy.queue_id = randrange(topic.write_queue_nums or 1)
         to_schedule(copy, properties, min(level, len(broker.store.delays)))
-    copy.properties_text = props.render(properties)
+    copy.properties_text = _with_failure(properties, request.failure)
     broker.store.append(copy)
     broker.stats.stored(copy.topic, 1, copy.size)
     broker.stats.sent_back(request.group, original.topic)
     return unkept(goes_to, copy.physical_offset + copy.size, broker)
+
+
+def _with_failure(properties: dict[str, str], failure: str) -> str:
+    """The reason may be what a message has no room for; it is stored without one then."""
+    text = props.render(properties)
+    if not failure:
+        return text
+    told = props.render({**properties, props.LAST_ERROR: one_line(failure)})
+    return told if len(told.encode()) <= MAX_PROPERTIES else text
 
 
 def _copy(original: Record) -> tuple[Record, dict[str, str]]:

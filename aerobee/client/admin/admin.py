@@ -51,7 +51,7 @@ class Admin:
         self._topics = Topics(asking)
         self._groups = Groups(asking)
         self._progress = Progress(asking, self._topics, self._groups)
-        self._messages = Messages(asking, self._progress)
+        self._messages = Messages(asking, self._topics, self._progress)
         self._brokers = Brokers(asking)
         self._access = Access(asking)
 
@@ -215,7 +215,8 @@ class Admin:
     # -- messages ---------------------------------------------------------------------------------------
 
     async def message_by_id(self, message_id: str, topic: str | None = None) -> ReceivedMessage:
-        """By the producer's id (the topic is needed) or by the broker's. QueryNotFound when there is none."""
+        """By the producer's id or the broker's; without its topic every topic is asked for it. QueryNotFound when
+        there is none."""
         return await self._messages.message_by_id(message_id, topic)
 
     async def messages_by_key(

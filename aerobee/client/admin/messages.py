@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from aerobee.client.admin.asking import TIMEOUT_MS
@@ -24,31 +25,54 @@ if TYPE_CHECKING:
 
     from aerobee.client.admin.asking import Asking
     from aerobee.client.admin.progress import Progress
+    from aerobee.client.admin.topics import Topics
     from aerobee.protocol.bodies import MessageQueue
 
 HOUR_MS = 3_600_000
+TOPICS_AT_ONCE = 16
 FOREVER = 2**63 - 1
 RESEND_GROUP = "aerobee-resend"
 
 
 class Messages:
-    def __init__(self, asking: Asking, progress: Progress) -> None:
+    def __init__(self, asking: Asking, topics: Topics, progress: Progress) -> None:
         self._asking = asking
+        self._topics = topics
         self._session = asking.session
         self._progress = progress
 
     async def message_by_id(self, message_id: str, topic: str | None = None) -> ReceivedMessage:
-        """By the producer's id (the topic is needed) or by the broker's. QueryNotFound when there is none."""
+        """By the producer's id or the broker's; without its topic every topic is asked for it. QueryNotFound when
+        there is none."""
         if topic is not None:
-            now = self._session.clock.wall()
-            try:
-                begin = time_of(message_id, now) - HOUR_MS
-            except ValueError:
-                begin = 0
-            found = await self._query(topic, message_id, 32, begin, FOREVER, unique=True)
-            for message in found:
-                if message_id in (message.unique_key, message.offset_id):
-                    return message
+            found = await self._by_unique_key(topic, message_id)
+            return found or await self._by_offset_id(message_id, topic)
+        try:
+            return await self._by_offset_id(message_id, None)
+        except QueryNotFound as error:
+            found = await self._in_any_topic(message_id)
+            if found is None:
+                raise error from None
+            return found
+
+    async def _in_any_topic(self, message_id: str) -> ReceivedMessage | None:
+        topics = await self._topics.user_topics()
+        for at in range(0, len(topics), TOPICS_AT_ONCE):
+            part = topics[at : at + TOPICS_AT_ONCE]
+            asked = await asyncio.gather(*(self._by_unique_key(topic, message_id) for topic in part))
+            if found := next(filter(None, asked), None):
+                return found
+        return None
+
+    async def _by_unique_key(self, topic: str, message_id: str) -> ReceivedMessage | None:
+        try:
+            begin = time_of(message_id, self._session.clock.wall()) - HOUR_MS
+        except ValueError:
+            begin = 0
+        found = await self._query(topic, message_id, 32, begin, FOREVER, unique=True)
+        return next((each for each in found if message_id in (each.unique_key, each.offset_id)), None)
+
+    async def _by_offset_id(self, message_id: str, topic: str | None) -> ReceivedMessage:
         try:
             store_host, physical_offset = parse_offset_message_id(message_id)
         except ValueError:

@@ -137,14 +137,14 @@ class ConsumeLoop:
                 message.consume_started = (
                     0  # its handler has ended: however long the way back takes, it is not overdue
                 )
-            batch = await self._give_back(owned, batch, failed, outcome.delay_level)
+            batch = await self._give_back(owned, batch, failed, outcome)
         inbox.last_consume = now = self._member.clock.now()
         self._member.figures.consumed(owned.queue.topic, total - len(failed), len(failed), took_ms, now)
         offset = inbox.remove(batch)
         if offset >= 0 and not inbox.dropped:
             self._member.offsets.memory.raise_to(owned.queue, offset)
 
-    async def _give_back(self, owned: OwnedQueue, batch: Batch, failed: Batch, delay_level: int) -> Batch:
+    async def _give_back(self, owned: OwnedQueue, batch: Batch, failed: Batch, outcome: Outcome) -> Batch:
         """Send the failed ones back. Returns what may leave the inbox."""
         if not self._member.clustering:
             for message in failed:
@@ -156,7 +156,9 @@ class ConsumeLoop:
             return batch
         kept: Batch = []
         for message in failed:
-            if message in owned.inbox and not await self._sent_back(message, delay_level):
+            if message in owned.inbox and not await self._sent_back(
+                message, outcome.delay_level, outcome.error
+            ):
                 message.reconsume_times += 1
                 kept.append(message)
         if kept:
@@ -164,11 +166,11 @@ class ConsumeLoop:
             return [message for message in batch if not any(message is other for other in kept)]
         return batch
 
-    async def _sent_back(self, message: ReceivedMessage, delay_level: int) -> bool:
+    async def _sent_back(self, message: ReceivedMessage, delay_level: int, why: BaseException | None) -> bool:
         member = self._member
         limit = backoff.effective_max(member.options.max_reconsume)
         try:
-            await send_back(member.session, member.group, message, delay_level, limit)
+            await send_back(member.session, member.group, message, delay_level, limit, why)
         except (AerobeeError, IndexError) as error:
             log.warning("send-back failed, retrying here message_id=%s: %s", message.message_id, error)
             return False
@@ -192,7 +194,8 @@ class ConsumeLoop:
         inbox, timeout_ms = owned.inbox, self._member.options.consume_timeout_ms
         for _ in range(OVERDUE_AT_ONCE):
             message = inbox.overdue(self._member.clock.now(), timeout_ms)
-            if message is None or not await self._sent_back(message, OVERDUE_LEVEL):
+            why = TimeoutError(f"the handler ran longer than {timeout_ms} ms")
+            if message is None or not await self._sent_back(message, OVERDUE_LEVEL, why):
                 return
             log.warning(
                 "handler runs too long, message sent back queue=%s offset=%d",

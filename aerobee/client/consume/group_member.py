@@ -55,7 +55,8 @@ class GroupMember:
         await self._session.start()
         for topic in self._subscriptions:
             try:
-                await self._session.route(topic)
+                with self._session.blaming_the_address():
+                    await self._session.route(topic)
             except NoRoute:
                 if not names.is_retry(topic):
                     log.warning("topic=%s of group=%s is unknown to the name servers yet", topic, self._group)

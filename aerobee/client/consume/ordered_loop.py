@@ -123,7 +123,7 @@ class OrderedLoop:
         auto_commit = self._member.options.ordered_auto_commit
         match outcome.result:
             case ConsumeResult.RETRY | ConsumeResult.SUSPEND:
-                if await self._may_suspend(owned, batch):
+                if await self._may_suspend(batch, outcome.error):
                     owned.inbox.put_back(batch)
                     self._rest(owned, outcome)
                     return False
@@ -152,21 +152,21 @@ class OrderedLoop:
         if offset >= 0 and not owned.inbox.dropped:
             self._member.offsets.memory.set(owned.queue, offset)
 
-    async def _may_suspend(self, owned: OwnedQueue, batch: list[ReceivedMessage]) -> bool:
+    async def _may_suspend(self, batch: list[ReceivedMessage], why: BaseException | None) -> bool:
         """Whether the batch stays at the front. Messages past the limit are sent to the dead letters instead."""
         limit = self._member.options.max_reconsume
         limit = NO_LIMIT if limit < 0 else limit
         suspend = False
         for message in batch:
-            if message.reconsume_times >= limit and await self._sent_away(message, limit):
+            if message.reconsume_times >= limit and await self._sent_away(message, limit, why):
                 continue
             message.reconsume_times += 1
             suspend = True
         return suspend
 
-    async def _sent_away(self, message: ReceivedMessage, limit: int) -> bool:
+    async def _sent_away(self, message: ReceivedMessage, limit: int, why: BaseException | None) -> bool:
         try:
-            await send_to_retry_topic(self._member.session, self._member.group, message, limit)
+            await send_to_retry_topic(self._member.session, self._member.group, message, limit, why)
         except (AerobeeError, IndexError) as error:
             log.warning("dead letter not sent message_id=%s: %s", message.message_id, error)
             return False

@@ -11,6 +11,7 @@ from aerobee.errors import AerobeeError
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol.codes import SysFlag
+from aerobee.protocol.failure_text import failure_text
 from aerobee.protocol.fast_frames import Sending
 from aerobee.protocol.headers.produce import SendBack, SendMessageV2
 
@@ -24,7 +25,12 @@ log = logging.getLogger("aerobee.client.consumer")
 
 
 async def send_back(
-    session: Session[PushOptions], group: str, message: ReceivedMessage, delay_level: int, max_reconsume: int
+    session: Session[PushOptions],
+    group: str,
+    message: ReceivedMessage,
+    delay_level: int,
+    max_reconsume: int,
+    error: BaseException | None = None,
 ) -> None:
     """Ask the broker to deliver `message` again; when that fails, send it to the retry topic ourselves. Raises when
     that fails too."""
@@ -37,37 +43,45 @@ async def send_back(
         unit_mode=False,
         max_reconsume_times=max_reconsume,
         broker_name=message.broker_name,
+        failure=failure_text(error, session.options.failure_text_length) or None,
     )
     timeout_ms = session.options.send_back_timeout_ms
     try:
         address = await session.master(message.broker_name, message.topic)
         await session.call(address, header, timeout_ms=timeout_ms)
-    except AerobeeError as error:
-        log.warning("send-back of %s failed, sending to the retry topic: %s", message.message_id, error)
-        await send_to_retry_topic(session, group, message, max_reconsume)
+    except AerobeeError as refusal:
+        log.warning("send-back of %s failed, sending to the retry topic: %s", message.message_id, refusal)
+        await send_to_retry_topic(session, group, message, max_reconsume, error)
 
 
 async def send_to_retry_topic(
-    session: Session[PushOptions], group: str, message: ReceivedMessage, max_reconsume: int
+    session: Session[PushOptions],
+    group: str,
+    message: ReceivedMessage,
+    max_reconsume: int,
+    error: BaseException | None = None,
 ) -> None:
     """As an ordinary message; the broker makes a dead letter of it when the count is past the limit."""
     topic = names.retry_topic(group)
     queues = (await session.route(topic)).writable
     queue = next((q for q in queues if q.broker_name == message.broker_name), None) or queues[0]
-    sending = retry_copy(message, group, max_reconsume)
+    failure = failure_text(error, session.options.failure_text_length)
+    sending = retry_copy(message, group, max_reconsume, failure)
     address = await session.master(queue.broker_name, topic)
     await session.call(
         address, _header(sending, queue, group), sending.body, timeout_ms=session.options.send_timeout_ms
     )
 
 
-def retry_copy(message: ReceivedMessage, group: str, max_reconsume: int) -> Sending:
+def retry_copy(message: ReceivedMessage, group: str, max_reconsume: int, failure: str = "") -> Sending:
     """The message as a producer of the retry topic sends it."""
     found = message.properties
     for name in (props.TRAN_MSG, props.DELAY, props.MIN_OFFSET, props.MAX_OFFSET, props.POP_CK):
         found.pop(name, None)
     found.setdefault(props.ORIGIN_MESSAGE_ID, message.offset_id)
     found.setdefault(props.RETRY_TOPIC, message.topic)
+    if failure:
+        found[props.LAST_ERROR] = failure
     found[props.DELAY] = str(backoff.retry_level(message.reconsume_times))
     return Sending(
         topic=names.retry_topic(group),

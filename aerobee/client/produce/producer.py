@@ -19,8 +19,10 @@ from aerobee.client.trace import Tracer
 from aerobee.protocol import names
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import ONE_WAY
+from aerobee.protocol.headers.produce import RecallMessage, RecallResult
 from aerobee.protocol.ids import UniqueIds
 from aerobee.protocol.message import pack_host
+from aerobee.protocol.recall_handle import parse_handle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,6 +166,18 @@ class Producer:
             finally:
                 self._under_way.leave(len(sending.body))
         return results
+
+    async def recall(self, topic: str, handle: str) -> str:
+        """Take back a message that waits for its time (`deliver_at` or `delay_ms`), by the `recall_handle` of its
+        send result; returns its id. IllegalOperation when it is too late."""
+        self._check_open()
+        kept_by = parse_handle(handle).broker_name
+        await self._sender.queues(topic)
+        address = await self.session.master(kept_by, topic)
+        header = RecallMessage(
+            producer_group=self.group, topic=topic, recall_handle=handle, broker_name=kept_by
+        )
+        return (await self.session.call(address, header)).fields(RecallResult).msg_id
 
     async def queues(self, topic: str) -> Sequence[MessageQueue]:
         """The queues a message to `topic` may go to."""

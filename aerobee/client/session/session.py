@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Generic, cast
 
 from aerobee.client.options import Options, SessionOptions, whole
@@ -37,7 +38,7 @@ from aerobee.protocol.headers.route import GetRoute
 from aerobee.protocol.routing import MASTER, NameServers, TopicQueues, unfold
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine
+    from collections.abc import Collection, Coroutine, Iterator
     from typing import Any
 
     from typing_extensions import TypeVar
@@ -244,10 +245,15 @@ class Session(Generic[Held]):
     async def meet_name_server(self) -> None:
         """One that answers as such: a wrong address is told at once, and not with the first message."""
         asked = GetRoute(topic=names.DEFAULT_TOPIC, accept_standard_json_only=True)
-        try:
+        # A topic that is not found: its brokers create none, or are not there yet.
+        with suppress(TopicNotFound), self.blaming_the_address():
             await self.ask_name_server(asked)
-        except TopicNotFound:
-            return  # its brokers create no topics, or are not there yet
+
+    @contextmanager
+    def blaming_the_address(self) -> Iterator[None]:
+        """Around the first question to the name servers: what fails there is most often a wrong address."""
+        try:
+            yield
         except RequestCodeNotSupported:
             raise NetworkError(
                 f"{self.namesrv} is a broker, or speaks for one: give the name server's address, which usually has "

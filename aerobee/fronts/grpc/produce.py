@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aerobee.broker.delivery.keeping import until_kept
 from aerobee.broker.operations.end_transaction import EndTransaction, end_transaction
-from aerobee.broker.operations.recall import Recall, kept_elsewhere, recall, recall_handle
+from aerobee.broker.operations.recall import Recall, kept_elsewhere, recall
 from aerobee.broker.operations.send import PlainOrigin, Sent, send
 from aerobee.broker.state.half_messages import Outcome
 from aerobee.errors import AerobeeError
@@ -16,6 +16,7 @@ from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.neighbours import recall_at
 from aerobee.fronts.grpc.route import accepted_types
 from aerobee.fronts.grpc.status import OK, Refused, common, status_of
+from aerobee.protocol.recall_handle import recall_handle
 from aerobee.protocol.transaction_id import TransactionId
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from aerobee.broker.operations import send as sending
-from aerobee.broker.operations.recall import recall_handle
 from aerobee.broker.operations.send_back import SendBackRequest, send_back
 from aerobee.fronts.remoting.later import kept
 from aerobee.net.connection import Reply
@@ -15,6 +14,7 @@ from aerobee.protocol import batch, fast_frames
 from aerobee.protocol.command import ONE_WAY
 from aerobee.protocol.headers.produce import SendBack, SendMessage, SendMessageV2, SendResult
 from aerobee.protocol.message import Record
+from aerobee.protocol.recall_handle import recall_handle
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
@@ -127,6 +127,6 @@ def _handle(topic: str, sent: Sent, broker: Broker) -> str | None:
 
 def send_message_back(request: Request, header: SendBack, broker: Broker) -> Answer | Later:
     limit = header.max_reconsume_times if request.command.version >= _FIRST_OLD_LIMIT else None
-    wanted = SendBackRequest(header.group, header.offset, header.delay_level, limit)
+    wanted = SendBackRequest(header.group, header.offset, header.delay_level, limit, header.failure or "")
     unkept = send_back(wanted, broker)
     return Reply() if unkept is None else kept(unkept, Reply(), broker)

@@ -86,6 +86,7 @@ class SendBack(Header):
     unit_mode: bool | None = None
     max_reconsume_times: int | None = None
     broker_name: str | None = field(default=None, name="bname")
+    failure: str | None = field(default=None, name="aerobeeFailure")  # unknown to RocketMQ's brokers
 
 
 class PushReply(Header, kw_only=True):

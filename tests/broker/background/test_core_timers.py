@@ -7,8 +7,9 @@ import pytest
 
 from aerobee.broker.background import timers as timers_module
 from aerobee.broker.background.timers import Timers
-from aerobee.broker.operations.recall import Recall, recall, recall_handle
+from aerobee.broker.operations.recall import Recall, recall
 from aerobee.errors import DiskFull, StoreError
+from aerobee.protocol.recall_handle import recall_handle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

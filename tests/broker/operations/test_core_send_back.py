@@ -140,3 +140,22 @@ def test_send_back_needs_a_writable_broker(make_bench: Any) -> None:
     sent = bench.send()
     with pytest.raises(NoPermission):
         back(bench, sent.physical_offset)
+
+
+def test_why_it_failed_stands_in_the_copy_and_stays_until_there_is_a_newer_reason(bench: Any) -> None:
+    where = bench.send().physical_offset
+    back(bench, where, failure="KeyError:\x01 'card'\nand\x02 more", delay_level=-1)
+    (dead,) = bench.records("%DLQ%billing")
+    assert dead.properties["AEROBEE_LAST_ERROR"] == "KeyError: 'card' and more"
+    back(bench, dead.physical_offset, delay_level=-1)
+    assert bench.records("%DLQ%billing")[-1].properties["AEROBEE_LAST_ERROR"] == "KeyError: 'card' and more"
+    back(bench, dead.physical_offset, failure="ValueError: later", delay_level=-1)
+    assert bench.records("%DLQ%billing")[-1].properties["AEROBEE_LAST_ERROR"] == "ValueError: later"
+
+
+def test_a_reason_is_bounded_and_left_out_where_properties_have_no_room(bench: Any) -> None:
+    back(bench, bench.send().physical_offset, failure="long " * 100_000, delay_level=-1)
+    assert len(bench.records("%DLQ%billing")[-1].properties["AEROBEE_LAST_ERROR"]) == 1_000
+    full = bench.send(properties={"a": "x" * 32_000}).physical_offset
+    back(bench, full, failure="ü" * 1_000, delay_level=-1)
+    assert "AEROBEE_LAST_ERROR" not in bench.records("%DLQ%billing")[-1].properties

@@ -12,7 +12,7 @@ from aerobee.broker.background.timers import Timers
 from aerobee.broker.delivery.destination import to_half
 from aerobee.broker.operations.admin.topics import clean_unused_topics
 from aerobee.broker.operations.end_transaction import EndTransaction, end_transaction
-from aerobee.broker.operations.recall import Recall, recall, recall_handle
+from aerobee.broker.operations.recall import Recall, recall
 from aerobee.broker.operations.reply import reply
 from aerobee.broker.operations.send import PlainOrigin, send_batch
 from aerobee.broker.state.half_messages import Outcome
@@ -23,6 +23,7 @@ from aerobee.protocol import properties as props
 from aerobee.protocol.batch import Batch, BatchItem
 from aerobee.protocol.bodies import TopicConfig
 from aerobee.protocol.message import Record
+from aerobee.protocol.recall_handle import recall_handle
 
 OWN = [
     names.TIMER_TOPIC,

@@ -4,22 +4,19 @@
 from __future__ import annotations
 
 import logging
-from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from aerobee.client.consume.decoding import decode_messages
 from aerobee.client.message import Origin, ReceivedMessage
-from aerobee.protocol import command as wire
+from aerobee.client.session.ack_turns import ack_header, may_join
+from aerobee.errors import error_for
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol import receipt as receipts
-from aerobee.protocol.accounts import sign
 from aerobee.protocol.codes import ResponseCode
-from aerobee.protocol.fast_frames import AckTemplate
 from aerobee.protocol.headers.consume import (
-    AckMessage,
     ChangeInvisible,
     ChangeInvisibleResult,
     PopMessage,
@@ -46,9 +43,6 @@ ANSWERS = frozenset(
 )
 
 
-_ack_template = lru_cache(maxsize=1024)(AckTemplate)
-
-
 class Lease:
     """The right to finish one popped message, until its invisible time has passed: `until`, by this client's clock.
     The receipt's own times are the broker's, whose clock may be another's or have been set."""
@@ -65,41 +59,21 @@ class Lease:
     def expired(self, now: int) -> bool:
         return now >= self._until
 
-    def _ack_header(self) -> AckMessage:
-        parsed = Receipt.parse(self.receipt)
-        return AckMessage(
-            consumer_group=self._group,
-            topic=parsed.real_topic(self._topic, self._group),
-            queue_id=parsed.queue_id,
-            extra_info=self.receipt,
-            offset=parsed.offset,
-            broker_name=parsed.broker_name,
-        )
-
     async def ack(self) -> None:
-        header = self._ack_header()
-        address = await self._session.master(header.broker_name or "", self._topic)
-        await self._session.call(address, header)
+        session = self._session
+        call = self.ack_soon()
+        if call is None:
+            header = ack_header(self._group, self._topic, self.receipt)
+            await session.call(await session.master(header.broker_name or "", self._topic), header)
+            return
+        answer = await call
+        if answer.code:
+            raise error_for(answer.code, answer.remark)
 
     def ack_soon(self) -> asyncio.Future[Command] | None:
         """Start the ack without waiting; None when there is no open connection to do it on."""
-        session = self._session
-        parts = self.receipt.split(" ")
-        retry, broker_name, queue_id, offset = parts[4:8]
-        address = session.routes.master(broker_name)
-        connection = session.open_connection(address) if address else None
-        if connection is None:
-            return None
-        if session.options.access_key:
-            call = connection.start_call(sign(wire.request(self._ack_header()), session.options))
-        else:
-            template = _ack_template(
-                self._group, names.real_topic(self._topic, self._group, retry), broker_name
-            )
-            render = partial(template.frame, receipt=self.receipt, queue_id=queue_id, offset=offset)
-            call = connection.start_frame(render)
-        session.deadlines.watch(call, session.clock.now() + session.options.request_timeout_ms)
-        return call
+        alone = self.expired(self._session.clock.now()) or not may_join(self.receipt)
+        return self._session.acks.start(self._group, self._topic, self.receipt, alone=alone)
 
     async def hide(self, invisible_ms: int) -> None:
         """Visible again `invisible_ms` from now; from here on the new receipt counts."""

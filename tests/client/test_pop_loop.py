@@ -302,9 +302,9 @@ async def test_a_batch_of_acks_that_is_refused_is_acked_one_by_one(
     assert (line.writes, len(line.deadlines)) == (2, 5)
     caplog.clear()
     line.waiting[0].set_result(Command(0))
-    line.waiting[1].cancel()
+    line.waiting[1].set_result(Command(0))
     await settle()
-    assert (one.popped.unacked, caplog.text) == (2, ""), "whoever closes the connection has said so"
+    assert (one.popped.unacked, caplog.text) == (2, "")
     assert not batch.done()
     line.waiting[2].set_result(Command(1, remark="the broker is busy"))
     line.waiting[3].set_exception(NetworkError("cut"))
@@ -371,7 +371,7 @@ async def test_an_ack_that_comes_too_late_for_its_lease_goes_alone(session: Any,
     leases = [Lease(session, "g", "T", receipt.format(5 + n), now + n) for n in range(4)]
     session.clock.advance(1)
     for lease in leases:
-        lease.ack_soon()
+        assert lease.ack_soon(asyncio.get_running_loop().create_future())
     await settle()
     assert [ack.offset for ack in line.acks()] == [5, 6]
     batch = decode_batch_ack(line.frames[0].body)

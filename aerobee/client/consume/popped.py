@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from aerobee.client.consume.decoding import decode_messages
 from aerobee.client.message import Origin, ReceivedMessage
-from aerobee.client.session.ack_turns import ack_header, may_join
+from aerobee.client.session.ack_turns import Ack, ack_header
 from aerobee.errors import error_for
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
@@ -26,9 +27,10 @@ from aerobee.protocol.reading import EXTRA_WAIT_MS
 from aerobee.protocol.receipt import Receipt
 
 if TYPE_CHECKING:
-    import asyncio
+    from collections.abc import Iterator
 
     from aerobee.client.session.session import Session
+    from aerobee.net.connection import Waiting
     from aerobee.protocol.command import Command
 
 log = logging.getLogger("aerobee.client.pop")
@@ -61,8 +63,8 @@ class Lease:
 
     async def ack(self) -> None:
         session = self._session
-        call = self.ack_soon()
-        if call is None:
+        call: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        if not self.ack_soon(call):
             header = ack_header(self._group, self._topic, self.receipt)
             await session.call(await session.master(header.broker_name or "", self._topic), header)
             return
@@ -70,10 +72,11 @@ class Lease:
         if answer.code:
             raise error_for(answer.code, answer.remark)
 
-    def ack_soon(self) -> asyncio.Future[Command] | None:
-        """Start the ack without waiting; None when there is no open connection to do it on."""
-        alone = self.expired(self._session.clock.now()) or not may_join(self.receipt)
-        return self._session.acks.start(self._group, self._topic, self.receipt, alone=alone)
+    def ack_soon(self, waiting: Waiting) -> bool:
+        """Start the ack without waiting; False when there is no open connection to do it on."""
+        ack = Ack(self._group, self._topic, self.receipt, waiting)
+        in_time = not self.expired(self._session.clock.now())
+        return self._session.acks.add(ack) if in_time else self._session.acks.add_alone(ack)
 
     async def hide(self, invisible_ms: int) -> None:
         """Visible again `invisible_ms` from now; from here on the new receipt counts."""
@@ -119,42 +122,62 @@ async def pop(session: Session, address: str, request: PopMessage) -> PopAnswer:
     if answer.code == ResponseCode.SUCCESS:
         broker_name = request.broker_name or session.routes.name_of(address) or ""
         messages = decode_messages(answer.body, Origin(broker_name))
-        add_receipts(messages, result, broker_name, request.topic)
-        for message in messages:
-            handle = message.property(props.POP_CK) or ""
+        handles = add_receipts(messages, result, broker_name, request.topic)
+        for message, handle in zip(messages, handles, strict=True):
             message.lease = Lease(session, request.consumer_group, request.topic, handle, until)
     full = answer.code == ResponseCode.POLLING_FULL
     return PopAnswer(messages, result.rest_num, full, until)
 
 
-def add_receipts(messages: list[ReceivedMessage], result: PopResult, broker_name: str, topic: str) -> None:
-    """Give every message its handle, from the info strings of the answer."""
+def add_receipts(
+    messages: list[ReceivedMessage], result: PopResult, broker_name: str, topic: str
+) -> list[str]:
+    """Give every message its handle, from the info strings of the answer; the handles, in order."""
     starts = receipts.parse_start_offsets(result.start_offset_info)
     offsets = receipts.parse_msg_offsets(result.msg_offset_info)
     counts = receipts.parse_order_counts(result.order_count_info)
-    seen: dict[tuple[str, int], int] = {}
-    firsts: dict[tuple[str, int], int] = {}
+    taken: dict[tuple[str, int], _Taken] = {}
+    first_popped = f"{props.FIRST_POP_TIME}\x01{result.pop_time}\x02"
+    handles = []
     for message in messages:
-        present = message.property(props.POP_CK)
+        text = message.properties_text
+        present = props.get(text, props.POP_CK) if _HANDLE in text else None
         retry = present.split(" ")[4] if present else names.retry_flag(message.topic)
-        key = retry, message.queue_id
         if present is None or not starts:
-            index = seen.get(key, 0)
-            seen[key] = index + 1
-            own = offsets.get(key, ())
-            offset = own[index] if index < len(own) else message.queue_offset
-            start = starts.get(key, firsts.setdefault(key, offset))  # no info: an old broker
-            handle = Receipt(
-                start, result.pop_time, result.invisible_time, result.revive_qid, retry, broker_name,
-                message.queue_id, offset,
-            )  # fmt: skip
-            message.properties_text += f"{props.POP_CK}\x01{handle.text}\x02"
-        count = counts.get(
-            (retry, f"qo{message.queue_id}%{message.queue_offset}"),
-            counts.get((retry, str(message.queue_id)), 0),
-        )
-        if count > 0:
-            message.reconsume_times = count
-        if message.property(props.FIRST_POP_TIME) is None:
-            message.properties_text += f"{props.FIRST_POP_TIME}\x01{result.pop_time}\x02"
+            key = retry, message.queue_id
+            queue = taken.get(key)
+            if queue is None:
+                own = offsets.get(key, [])
+                start = starts.get(key, own[0] if own else message.queue_offset)  # no info: an old broker
+                head = f"{start} {result.pop_time} {result.invisible_time} {result.revive_qid}"
+                queue = taken[key] = _Taken(f"{head} {retry} {broker_name} {message.queue_id} ", iter(own))
+            handle = f"{queue.head}{next(queue.offsets, message.queue_offset)}"
+            text += f"{_HANDLE}{handle}\x02"
+        handles.append(present or handle)
+        if counts:
+            _count(message, retry, counts)
+        if _FIRST_POPPED not in text or props.get(text, props.FIRST_POP_TIME) is None:
+            text += first_popped
+        message.properties_text = text
         message.topic = topic
+    return handles
+
+
+_HANDLE = f"{props.POP_CK}\x01"
+_FIRST_POPPED = f"{props.FIRST_POP_TIME}\x01"
+
+
+class _Taken(NamedTuple):
+    """Of one queue: what its handles begin with, and the offsets they end with."""
+
+    head: str
+    offsets: Iterator[int]
+
+
+def _count(message: ReceivedMessage, retry: str, counts: dict[tuple[str, str], int]) -> None:
+    count = counts.get(
+        (retry, f"qo{message.queue_id}%{message.queue_offset}"),
+        counts.get((retry, str(message.queue_id)), 0),
+    )
+    if count > 0:
+        message.reconsume_times = count

@@ -44,8 +44,7 @@ class Ack(NamedTuple):
     group: str
     topic: str  # as it was asked for
     receipt: str
-    call: asyncio.Future[Command]
-    alone: bool
+    waiting: Waiting
 
 
 class AckTurns:
@@ -53,39 +52,50 @@ class AckTurns:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._turn: dict[Connection, list[Ack]] = {}
+        self._together: dict[Connection, list[Ack]] = {}  # of this turn
+        self._alone: dict[Connection, list[Ack]] = {}
         self._one_by_one: set[str] = set()  # addresses of brokers that take no batches
 
-    def start(self, group: str, topic: str, receipt: str, *, alone: bool) -> asyncio.Future[Command] | None:
-        """Begin an ack without waiting; None when there is no open connection to do it on."""
-        session = self._session
-        broker_name = receipt.split(" ", 6)[5]
-        address = session.routes.master(broker_name)
-        connection = session.open_connection(address) if address else None
+    def add(self, ack: Ack) -> bool:
+        """Send it with the others of this turn; False when there is no open connection to do it on."""
+        if not may_join(ack.receipt):
+            return self.add_alone(ack)
+        connection = self._connection(ack)
         if connection is None:
-            return None
-        loop = asyncio.get_running_loop()
-        call: asyncio.Future[Command] = loop.create_future()
-        if not self._turn:
-            loop.call_soon(self._end_turn)
-        acks = self._turn.get(connection)
-        if acks is None:
-            acks = self._turn[connection] = []
-        acks.append(Ack(group, topic, receipt, call, alone))
-        return call
+            return False
+        together = self._together.get(connection)
+        if together is None:
+            together = self._together[connection] = []
+        together.append(ack)
+        return True
+
+    def add_alone(self, ack: Ack) -> bool:
+        """The same for one that needs an answer of its own."""
+        connection = self._connection(ack)
+        if connection is None:
+            return False
+        self._alone.setdefault(connection, []).append(ack)
+        return True
+
+    def _connection(self, ack: Ack) -> Connection | None:
+        session = self._session
+        address = session.routes.master(ack.receipt.split(" ", 6)[5])
+        connection = session.open_connection(address) if address else None
+        if connection is not None and not self._together and not self._alone:
+            asyncio.get_running_loop().call_soon(self._end_turn)
+        return connection
 
     def _end_turn(self) -> None:
-        turn, self._turn = self._turn, {}
-        for connection, acks in turn.items():
-            together: list[Ack] = []
-            if len(acks) > 1 and connection.remote_text not in self._one_by_one:
-                together = [ack for ack in acks if not ack.alone]
-            if len(together) > 1:
-                acks = [ack for ack in acks if ack.alone]
-                for at in range(0, len(together), MOST_ACKS):
-                    self._send_together(connection, together[at : at + MOST_ACKS])
-            if acks:
-                self.send_each(connection, acks)
+        together, self._together = self._together, {}
+        alone, self._alone = self._alone, {}
+        for connection, acks in together.items():
+            if len(acks) == 1 or connection.remote_text in self._one_by_one:
+                alone[connection] = acks + alone.get(connection, [])
+                continue
+            for at in range(0, len(acks), MOST_ACKS):
+                self._send_together(connection, acks[at : at + MOST_ACKS])
+        for connection, acks in alone.items():
+            self.send_each(connection, acks)
 
     def _send_together(self, connection: Connection, acks: list[Ack]) -> None:
         body = bodies.encode(as_batch(acks))
@@ -95,7 +105,7 @@ class AckTurns:
         connection.write(frame)
 
     def send_each(self, connection: Connection, acks: list[Ack]) -> None:
-        connection.write(b"".join([self._frame(connection, self._single(ack), ack.call) for ack in acks]))
+        connection.write(b"".join([self._frame(connection, self._single(ack), ack.waiting) for ack in acks]))
 
     def takes_no_batches(self, connection: Connection) -> None:
         self._one_by_one.add(connection.remote_text)
@@ -139,23 +149,23 @@ class AckBatch:
         self._acks = acks
 
     def done(self) -> bool:
-        return all(ack.call.done() for ack in self._acks)
+        return all(ack.waiting.done() for ack in self._acks)
 
     def set_result(self, answer: Command) -> None:
-        waiting = [ack for ack in self._acks if not ack.call.done()]
+        waiting = [ack for ack in self._acks if not ack.waiting.done()]
         if answer.code != ResponseCode.SUCCESS:
             if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 self._turns.takes_no_batches(self._connection)
             self._turns.send_each(self._connection, waiting)
             return
         for ack in waiting:
-            ack.call.set_result(answer)
+            ack.waiting.set_result(answer)
 
     def set_exception(self, error: BaseException) -> None:
         for ack in self._acks:
-            if not ack.call.done():
-                ack.call.set_exception(type(error)(*error.args))
-                ack.call.exception()  # may be nobody's any more: no "never retrieved" warning
+            if not ack.waiting.done():
+                ack.waiting.set_exception(type(error)(*error.args))
+                ack.waiting.exception()  # may be nobody's any more: no "never retrieved" warning
 
     def exception(self) -> BaseException | None:
         """Nobody asks: members have been told."""

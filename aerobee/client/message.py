@@ -17,9 +17,7 @@ from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.message import MAX_BODY, Record, host_text
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from aerobee.protocol.command import Command
+    from aerobee.net.connection import Waiting
 
 MAX_DELAY_LEVEL = 18
 _FORBIDDEN = ("\x01", "\x02")
@@ -127,7 +125,7 @@ class Leased(Protocol):
 
     def expired(self, now: int) -> bool: ...
     async def ack(self) -> None: ...
-    def ack_soon(self) -> asyncio.Future[Command] | None: ...
+    def ack_soon(self, waiting: Waiting) -> bool: ...
     async def hide(self, invisible_ms: int) -> None: ...
 
 

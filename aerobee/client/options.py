@@ -156,6 +156,9 @@ class ProducerOptions(SendOptions, frozen=True, kw_only=True):
     max_in_flight_bytes: Annotated[
         int, setting("body bytes under way before a further send waits", unit="bytes")
     ] = 64 * 1024 * 1024
+    merge_sends: Annotated[
+        bool, setting("plain sends to one queue in one turn of the event loop leave as one batch")
+    ] = True
     max_message_bytes: Annotated[
         int, setting("largest body, and largest batch", "maxMessageSize", unit="bytes")
     ] = 4 * 1024 * 1024

@@ -70,6 +70,15 @@ class Observer(Protocol):
     def closed(self, connection: Connection) -> None: ...
 
 
+class Waiting(Protocol):
+    """Who waits for an answer: a future, or something that stands for several of them."""
+
+    def done(self) -> bool: ...
+    def set_result(self, answer: Command, /) -> None: ...
+    def set_exception(self, error: BaseException, /) -> None: ...
+    def exception(self) -> BaseException | None: ...
+
+
 class Limits(msgspec.Struct, frozen=True):
     max_frame: int = DEFAULT_MAX_FRAME
     max_header: int = wire.MAX_HEADER
@@ -127,7 +136,7 @@ class Connection(asyncio.Protocol):
         self._frames = FrameDecoder(self._limits.max_frame)
         self._transport: asyncio.Transport | None = None
         self._closing = False
-        self._calls: dict[int, asyncio.Future[Command]] = {}
+        self._calls: dict[int, Waiting] = {}
         self._forget_at = _FORGET_CALLS_AT
         self._opaque = 0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -386,26 +395,37 @@ class Connection(asyncio.Protocol):
         return call
 
     def start_frame(self, render: Callable[[int], bytes]) -> asyncio.Future[Command]:
-        """As `start_call`, for a caller that renders the frame itself, given the opaque: a fast producer."""
-        if not self.is_open:
-            raise NetworkError(f"connection to {self.remote_text} is closed")
-        if len(self._calls) >= self._forget_at:
-            self._forget_abandoned()
-        opaque = self._next_opaque()
+        """As `start_call`, for a caller that renders the frame itself, given the opaque. Frames of one turn of the loop
+        leave together: a system call each would cost more than the rest."""
         loop = asyncio.get_running_loop()
         call: asyncio.Future[Command] = loop.create_future()
-        self._calls[opaque] = call
+        frame = self.rendered(render, call)
         if self._turn is None:
-            # Sends of one turn of the loop leave together: a system call each would cost more than the rest.
             self._turn = []
             loop.call_soon(self._send_turn)
-        self._turn.append(render(opaque))
+        self._turn.append(frame)
         return call
 
     def _send_turn(self) -> None:
         frames, self._turn = self._turn, None
         if frames:
             self.write(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    def rendered(self, render: Callable[[int], bytes], waiting: Waiting) -> bytes:
+        """A request's frame, for a caller that writes it in this turn and brings who waits for the answer."""
+        if not self.is_open:
+            raise NetworkError(f"connection to {self.remote_text} is closed")
+        if len(self._calls) >= self._forget_at:
+            self._forget_abandoned()
+        opaque = self._next_opaque()
+        frame = render(opaque)
+        self._calls[opaque] = waiting
+        return frame
+
+    @property
+    def awaits_nothing(self) -> bool:
+        """No request of ours is unanswered."""
+        return not self._calls
 
     async def call(self, command: Command, timeout_ms: int = 3000) -> Command:
         """Send a request and wait for its response, whatever its code."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _HEAD = struct.Struct(">iiiii")
 _FIELDS = struct.Struct(">i8xii")  # total size, flag, body size
 _SHORT = struct.Struct(">h")
-_OVERHEAD = _HEAD.size + _SHORT.size
+OVERHEAD = _HEAD.size + _SHORT.size  # of a message besides its body and properties
 _UNWRAP = SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
 
 
@@ -41,7 +41,7 @@ def encode(items: Iterable[BatchItem]) -> bytes:
         text = properties_text.encode()
         if len(text) > MAX_PROPERTIES:
             raise ProtocolError(f"properties of {len(text)} bytes, limit {MAX_PROPERTIES}")
-        parts.append(_HEAD.pack(_OVERHEAD + len(body) + len(text), 0, 0, flag, len(body)))
+        parts.append(_HEAD.pack(OVERHEAD + len(body) + len(text), 0, 0, flag, len(body)))
         parts += (body, _SHORT.pack(len(text)), text)
     return b"".join(parts)
 

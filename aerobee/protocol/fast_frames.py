@@ -167,3 +167,4 @@ class Sending(msgspec.Struct, gc=False):
     command_flag: int = 0
     reconsume_times: int = 0
     max_reconsume: int | None = None
+    may_merge: bool = False  # with others of its queue, in one frame

@@ -18,6 +18,7 @@ from aerobee.client.consume.start_offset import StartPoint
 from aerobee.client.consume.subscriptions import Subscriptions
 from aerobee.client.message import Origin
 from aerobee.client.options import Options
+from aerobee.client.session.ack_turns import AckTurns
 from aerobee.client.session.route_cache import RouteCache
 from aerobee.client.session.tasks import Tasks
 from aerobee.clock import ManualClock
@@ -52,6 +53,7 @@ class FakeSession:
         self.refreshed: list[str] = []
         self.answers: dict[type, Any] = defaultdict(list)
         self.tasks = Tasks()
+        self.acks = AckTurns(self)  # type: ignore[arg-type]
         self.users = 0
 
     def know(self, topic: str, queues: int = 4, brokers: tuple[str, ...] = ("a",)) -> None:
@@ -87,6 +89,9 @@ class FakeSession:
 
     async def send(self, address: str, header: Any, body: bytes = b"") -> None:
         self.sent.append((address, header, body))
+
+    def open_connection(self, address: str) -> Any:
+        """None: whoever would not wait takes the way through `call`."""
 
     async def route(self, topic: str) -> Any:
         found = self.routes.get(topic)

@@ -10,11 +10,13 @@ import pytest
 from aerobee.client.consume.handler import ConsumeResult, Handler, Outcome
 from aerobee.client.consume.membership import PoppedQueue
 from aerobee.client.consume.pop_loop import PopLoop
-from aerobee.client.consume.popped import add_receipts
+from aerobee.client.consume.popped import Lease, add_receipts
 from aerobee.client.options import Options
+from aerobee.client.session.ack_turns import may_join
 from aerobee.errors import NetworkError
 from aerobee.protocol import command as wire
-from aerobee.protocol.bodies import MessageQueue
+from aerobee.protocol.bodies import MessageQueue, decode_batch_ack
+from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.consume import (
     AckMessage,
@@ -23,14 +25,13 @@ from aerobee.protocol.headers.consume import (
     PopMessage,
     PopResult,
 )
-from aerobee.protocol.receipt import Receipt
+from aerobee.protocol.receipt import Receipt, parse_bits
 
 OK = (0, None, b"")
 
 
 @pytest.fixture
 def loop(make_member: Any, session: Any, hooks: Any, tasks: Any, settle: Any) -> Any:
-    session.open_connection = lambda address: None  # acks then take the slow way, through `call`
     session.answers[AckMessage] = lambda *_: OK
     session.answers[ChangeInvisible] = lambda a, header, b: (
         0, ChangeInvisibleResult(pop_time=session.clock.now(), invisible_time=header.invisible_time, revive_qid=5), b""
@@ -238,55 +239,143 @@ class Open:
     """A connection on which acks start at once; the test says how they end."""
 
     def __init__(self, session: Any) -> None:
-        self.calls: list[asyncio.Future[Any]] = []
+        self.waiting: list[Any] = []
         self.frames: list[Command] = []
         self.deadlines: list[int] = []
+        self.writes = 0
+        self.remote_text = "127.0.0.1:1"
         session.open_connection = lambda address: self if address == "a:1" else None
         session.deadlines = self
 
-    def watch(self, call: asyncio.Future[Any], deadline: int) -> None:
+    def watch(self, waiting: Any, deadline: int) -> None:
         self.deadlines.append(deadline)
 
-    def start_frame(self, render: Any) -> asyncio.Future[Any]:
+    def rendered(self, render: Any, waiting: Any) -> bytes:
+        if self.writes < 0:
+            raise NetworkError("closed")
+        self.waiting.append(waiting)
         self.frames.append(wire.decode(render(7)[4:]))
-        return self._call()
+        return b"frame"
 
-    def start_call(self, command: Command) -> asyncio.Future[Any]:
-        self.frames.append(command)
-        return self._call()
+    def write(self, data: bytes) -> None:
+        self.writes += 1
 
-    def _call(self) -> asyncio.Future[Any]:
-        self.calls.append(asyncio.get_running_loop().create_future())
-        return self.calls[-1]
+    def acks(self) -> list[Any]:
+        return [each.fields(AckMessage) for each in self.frames if each.code == AckMessage.code]
 
 
-@pytest.mark.parametrize("options", [Options(), Options(access_key="me", secret_key="secret")])
-async def test_on_an_open_connection_acks_start_without_waiting(
+ACCOUNTS = [Options(), Options(access_key="me", secret_key="secret")]
+
+
+@pytest.mark.parametrize("options", ACCOUNTS)
+async def test_acks_of_one_turn_leave_as_one_batch(
+    loop: Any, session: Any, encode_messages: Any, settle: Any
+) -> None:
+    one, line = loop(succeed), Open(session)
+    pop_time = session.clock.now()
+    await one.pop(one.found(encode_messages(0, 1, 2, 9), "0,1,2,9"))
+    assert session.headers(AckMessage) == []
+    (frame,) = line.frames
+    (entry,) = decode_batch_ack(frame.body).acks
+    assert (frame.code, parse_bits(entry.bits)) == (RequestCode.BATCH_ACK_MESSAGE, [0, 1, 2, 9])
+    assert (entry.consumer_group, entry.topic, entry.retry, entry.queue_id) == ("g", "T", "0", 0)
+    assert (entry.start_offset, entry.pop_time, entry.invisible_time, entry.revive_queue_id) == (
+        0, pop_time, 60_000, 3
+    )  # fmt: skip
+    assert ("Signature" in frame.ext_dict()) == bool(session.options.access_key)
+    assert (line.writes, line.deadlines) == (1, [session.clock.now() + 3_000])
+    assert one.popped.unacked == 4
+    line.waiting[0].set_result(Command(0))
+    await settle()
+    assert one.popped.unacked == 0
+
+
+@pytest.mark.parametrize("options", ACCOUNTS)
+async def test_a_batch_of_acks_that_is_refused_is_acked_one_by_one(
     loop: Any, session: Any, encode_messages: Any, settle: Any, caplog: Any
 ) -> None:
     one, line = loop(succeed), Open(session)
     await one.pop(one.found(encode_messages(0, 1, 2, 3)))
-    assert session.headers(AckMessage) == []
-    assert [(each.code, each.fields(AckMessage).offset) for each in line.frames] == [
-        (AckMessage.code, n) for n in range(4)
-    ]
-    assert {each.fields(AckMessage).topic for each in line.frames} == {"T"}
-    assert ("Signature" in line.frames[0].ext_dict()) == bool(session.options.access_key)
-    assert line.deadlines == [session.clock.now() + 3_000] * 4
-    assert one.popped.unacked == 4
+    batch = line.waiting.pop()
+    batch.set_result(Command(1, remark="the whole batch"))
+    assert [ack.offset for ack in line.acks()] == [0, 1, 2, 3]
+    assert (line.writes, len(line.deadlines)) == (2, 5)
     caplog.clear()
-    line.calls[0].set_result(Command(0))
-    line.calls[1].cancel()
+    line.waiting[0].set_result(Command(0))
+    line.waiting[1].set_result(Command(0))
     await settle()
-    assert (one.popped.unacked, caplog.text) == (2, ""), "whoever closes the connection has said so"
-    line.calls[2].set_result(Command(1, remark="the broker is busy"))
+    assert (one.popped.unacked, caplog.text) == (2, "")
+    assert not batch.done()
+    line.waiting[2].set_result(Command(1, remark="the broker is busy"))
+    line.waiting[3].set_exception(NetworkError("cut"))
     await settle()
-    assert "message_id=ID2" not in caplog.text
     assert "it will come again: the broker is busy" in caplog.text
-    line.calls[3].set_exception(NetworkError("cut"))
-    await settle()
     assert "it will come again: cut" in caplog.text
+    assert "the whole batch" not in caplog.text
+    assert (one.popped.unacked, batch.done()) == (0, True)
+
+
+async def test_a_broker_that_knows_no_batch_acks_is_asked_for_one_only_once(
+    loop: Any, session: Any, encode_messages: Any, settle: Any
+) -> None:
+    one, line = loop(succeed), Open(session)
+    await one.pop(one.found(encode_messages(0, 1)))
+    line.waiting[0].set_result(Command(3, remark="request type 200151 not supported"))
+    await one.pop(one.found(encode_messages(2, 3), "2,3", 2))
+    assert [frame.code for frame in line.frames] == [RequestCode.BATCH_ACK_MESSAGE] + [AckMessage.code] * 4
+    assert (line.writes, one.popped.unacked) == (3, 4)
+    for waiting in line.waiting[1:]:
+        waiting.set_result(Command(0))
+    await settle()
     assert one.popped.unacked == 0
+
+
+async def test_a_batch_of_acks_that_gets_no_answer_fails_for_each(
+    loop: Any, session: Any, encode_messages: Any, settle: Any, caplog: Any
+) -> None:
+    one, line = loop(succeed), Open(session)
+    await one.pop(one.found(encode_messages(0, 1, 2)))
+    line.waiting[0].set_exception(NetworkError("cut"))
+    await settle()
+    assert (one.popped.unacked, caplog.text.count("it will come again: cut")) == (0, 3)
+
+
+async def test_acks_on_a_connection_lost_within_the_turn_fail(
+    loop: Any, session: Any, encode_messages: Any, settle: Any, caplog: Any
+) -> None:
+    one, line = loop(succeed), Open(session)
+    line.writes = -9
+    await one.pop(one.found(encode_messages(0, 1, 2)))
+    assert (one.popped.unacked, caplog.text.count("it will come again: closed")) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("receipt", "joins"),
+    [
+        ("5 1700 60000 3 0 a 0 7", True),
+        ("5 1700 60000 3 2 a 0 7", True),
+        ("5 1700 60000 999 0 a 0 7", False),  # of an ordered group, whose refusals mean something
+        ("5 1700 60000 3 0 a 0 5000", False),  # a bit set of five thousand bits for one ack
+        ("5 1700 60000 3 0 a 0 4", False),
+        ("5 1700 60000 3 7 a 0 7", False),
+        ("5 1700 60000 3 0 a 0 7 1234", False),
+    ],
+)
+def test_what_a_batch_ack_can_hold(receipt: str, joins: bool) -> None:
+    assert may_join(receipt) is joins
+
+
+async def test_an_ack_that_comes_too_late_for_its_lease_goes_alone(session: Any, settle: Any) -> None:
+    line, receipt = Open(session), "5 1700 60000 3 0 a 0 {}"
+    now = session.clock.now()
+    leases = [Lease(session, "g", "T", receipt.format(5 + n), now + n) for n in range(4)]
+    session.clock.advance(1)
+    for lease in leases:
+        assert lease.ack_soon(asyncio.get_running_loop().create_future())
+    await settle()
+    assert [ack.offset for ack in line.acks()] == [5, 6]
+    batch = decode_batch_ack(line.frames[0].body)
+    assert [parse_bits(entry.bits) for entry in batch.acks] == [[2, 3]]
 
 
 async def test_a_change_that_fails_is_only_logged_for_the_message_comes_again(

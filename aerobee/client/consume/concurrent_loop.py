@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 from aerobee.client.consume import backoff
 from aerobee.client.consume.handler import SUCCESS, ConsumeResult, Handler, Outcome
 from aerobee.client.consume.send_back import send_back
-from aerobee.client.consume.slots import Slots
+from aerobee.client.consume.slots import YIELD_EVERY, Slots, each
 from aerobee.errors import AerobeeError
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Sequence
 
     from aerobee.client.consume.hooks import Hooks
@@ -43,30 +44,39 @@ class ConsumeLoop:
         self._handler = handler
         self._hooks = hooks
         self._tasks = tasks
+        self._now = member.clock.now
         self._done: dict[OwnedQueue, Batch] = {}
-        work = self._consume if handler.is_async else self._consume_some
+        work_off = self._work_off if handler.is_async else each(self._consume_some)
         self.slots: Slots[tuple[OwnedQueue, Batch]] = Slots(
-            tasks, member.options.concurrency, work, "consume"
+            tasks, member.options.concurrency, work_off, "consume"
         )
 
     def submit(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage]) -> None:
         size = self._member.options.consume_batch
-        add = self.slots.add
-        for at in range(0, len(messages), size):
-            add((owned, list(messages[at : at + size])))
+        if size == 1:
+            self.slots.add_all([(owned, [message]) for message in messages])
+        else:
+            cuts = range(0, len(messages), size)
+            self.slots.add_all([(owned, list(messages[at : at + size])) for at in cuts])
 
     # -- calling the handler -------------------------------------------------------------------------------
 
-    async def _consume(self, work: tuple[OwnedQueue, Batch]) -> None:
-        owned, batch = work
-        if owned.inbox.dropped:
-            return
-        self._prepare(batch)
-        outcome = await self._handler.call(batch)
-        if outcome is SUCCESS and not self._hooks.active:
-            self._done_soon(owned, batch)
-        else:
-            await self._finish(owned, batch, outcome)
+    async def _work_off(self, ready: deque[tuple[OwnedQueue, Batch]]) -> None:
+        """Async functions: the loop of a slot, written out, for with a short handler it is most of the cost."""
+        call, done = self._handler.call, 0
+        while ready:
+            owned, batch = ready.popleft()
+            if owned.inbox.dropped:
+                continue
+            self._prepare(batch)
+            outcome = await call(batch)
+            if outcome is SUCCESS and not self._hooks.active:
+                self._done_soon(owned, batch)
+            else:
+                await self._finish(owned, batch, outcome)
+            done += 1
+            if done % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
 
     async def _consume_some(self, work: tuple[OwnedQueue, Batch]) -> None:
         """Plain functions: with plenty waiting, several batches go to a thread in one hand-over."""
@@ -74,10 +84,9 @@ class ConsumeLoop:
         works = [work]
         while len(works) < CHUNK and len(ready) > self._member.options.concurrency * CHUNK:
             works.append(ready.popleft())
-        if len(works) == 1:
-            await self._consume(work)
-            return
         works = [(owned, batch) for owned, batch in works if not owned.inbox.dropped]
+        if not works:
+            return
         for _, batch in works:
             self._prepare(batch)
         outcomes = await self._handler.call_each([batch for _, batch in works])
@@ -85,10 +94,10 @@ class ConsumeLoop:
             await self._finish(owned, batch, outcome)
 
     def _prepare(self, batch: Batch) -> None:
-        now = self._member.clock.now()
+        now = self._now()
         for message in batch:
             message.consume_started = now
-            if message.topic.startswith(names.RETRY_PREFIX):
+            if message.topic[0] == "%" and message.topic.startswith(names.RETRY_PREFIX):
                 group = self._member.group
                 message.topic = message.property(props.RETRY_TOPIC) or names.normal_topic(
                     message.topic, group

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from aerobee.client.consume import backoff
 from aerobee.client.consume.handler import ConsumeResult, Handler, Outcome
 from aerobee.client.consume.send_back import send_to_retry_topic
-from aerobee.client.consume.slots import Slots
+from aerobee.client.consume.slots import Slots, each
 from aerobee.errors import AerobeeError
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
@@ -50,7 +50,7 @@ class OrderedLoop:
         self._tasks = tasks
         self._lock = lock
         self._retry = names.retry_topic(member.group)
-        self.slots: Slots[OwnedQueue] = Slots(tasks, member.options.concurrency, self._work, "consume")
+        self.slots: Slots[OwnedQueue] = Slots(tasks, member.options.concurrency, each(self._work), "consume")
 
     def submit(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage]) -> None:
         """One worker per queue: it takes what it needs from the inbox, so it is only started when none runs."""

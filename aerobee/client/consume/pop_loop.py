@@ -4,16 +4,17 @@ handler, and acked or hidden until their next attempt."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from functools import partial
 from typing import TYPE_CHECKING
 
 from aerobee.client.consume import backoff
 from aerobee.client.consume.concurrent_loop import failed_part
 from aerobee.client.consume.decoding import wanted
+from aerobee.client.consume.handler import SUCCESS
 from aerobee.client.consume.inbox import Full
 from aerobee.client.consume.popped import PopAnswer, pop
-from aerobee.client.consume.slots import Slots
+from aerobee.client.consume.slots import Slots, each
 from aerobee.client.session.outages import level
 from aerobee.errors import AerobeeError, FlowControl
 from aerobee.protocol import reading
@@ -21,8 +22,6 @@ from aerobee.protocol.bodies import ConsumeFromWhere
 from aerobee.protocol.reading import PopRequest
 
 if TYPE_CHECKING:
-    import asyncio
-
     from aerobee.client.consume.handler import Handler, Outcome
     from aerobee.client.consume.hooks import Hooks
     from aerobee.client.consume.membership import Membership, PoppedQueue
@@ -36,15 +35,49 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.client.pop")
 
 
+class _Acking:
+    """Waits for the answer to an ack; there is nothing to be done about a failure."""
+
+    __slots__ = ("_message", "_over", "_popped")
+
+    def __init__(self, popped: PoppedQueue, message: ReceivedMessage) -> None:
+        self._popped = popped
+        self._message = message
+        self._over = False
+
+    def done(self) -> bool:
+        return self._over
+
+    def set_result(self, answer: Command) -> None:
+        self._over = True
+        self._popped.unacked -= 1
+        if answer.code:
+            _log_failed_ack(self._message, answer.remark)
+
+    def set_exception(self, error: BaseException) -> None:
+        self._over = True
+        self._popped.unacked -= 1
+        _log_failed_ack(self._message, error)
+
+    def exception(self) -> BaseException | None:
+        """It has been told."""
+        return None
+
+
+def _log_failed_ack(message: ReceivedMessage, why: object) -> None:
+    log.warning("ack failed message_id=%s, it will come again: %s", message.message_id, why)
+
+
 class PopLoop:
     def __init__(self, member: Membership[PushOptions], handler: Handler, hooks: Hooks, tasks: Tasks) -> None:
         self._member = member
         self._handler = handler
         self._hooks = hooks
         self._tasks = tasks
+        self._done: dict[PoppedQueue, list[ReceivedMessage]] = {}
         self._max_reconsume = backoff.effective_max(member.options.max_reconsume)
         self.slots: Slots[tuple[PoppedQueue, list[ReceivedMessage], int]] = Slots(
-            tasks, member.options.concurrency, self._consume, "pop-consume"
+            tasks, member.options.concurrency, each(self._consume), "pop-consume"
         )
 
     # -- asking --------------------------------------------------------------------------------------------
@@ -118,18 +151,18 @@ class PopLoop:
                 ):  # not ours, or tried often enough: the broker must not bring it again
                     self._ack(popped, message)
         size = self._member.options.consume_batch
-        for at in range(0, len(messages), size):
-            self.slots.add((popped, messages[at : at + size], answer.until))
+        cuts = range(0, len(messages), size)
+        self.slots.add_all([(popped, messages[at : at + size], answer.until) for at in cuts])
 
     # -- consuming -----------------------------------------------------------------------------------------
 
     async def _consume(self, work: tuple[PoppedQueue, list[ReceivedMessage], int]) -> None:
         popped, batch, expires = work
         clock = self._member.clock
-        if popped.dropped or clock.now() >= expires:
+        now = clock.now()
+        if popped.dropped or now >= expires:
             popped.unacked -= len(batch)  # too late: others may have them already
             return
-        now = clock.now()
         for message in batch:
             message.consume_started = now
         if self._hooks.active:
@@ -137,11 +170,33 @@ class PopLoop:
         outcome = await self._handler.call(batch)
         if self._hooks.active:
             self._hooks.after(batch, outcome, clock.now())
+        if outcome is SUCCESS and not self._hooks.active and clock.now() < expires:
+            self._done_soon(popped, batch)
+            return
         if clock.now() >= expires and all(m.lease is None or m.lease.expired(clock.now()) for m in batch):
             log.warning("handler outlived the invisible time queue=%s messages=%d", popped.queue, len(batch))
             popped.unacked -= len(batch)
             return
         self._finish(popped, batch, outcome)
+
+    def _done_soon(self, popped: PoppedQueue, batch: list[ReceivedMessage]) -> None:
+        """Success, the common case: settled once per turn of the loop and queue."""
+        if not self._done:
+            asyncio.get_running_loop().call_soon(self._settle)
+        done = self._done.get(popped)
+        if done is None:
+            self._done[popped] = list(batch)
+        else:
+            done += batch
+
+    def _settle(self) -> None:
+        done, self._done = self._done, {}
+        for popped, messages in done.items():
+            now = self._member.clock.now()
+            took_ms = now - messages[0].consume_started
+            self._member.figures.consumed(popped.queue.topic, len(messages), 0, took_ms, now)
+            for message in messages:
+                self._ack(popped, message)
 
     def _finish(self, popped: PoppedQueue, batch: list[ReceivedMessage], outcome: Outcome) -> None:
         failed = failed_part(batch, outcome)
@@ -164,30 +219,15 @@ class PopLoop:
 
     def _ack(self, popped: PoppedQueue, message: ReceivedMessage) -> None:
         lease = message.lease
-        call = lease.ack_soon() if lease is not None else None
-        if call is None:
+        if lease is None or not lease.ack_soon(_Acking(popped, message)):
             self._tasks.start(self._ack_slowly(popped, message), "ack")
-            return
-        call.add_done_callback(partial(self._acked, popped, message))
-
-    def _acked(self, popped: PoppedQueue, message: ReceivedMessage, call: asyncio.Future[Command]) -> None:
-        popped.unacked -= 1
-        if call.cancelled():
-            return
-        error = call.exception()
-        if error is not None or call.result().code != 0:
-            log.warning(
-                "ack failed message_id=%s, it will come again: %s",
-                message.message_id,
-                error or call.result().remark,
-            )
 
     async def _ack_slowly(self, popped: PoppedQueue, message: ReceivedMessage) -> None:
         try:
             if message.lease is not None:
                 await message.lease.ack()
         except AerobeeError as error:
-            log.warning("ack failed message_id=%s, it will come again: %s", message.message_id, error)
+            _log_failed_ack(message, error)
         finally:
             popped.unacked -= 1
 

@@ -3,23 +3,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from aerobee.client.consume.decoding import decode_messages
 from aerobee.client.message import Origin, ReceivedMessage
-from aerobee.protocol import command as wire
+from aerobee.client.session.ack_turns import Ack, ack_header
+from aerobee.errors import error_for
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol import receipt as receipts
-from aerobee.protocol.accounts import sign
 from aerobee.protocol.codes import ResponseCode
-from aerobee.protocol.fast_frames import AckTemplate
 from aerobee.protocol.headers.consume import (
-    AckMessage,
     ChangeInvisible,
     ChangeInvisibleResult,
     PopMessage,
@@ -29,9 +27,10 @@ from aerobee.protocol.reading import EXTRA_WAIT_MS
 from aerobee.protocol.receipt import Receipt
 
 if TYPE_CHECKING:
-    import asyncio
+    from collections.abc import Iterator
 
     from aerobee.client.session.session import Session
+    from aerobee.net.connection import Waiting
     from aerobee.protocol.command import Command
 
 log = logging.getLogger("aerobee.client.pop")
@@ -44,9 +43,6 @@ ANSWERS = frozenset(
         ResponseCode.PULL_NOT_FOUND,
     }
 )
-
-
-_ack_template = lru_cache(maxsize=1024)(AckTemplate)
 
 
 class Lease:
@@ -65,41 +61,22 @@ class Lease:
     def expired(self, now: int) -> bool:
         return now >= self._until
 
-    def _ack_header(self) -> AckMessage:
-        parsed = Receipt.parse(self.receipt)
-        return AckMessage(
-            consumer_group=self._group,
-            topic=parsed.real_topic(self._topic, self._group),
-            queue_id=parsed.queue_id,
-            extra_info=self.receipt,
-            offset=parsed.offset,
-            broker_name=parsed.broker_name,
-        )
-
     async def ack(self) -> None:
-        header = self._ack_header()
-        address = await self._session.master(header.broker_name or "", self._topic)
-        await self._session.call(address, header)
-
-    def ack_soon(self) -> asyncio.Future[Command] | None:
-        """Start the ack without waiting; None when there is no open connection to do it on."""
         session = self._session
-        parts = self.receipt.split(" ")
-        retry, broker_name, queue_id, offset = parts[4:8]
-        address = session.routes.master(broker_name)
-        connection = session.open_connection(address) if address else None
-        if connection is None:
-            return None
-        if session.options.access_key:
-            call = connection.start_call(sign(wire.request(self._ack_header()), session.options))
-        else:
-            template = _ack_template(
-                self._group, names.real_topic(self._topic, self._group, retry), broker_name
-            )
-            render = partial(template.frame, receipt=self.receipt, queue_id=queue_id, offset=offset)
-            call = connection.start_frame(render)
-        session.deadlines.watch(call, session.clock.now() + session.options.request_timeout_ms)
-        return call
+        call: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        if not self.ack_soon(call):
+            header = ack_header(self._group, self._topic, self.receipt)
+            await session.call(await session.master(header.broker_name or "", self._topic), header)
+            return
+        answer = await call
+        if answer.code:
+            raise error_for(answer.code, answer.remark)
+
+    def ack_soon(self, waiting: Waiting) -> bool:
+        """Start the ack without waiting; False when there is no open connection to do it on."""
+        ack = Ack(self._group, self._topic, self.receipt, waiting)
+        in_time = not self.expired(self._session.clock.now())
+        return self._session.acks.add(ack) if in_time else self._session.acks.add_alone(ack)
 
     async def hide(self, invisible_ms: int) -> None:
         """Visible again `invisible_ms` from now; from here on the new receipt counts."""
@@ -145,42 +122,62 @@ async def pop(session: Session, address: str, request: PopMessage) -> PopAnswer:
     if answer.code == ResponseCode.SUCCESS:
         broker_name = request.broker_name or session.routes.name_of(address) or ""
         messages = decode_messages(answer.body, Origin(broker_name))
-        add_receipts(messages, result, broker_name, request.topic)
-        for message in messages:
-            handle = message.property(props.POP_CK) or ""
+        handles = add_receipts(messages, result, broker_name, request.topic)
+        for message, handle in zip(messages, handles, strict=True):
             message.lease = Lease(session, request.consumer_group, request.topic, handle, until)
     full = answer.code == ResponseCode.POLLING_FULL
     return PopAnswer(messages, result.rest_num, full, until)
 
 
-def add_receipts(messages: list[ReceivedMessage], result: PopResult, broker_name: str, topic: str) -> None:
-    """Give every message its handle, from the info strings of the answer."""
+def add_receipts(
+    messages: list[ReceivedMessage], result: PopResult, broker_name: str, topic: str
+) -> list[str]:
+    """Give every message its handle, from the info strings of the answer; the handles, in order."""
     starts = receipts.parse_start_offsets(result.start_offset_info)
     offsets = receipts.parse_msg_offsets(result.msg_offset_info)
     counts = receipts.parse_order_counts(result.order_count_info)
-    seen: dict[tuple[str, int], int] = {}
-    firsts: dict[tuple[str, int], int] = {}
+    taken: dict[tuple[str, int], _Taken] = {}
+    first_popped = f"{props.FIRST_POP_TIME}\x01{result.pop_time}\x02"
+    handles = []
     for message in messages:
-        present = message.property(props.POP_CK)
+        text = message.properties_text
+        present = props.get(text, props.POP_CK) if _HANDLE in text else None
         retry = present.split(" ")[4] if present else names.retry_flag(message.topic)
-        key = retry, message.queue_id
         if present is None or not starts:
-            index = seen.get(key, 0)
-            seen[key] = index + 1
-            own = offsets.get(key, ())
-            offset = own[index] if index < len(own) else message.queue_offset
-            start = starts.get(key, firsts.setdefault(key, offset))  # no info: an old broker
-            handle = Receipt(
-                start, result.pop_time, result.invisible_time, result.revive_qid, retry, broker_name,
-                message.queue_id, offset,
-            )  # fmt: skip
-            message.properties_text += f"{props.POP_CK}\x01{handle.text}\x02"
-        count = counts.get(
-            (retry, f"qo{message.queue_id}%{message.queue_offset}"),
-            counts.get((retry, str(message.queue_id)), 0),
-        )
-        if count > 0:
-            message.reconsume_times = count
-        if message.property(props.FIRST_POP_TIME) is None:
-            message.properties_text += f"{props.FIRST_POP_TIME}\x01{result.pop_time}\x02"
+            key = retry, message.queue_id
+            queue = taken.get(key)
+            if queue is None:
+                own = offsets.get(key, [])
+                start = starts.get(key, own[0] if own else message.queue_offset)  # no info: an old broker
+                head = f"{start} {result.pop_time} {result.invisible_time} {result.revive_qid}"
+                queue = taken[key] = _Taken(f"{head} {retry} {broker_name} {message.queue_id} ", iter(own))
+            handle = f"{queue.head}{next(queue.offsets, message.queue_offset)}"
+            text += f"{_HANDLE}{handle}\x02"
+        handles.append(present or handle)
+        if counts:
+            _count(message, retry, counts)
+        if _FIRST_POPPED not in text or props.get(text, props.FIRST_POP_TIME) is None:
+            text += first_popped
+        message.properties_text = text
         message.topic = topic
+    return handles
+
+
+_HANDLE = f"{props.POP_CK}\x01"
+_FIRST_POPPED = f"{props.FIRST_POP_TIME}\x01"
+
+
+class _Taken(NamedTuple):
+    """Of one queue: what its handles begin with, and the offsets they end with."""
+
+    head: str
+    offsets: Iterator[int]
+
+
+def _count(message: ReceivedMessage, retry: str, counts: dict[tuple[str, str], int]) -> None:
+    count = counts.get(
+        (retry, f"qo{message.queue_id}%{message.queue_offset}"),
+        counts.get((retry, str(message.queue_id)), 0),
+    )
+    if count > 0:
+        message.reconsume_times = count

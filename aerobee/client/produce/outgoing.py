@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from aerobee.client.options import ProducerOptions
 
 _KINDS = {kind.name.lower(): kind for kind in compression.Compression}
-_BATCH_OVERHEAD = 22  # bytes of an entry besides body and properties
 
 
 def properties_text(message: Message) -> str:
@@ -61,7 +60,14 @@ def prepare(message: Message, options: ProducerOptions, now: int, extra: str = "
         raise ValueError(
             f"the properties of a message to {message.topic!r} have {len(text.encode())} bytes, limit {MAX_PROPERTIES}"
         )
-    return Sending(message.topic, body, text, message.message_id or "", now, sys_flag, message.flag)
+    sending = Sending(message.topic, body, text, message.message_id or "", now, sys_flag, message.flag)
+    alone = sys_flag or extra or is_delayed(message) or message.topic[0] == "%"  # what a batch may not hold
+    sending.may_merge = options.merge_sends and not alone
+    return sending
+
+
+def is_delayed(message: Message) -> bool:
+    return bool(message.delay_level or message.deliver_at is not None or message.delay_ms is not None)
 
 
 def check_batch(messages: Sequence[Message]) -> str:
@@ -72,7 +78,7 @@ def check_batch(messages: Sequence[Message]) -> str:
     for message in messages:
         if message.topic != topic:
             raise ValueError(f"a batch goes to one topic; this one names {topic!r} and {message.topic!r}")
-        if message.delay_level or message.deliver_at is not None or message.delay_ms is not None:
+        if is_delayed(message):
             raise ValueError(
                 f"messages of a batch cannot be delayed; {message.message_id or message.topic!r} is"
             )
@@ -86,7 +92,7 @@ def split(messages: Iterable[Message], limit_bytes: int) -> list[list[Message]]:
     batches: list[list[Message]] = []
     size = limit_bytes + 1
     for message in messages:
-        own = _BATCH_OVERHEAD + len(message.body) + len(properties_text(message).encode())
+        own = batch.OVERHEAD + len(message.body) + len(properties_text(message).encode())
         if size + own > limit_bytes:
             batches.append([])
             size = 0
@@ -96,7 +102,14 @@ def split(messages: Iterable[Message], limit_bytes: int) -> list[list[Message]]:
 
 
 def prepare_batch(messages: Sequence[Message], now: int) -> Sending:
-    body = batch.encode(BatchItem(m.flag, m.body, properties_text(m)) for m in messages)
+    body = batch.encode([BatchItem(m.flag, m.body, properties_text(m)) for m in messages])
     ids = ",".join(message.message_id or "" for message in messages)
     text = f"UNIQ_KEY\x01{messages[0].message_id}\x02WAIT\x01true\x02"
     return Sending(messages[0].topic, body, text, ids, now)
+
+
+def merge(sendings: Sequence[Sending]) -> Sending:
+    """Messages of one queue, made ready each by itself and at the same time, as one batch. It has no id of its own: the
+    Java broker would make one record of it in a batch topic."""
+    body = batch.encode([BatchItem(each.flag, each.body, each.properties_text) for each in sendings])
+    return Sending(sendings[0].topic, body, "WAIT\x01true\x02", "", sendings[0].born)

@@ -13,7 +13,7 @@ from aerobee.client.options import ProducerOptions
 from aerobee.client.produce import queue_selector
 from aerobee.client.produce.outgoing import check_batch, prepare, prepare_batch, split
 from aerobee.client.produce.replies import Replies
-from aerobee.client.produce.sender import Sender
+from aerobee.client.produce.sender import SINGLE, Sender
 from aerobee.client.session.session import Session
 from aerobee.client.trace import Tracer
 from aerobee.protocol import names
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from aerobee.protocol.headers.produce import PushReply
     from aerobee.protocol.headers.transaction import CheckTransaction
     from aerobee.protocol.message import Record
-
-_SEND = RequestCode.SEND_MESSAGE_V2
 
 
 class Producer:
@@ -127,12 +125,12 @@ class Producer:
         try:
             if queue is None and (selector is not None or message.sharding_key):
                 queue = await self._select(message, selector, argument)
-            started = self._sender.start_now(sending, _SEND, queue)
+            started = self._sender.start_now(sending, queue)
             if started is None:
-                result = await self._sender.send(sending, _SEND, queue)
+                result = await self._sender.send(sending, SINGLE, queue)
             else:
                 call, chosen = started
-                result = await self._sender.finish(call, sending, _SEND, queue, chosen)
+                result = await self._sender.finish(call, sending, queue, chosen)
         finally:
             self._under_way.leave(size)
         if self._tracer is not None:

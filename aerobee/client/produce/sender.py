@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import suppress
 from functools import partial
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aerobee.client.message import STATUS_BY_CODE, SendResult, SendStatus
+from aerobee.client.produce.merging import Merging, write
 from aerobee.client.produce.queue_selector import Faults, InTurn
 from aerobee.client.produce.tries import Lines, NotAsWished, Tries
 from aerobee.client.session.deadlines import Deadlines, expire
@@ -24,15 +26,17 @@ from aerobee.protocol.headers.produce import SendResult as SendResultHeader
 from aerobee.protocol.routing import TopicQueues, limited
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from aerobee.client.options import SendOptions
+    from aerobee.client.produce.merging import Call, Frame
     from aerobee.client.session.session import Session
-    from aerobee.net.connection import Connection
+    from aerobee.net.connection import Connection, Waiting
     from aerobee.protocol.command import Command
 
 log = logging.getLogger("aerobee.client.producer")
+
+SINGLE, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 
 
 class Sender:
@@ -47,6 +51,7 @@ class Sender:
         self._deadlines = Deadlines(session.clock)
         self._lines = Lines(session.clock)
         self._rendered_here = not session.options.access_key  # signed frames take the general way
+        self._merging = Merging(partial(self._frame, BATCH), partial(self._frame, SINGLE))
 
     def close(self) -> None:
         self._deadlines.close()
@@ -86,9 +91,7 @@ class Sender:
 
     # -- sending -------------------------------------------------------------------------------------------
 
-    def start_now(
-        self, sending: Sending, code: RequestCode, queue: MessageQueue | None
-    ) -> tuple[asyncio.Future[Command], MessageQueue] | None:
+    def start_now(self, sending: Sending, queue: MessageQueue | None) -> tuple[Call, MessageQueue] | None:
         """The first try when nothing has to be waited for before, which is nearly always; else None."""
         topic = sending.topic
         known = self._session.routes.get(topic)
@@ -97,12 +100,33 @@ class Sender:
         if queue is not None and queue in self._lines:
             return None
         chosen = queue or self._choose(known.writable, topic, None)
-        warm = self._warm_connection(code, topic, chosen.broker_name)
+        warm = self._warm_connection(SINGLE, topic, chosen.broker_name)
         if warm is None:
             return None
-        call = self._start(warm, sending, chosen)
-        self._deadlines.watch(call, self._deadline(sending))
+        merging = self._merging
+        if merging.is_empty and warm.connection.awaits_nothing:  # nobody to wait for
+            call: Call = asyncio.get_running_loop().create_future()
+            write([self._frame(SINGLE, sending, chosen, call)])
+        elif queue is None and sending.may_merge:
+            call = merging.add(sending, chosen)
+        else:
+            call = merging.add_alone(sending, chosen)
         return call, chosen
+
+    def _frame(self, code: RequestCode, sending: Sending, queue: MessageQueue, waiting: Waiting) -> Frame:
+        warm = self._warm_connection(code, sending.topic, queue.broker_name)
+        if warm is None:  # lost within this turn
+            waiting.set_exception(NetworkError(f"the connection to broker {queue.broker_name!r} was lost"))
+            return None
+        frame = warm.connection.rendered(self._rendering(warm.template, sending, queue), waiting)
+        self._deadlines.watch(waiting, self._deadline(sending))
+        return warm.connection, frame
+
+    def _rendering(
+        self, template: SendTemplate, sending: Sending, queue: MessageQueue
+    ) -> Callable[[int], bytes]:
+        render = partial(template.frame, queue_id=queue.queue_id, sending=sending)
+        return render if self._rendered_here else partial(self._signed, render)
 
     def _deadline(self, sending: Sending) -> int:
         """Its birth is told by the wall clock."""
@@ -130,16 +154,15 @@ class Sender:
         )
 
     async def finish(
-        self, call: asyncio.Future[Command], sending: Sending, code: RequestCode, queue: MessageQueue | None,
-        chosen: MessageQueue,
-    ) -> SendResult:  # fmt: skip
+        self, call: Call, sending: Sending, queue: MessageQueue | None, chosen: MessageQueue
+    ) -> SendResult:
         """Wait for a try begun by `start_now`; further tries follow when it fails."""
         try:
             result = self._good(await call, sending, chosen)
         except AerobeeError as error:
             tries = self._tries(sending, queue)
             tries.at = chosen.broker_name
-            return await self._send_again(tries, error, sending, code, queue)
+            return await self._send_again(tries, error, sending, SINGLE, queue)
         if self._faults is not None:
             took_ms = self._clock.wall() - sending.born
             self._faults.answered(chosen.broker_name, took_ms, self._clock.now())
@@ -228,7 +251,8 @@ class Sender:
         connection = await self._session.connection(address)
         template = self._template(code, sending.topic, chosen.broker_name)
         began = self._clock.now()
-        call = self._start(WarmConnection(template, connection, 0), sending, chosen)
+        call: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        connection.write(connection.rendered(self._rendering(template, sending, chosen), call))
         # Not among `_deadlines`: they expire in the order they came, and this one began before others that came earlier.
         timer = self._clock.call_at(tries.deadline, partial(expire, call))
         try:
@@ -239,22 +263,15 @@ class Sender:
             self._faults.answered(chosen.broker_name, self._clock.now() - began, self._clock.now())
         return result
 
-    def _good(self, answer: Command, sending: Sending, queue: MessageQueue) -> SendResult:
-        result = result_of(answer, sending, queue)
+    def _good(self, answer: Command | SendResult, sending: Sending, queue: MessageQueue) -> SendResult:
+        result = answer if isinstance(answer, SendResult) else result_of(answer, sending, queue)
         if result.status is not SendStatus.OK and self._options.retry_unless_ok:
             raise NotAsWished(result)
         return result
 
-    def _start(self, warm: WarmConnection, sending: Sending, queue: MessageQueue) -> asyncio.Future[Command]:
-        if self._rendered_here:
-            return warm.connection.start_frame(
-                partial(warm.template.frame, queue_id=queue.queue_id, sending=sending)
-            )
-        return warm.connection.start_call(self._signed(warm.template, queue, sending))
-
-    def _signed(self, template: SendTemplate, queue: MessageQueue, sending: Sending) -> Command:
-        frame = template.frame(0, queue.queue_id, sending)
-        return sign(wire.decode(memoryview(frame)[4:]), self._options)
+    def _signed(self, render: Callable[[int], bytes], opaque: int) -> bytes:
+        command = wire.decode(memoryview(render(opaque))[4:])
+        return wire.encode(sign(command, self._options))
 
     async def send_oneway(self, sending: Sending, queue: MessageQueue | None) -> None:
         queues = await self.queues(sending.topic)
@@ -263,8 +280,9 @@ class Sender:
         if address is None:
             raise NoRoute(f"broker {chosen.broker_name!r} has no master now")
         connection = self._session.open_connection(address) or await self._session.connection(address)
-        template = self._template(RequestCode.SEND_MESSAGE_V2, sending.topic, chosen.broker_name)
-        connection.send(self._signed(template, chosen, sending))
+        template = self._template(SINGLE, sending.topic, chosen.broker_name)
+        frame = template.frame(0, chosen.queue_id, sending)
+        connection.send(sign(wire.decode(memoryview(frame)[4:]), self._options))
 
 
 class WarmConnection(msgspec.Struct):

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aerobee.errors import RequestTimeout
 
 if TYPE_CHECKING:
-    import asyncio
-
     from aerobee.clock import Clock, Timer
+    from aerobee.net.connection import Waiting
 
 TICK_MS = 100
 
@@ -21,10 +20,10 @@ class Deadlines:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: deque[tuple[int, asyncio.Future[Any]]] = deque()
+        self._waiting: deque[tuple[int, Waiting]] = deque()
         self._timer: Timer | None = None
 
-    def watch(self, call: asyncio.Future[Any], deadline: int) -> None:
+    def watch(self, call: Waiting, deadline: int) -> None:
         self._waiting.append((deadline, call))
         if self._timer is None:
             self._timer = self._clock.call_at(self._clock.now() + TICK_MS, self._tick)
@@ -46,7 +45,7 @@ class Deadlines:
             self._timer = None
 
 
-def expire(call: asyncio.Future[Any]) -> None:
+def expire(call: Waiting) -> None:
     if not call.done():
         call.set_exception(RequestTimeout("no answer in time"))
         call.exception()  # its waiter may be gone: no "never retrieved" warning

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, cast
 
 from aerobee.client.options import Options, SessionOptions, whole
 from aerobee.client.session import broker_requests
+from aerobee.client.session.ack_turns import AckTurns
 from aerobee.client.session.deadlines import Deadlines
 from aerobee.client.session.identity import client_id, local_ip, usual_namesrv
 from aerobee.client.session.outages import Outages, level
@@ -86,6 +87,7 @@ class Session(Generic[Held]):
         self.tasks = Tasks()
         self.outages = Outages(self.clock)
         self.deadlines = Deadlines(self.clock)  # of requests that wait `request_timeout_ms` without a task
+        self.acks = AckTurns(self)
         self.producers: dict[str, Producer] = {}
         self.consumers: dict[str, Consumer] = {}
         self.broker_versions: dict[str, int] = {}

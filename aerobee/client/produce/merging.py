@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plain sends of one turn of the loop to one queue leave as one batch, and nobody can tell: each has its own id,
+offset, result and failure.
+
+- A lone send, with nothing else under way to its broker, leaves at once and by itself.
+- Members share queue and birth, the two things of a message that a batch has only once: the queue each would have gone
+  to alone, and the time the first of them has. They lie in the queue in the order they were sent in.
+- A batch is stored as a whole or refused as a whole, be it for one member. So a refusal says nothing about the others:
+  each is then sent by itself, and fails, or does not, for its own reasons. Others may have been stored before it by
+  then, which is why sends whose order matters (those with a sharding key, or to a queue that was chosen) are not merged.
+- Whatever else goes wrong (no answer, a connection lost) is told to each member, which tries again by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from aerobee.client.message import STATUS_BY_CODE, SendResult
+from aerobee.client.produce.outgoing import merge
+from aerobee.errors import ProtocolError
+from aerobee.protocol.batch import OVERHEAD
+from aerobee.protocol.bodies import MessageQueue
+from aerobee.protocol.headers.produce import SendResult as SendResultHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aerobee.net.connection import Connection, Waiting
+    from aerobee.protocol.command import Command
+    from aerobee.protocol.fast_frames import Sending
+
+    # What a send waits for: a single one's answer, or its own part of a batch's.
+    Call = asyncio.Future[Command | SendResult]
+    # The frame of a request and where to write it; None when there is no way now, of which the one who waits is told.
+    Frame = tuple[Connection, bytes] | None
+    Render = Callable[[Sending, MessageQueue, Waiting], Frame]
+
+MOST_BYTES = 128 * 1024  # of a batch: larger ones gain nothing
+MOST_MEMBERS = 256
+SAME_TIME_MS = 5  # a turn may be longer than a millisecond
+
+
+class Merged:
+    """Sends to one queue, and who waits for them; to a connection, one that waits."""
+
+    __slots__ = ("_alone", "born", "calls", "queue", "sendings", "size")
+
+    def __init__(self, queue: MessageQueue, born: int, alone: Render) -> None:
+        self.queue = queue
+        self.born = born
+        self.sendings: list[Sending] = []
+        self.calls: list[Call] = []
+        self.size = 0
+        self._alone = alone
+
+    def takes(self, sending: Sending) -> bool:
+        return (
+            0 <= sending.born - self.born <= SAME_TIME_MS
+            and len(self.calls) < MOST_MEMBERS
+            and self.size + OVERHEAD + len(sending.body) + len(sending.properties_text) <= MOST_BYTES
+        )
+
+    def add(self, sending: Sending) -> Call:
+        call: Call = asyncio.get_running_loop().create_future()
+        sending.born = self.born
+        self.sendings.append(sending)
+        self.calls.append(call)
+        self.size += OVERHEAD + len(sending.body) + len(sending.properties_text)
+        return call
+
+    # -- as one that waits ---------------------------------------------------------------------------------
+
+    def done(self) -> bool:
+        return all(call.done() for call in self.calls)
+
+    def set_result(self, answer: Command) -> None:
+        if answer.code not in STATUS_BY_CODE:
+            self._send_alone()
+            return
+        try:
+            results = results_of(answer, self.sendings, self.queue)
+        except ProtocolError as error:
+            self.set_exception(error)
+            return
+        for call, result in zip(self.calls, results, strict=True):
+            if not call.done():
+                call.set_result(result)
+
+    def _send_alone(self) -> None:
+        pairs = zip(self.sendings, self.calls, strict=True)
+        write([self._alone(sending, self.queue, call) for sending, call in pairs if not call.done()])
+
+    def set_exception(self, error: BaseException) -> None:
+        for call in self.calls:
+            if not call.done():
+                call.set_exception(type(error)(*error.args))  # its own: whoever catches one may change it
+                call.exception()  # its sender may be gone: no "never retrieved" warning
+
+    def exception(self) -> BaseException | None:
+        """Nobody asks: members have been told."""
+        return None
+
+
+class Merging:
+    """The sends of a turn, in their order."""
+
+    def __init__(self, batched: Render, alone: Render) -> None:
+        self._batched = batched
+        self._alone = alone
+        self._turn: list[Merged] = []
+        self._open: dict[MessageQueue, Merged] = {}  # those of the turn that take more
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._turn
+
+    def add(self, sending: Sending, queue: MessageQueue) -> Call:
+        """With the others of its queue, where they go together."""
+        merged = self._open.get(queue)
+        if merged is None or not merged.takes(sending):
+            merged = self._open[queue] = self._next(sending, queue)
+        return merged.add(sending)
+
+    def add_alone(self, sending: Sending, queue: MessageQueue) -> Call:
+        """In a frame of its own, after those that go to the same queue and were sent before."""
+        self._open.pop(queue, None)
+        return self._next(sending, queue).add(sending)
+
+    def _next(self, sending: Sending, queue: MessageQueue) -> Merged:
+        if not self._turn:
+            asyncio.get_running_loop().call_soon(self._end_turn)
+        merged = Merged(queue, sending.born, self._alone)
+        self._turn.append(merged)
+        return merged
+
+    def _end_turn(self) -> None:
+        turn, self._turn = self._turn, []
+        self._open.clear()
+        write([self._frame(merged) for merged in turn])
+
+    def _frame(self, merged: Merged) -> Frame:
+        if len(merged.calls) == 1:
+            return self._alone(merged.sendings[0], merged.queue, merged.calls[0])
+        return self._batched(merge(merged.sendings), merged.queue, merged)
+
+
+def write(frames: list[Frame]) -> None:
+    """In one piece a connection."""
+    by_connection: dict[Connection, list[bytes]] = {}
+    for each in frames:
+        if each is not None:
+            by_connection.setdefault(each[0], []).append(each[1])
+    for connection, own in by_connection.items():
+        connection.write(own[0] if len(own) == 1 else b"".join(own))
+
+
+def results_of(answer: Command, sendings: list[Sending], queue: MessageQueue) -> list[SendResult]:
+    """Of a batch's answer, which has the members' places as a list and the offset of the first."""
+    fields = answer.fields(SendResultHeader)
+    status, first = STATUS_BY_CODE[answer.code], fields.queue_offset
+    if fields.queue_id != queue.queue_id:
+        queue = MessageQueue(queue.broker_name, fields.queue_id, queue.topic)
+    places = fields.msg_id.split(",")
+    if len(places) != len(sendings):  # a batch topic keeps them as one record
+        places = [fields.msg_id] * len(sendings)
+    return [
+        SendResult(status, sending.message_id, place, queue, offset, sending.message_id)
+        for offset, (sending, place) in enumerate(zip(sendings, places, strict=True), first)
+    ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aerobee.broker.access.policies import Entry, Policy
 from aerobee.broker.access.users import User
 from aerobee.clock import ManualClock
+from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.service import NAME, Service
 from aerobee.net.connection import Reply
 from aerobee.net.pool import Pool
@@ -17,9 +18,10 @@ from aerobee.protocol.accounts import Credentials, grpc_signature, sign
 from aerobee.protocol.command import Command, Header, request
 from aerobee.server import Server
 from aerobee.settings import BrokerConfig, StoreConfig
+from tests.grpc_line import Line
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
 ROOT = Credentials("root", "root-secret")
 ANN = Credentials("ann", "ann-secret")
@@ -36,33 +38,12 @@ def authorization(account: Credentials, date: str = DATE) -> dict[str, str]:
     return {"authorization": text, "x-mq-date-time": date}
 
 
-class Context:
-    """What a gRPC handler asks of a call."""
-
-    def __init__(self, said: dict[str, str]) -> None:
-        self._said = said
-
-    def invocation_metadata(self) -> list[tuple[str, str]]:
-        return list(self._said.items())
-
-    def peer(self) -> str:
-        return "unix:"
-
-    def time_remaining(self) -> float | None:
-        return None
-
-
-class Method:
-    def __init__(self, name: str) -> None:
-        self.method = f"/{NAME}/{name}"
-
-
 class Ports:
     def __init__(self, server: Server) -> None:
         self.server = server
         self._pool = Pool(lambda connection, command: Reply())
         self.service = Service(server.broker)
-        self._grpc = self.service.handlers()
+        self._line = Line(self.service.method)
 
     # -- remoting ----------------------------------------------------------------------------------------------
 
@@ -82,21 +63,21 @@ class Ports:
     # -- gRPC ----------------------------------------------------------------------------------------------------
 
     async def call(self, who: Credentials, name: str, message: Any, **said: str) -> Any:
-        handler = self._grpc.service(Method(name))
-        return await handler.unary_unary(message.SerializeToString(), Context(self._saying(who, said)))
+        (answer,) = await self.stream(who, name, message, **said)
+        return answer
 
     async def stream(self, who: Credentials, name: str, message: Any, **said: str) -> list[Any]:
-        handler = self._grpc.service(Method(name))
-        answers = handler.unary_stream(message.SerializeToString(), Context(self._saying(who, said)))
-        return [each async for each in answers]
+        answers = await self._ask(who, name, [message], said)
+        return [getattr(pb, f"{name}Response").FromString(each) for each in answers]
 
     async def telemetry(self, who: Credentials, *commands: Any, **said: str) -> list[Any]:
-        async def all_of_them() -> AsyncIterator[bytes]:
-            for each in commands:
-                yield each.SerializeToString()
+        return [pb.TelemetryCommand.FromString(each) for each in await self._ask(who, "Telemetry", commands, said)]
 
-        stream = self._grpc.service(Method("Telemetry")).stream_stream
-        return [each async for each in stream(all_of_them(), Context(self._saying(who, said)))]
+    async def _ask(
+        self, who: Credentials, name: str, messages: Sequence[Any], said: dict[str, str]
+    ) -> list[bytes]:
+        data = [each.SerializeToString() for each in messages]
+        return await self._line.ask(f"/{NAME}/{name}", *data, **self._saying(who, said))
 
     def _saying(self, who: Credentials, said: dict[str, str]) -> dict[str, str]:
         names = {name.replace("_", "-"): value for name, value in said.items()}
@@ -119,6 +100,7 @@ class Ports:
         self.server.broker.access.put_policy(who.access_key, Policy().merged(PolicyType.CUSTOM, entries))
 
     async def close(self) -> None:
+        await self._line.close()
         await self._pool.close()
 
 

@@ -12,6 +12,7 @@ from aerobee.clock import ManualClock
 from aerobee.errors import NoPermission, TopicNotFound
 from aerobee.fronts.gates import limits, table
 from aerobee.fronts.gates.call import Call, Place, Port, pass_gates, stream_through_gates
+from aerobee.fronts.grpc.codes import Code
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.service import NAME, Service
 from aerobee.net.connection import Reply
@@ -24,6 +25,7 @@ from aerobee.protocol.headers.produce import SendMessageV2
 from aerobee.protocol.headers.route import GetRoute, UpdateNamesrvConfig
 from aerobee.server import Server
 from aerobee.settings import BrokerConfig
+from tests.grpc_line import Ended, Line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -59,34 +61,14 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     return made
 
 
-class Context:
-    """What a gRPC handler asks of a call."""
-
-    def __init__(self, **said: str) -> None:
-        self._said = said
-
-    def invocation_metadata(self) -> list[tuple[str, str]]:
-        return [("x-mq-client-id", "c"), *self._said.items()]
-
-    def peer(self) -> str:
-        return "unix:"
-
-    def time_remaining(self) -> float | None:
-        return None
-
-
-class Method:
-    def __init__(self, name: str) -> None:
-        self.method = f"/{NAME}/{name}"
-
-
 class Ports:
     """A server's ports as clients have them; gRPC without its socket."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self._pool = Pool(lambda connection, command: Reply())
-        self.grpc = Service(server.broker).handlers()
+        self.service = Service(server.broker)
+        self._line = Line(self.service.method)
 
     async def ask(self, address: str, header: Header, body: bytes = b"", **said: str) -> Command:
         command = request(header, body)
@@ -107,12 +89,14 @@ class Ports:
         return await self.ask(self.server.namesrv, header, body, **said)
 
     async def call(self, name: str, message: Any, **said: str) -> Any:
-        handler = self.grpc.service(Method(name))
-        return await handler.unary_unary(message.SerializeToString(), Context(**said))
+        (answer,) = await self.stream(name, message, **said)
+        return answer
 
-    async def stream(self, name: str, message: Any, **said: str) -> list[Any]:
-        handler = self.grpc.service(Method(name))
-        return [each async for each in handler.unary_stream(message.SerializeToString(), Context(**said))]
+    async def stream(self, name: str, *messages: Any, **said: str) -> list[Any]:
+        data = [each.SerializeToString() for each in messages]
+        answers = await self._line.ask(f"/{NAME}/{name}", *data, x_mq_client_id="c", **said)
+        kind = getattr(pb, "TelemetryCommand" if name == "Telemetry" else f"{name}Response")
+        return [kind.FromString(each) for each in answers]
 
     async def one_way(self, header: Header, body: bytes = b"", **said: str) -> None:
         command = request(header, body)
@@ -121,6 +105,7 @@ class Ports:
         (await self._pool.get(self.server.broker_address)).send(command)
 
     async def close(self) -> None:
+        await self._line.close()
         await self._pool.close()
 
 
@@ -243,11 +228,7 @@ async def test_a_one_way_request_passes_the_gates_as_any_other(watched: Ports, w
 
 
 async def test_telemetry_passes_the_gates_command_by_command(watched: Ports, watch: Watch) -> None:
-    async def commands() -> AsyncIterator[bytes]:
-        yield pb.TelemetryCommand().SerializeToString()
-
-    handler = watched.grpc.service(Method("Telemetry"))
-    assert [each async for each in handler.stream_stream(commands(), Context())] == []
+    assert await watched.stream("Telemetry", pb.TelemetryCommand()) == []
     assert watch.ends == [(Port.GRPC, "Telemetry", None)] * 2, (
         "the opening, which says who comes, and the command"
     )
@@ -256,26 +237,19 @@ async def test_telemetry_passes_the_gates_command_by_command(watched: Ports, wat
 async def test_who_is_refused_at_the_opening_of_telemetry_is_not_known_afterwards(
     watched: Ports, watch: Watch
 ) -> None:
-    async def commands() -> AsyncIterator[bytes]:
-        yield pytest.fail("asked for, though the opening was refused")
-
-    service = Service(watched.server.broker)
-    handler = service.handlers().service(Method("Telemetry"))
-    (told,) = [each async for each in handler.stream_stream(commands(), Context(user="bobby"))]
+    (told,) = await watched.stream("Telemetry", pb.TelemetryCommand(), user="bobby")
     assert (told.status.message, told.WhichOneof("command")) == (REFUSED, None)
-    assert list(service.peers) == []
+    assert list(watched.service.peers) == []
+    assert len(watch.calls) == 1, "what it says after that is not listened to"
 
 
 async def test_a_call_that_nobody_serves_passes_the_gates_too(watched: Ports, watch: Watch) -> None:
-    class Aborting(Context):
-        async def abort(self, code: Any, text: str) -> None:
-            raise ConnectionAbortedError(code.name, text)
-
-    handler = watched.grpc.service(Method("SyncLiteSubscription"))
-    with pytest.raises(ConnectionAbortedError, match=r"PERMISSION_DENIED.*bobby may not"):
-        await handler.stream_stream(None, Aborting(user="bobby"))
-    with pytest.raises(ConnectionAbortedError, match="UNIMPLEMENTED"):
-        await handler.stream_stream(None, Aborting())
+    with pytest.raises(Ended, match="bobby may not") as refused:
+        await watched.stream("SyncLiteSubscription", user="bobby")
+    assert refused.value.code == Code.PERMISSION_DENIED
+    with pytest.raises(Ended) as unserved:
+        await watched.stream("SyncLiteSubscription")
+    assert unserved.value.code == Code.UNIMPLEMENTED
     assert [(call.route, call.port) for call in watch.calls] == [("", Port.GRPC)] * 2
 
 

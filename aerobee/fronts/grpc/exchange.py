@@ -33,8 +33,8 @@ _ENDLESS_MS = 10**9  # a deadline further away is none
 
 
 class Method(NamedTuple):
-    """`heard` is called with the exchange and the whole request; of a stream of messages with each, and then there
-    is also what to call before the first, and after the last."""
+    """`heard` is called with the whole request; or, of a stream of messages, with each one, and then there is also what
+    to call before the first. It may name others by `Exchange.hears`."""
 
     heard: Callable[[Exchange, bytes], None]
     opened: Callable[[Exchange], None] | None = None
@@ -108,9 +108,9 @@ class Exchange(Stream):
         if not partial:
             self._partial = None
 
-    def hears(self, heard: Callable[[Exchange, bytes], None]) -> None:
-        """Who is told the messages of this stream, from now on."""
-        self._method = self._method._replace(heard=heard)
+    def hears(self, heard: Callable[[Exchange, bytes], None], ended: Callable[[Exchange], None]) -> None:
+        """Who is told the messages of this stream, from now on, and its end."""
+        self._method = self._method._replace(heard=heard, ended=ended)
 
     def _message(self, message: bytes) -> None:
         self.connection.completed += 1

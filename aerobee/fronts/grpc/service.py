@@ -57,7 +57,7 @@ class Service:
         self._listening = self._gates("Telemetry")
         self._strangers = self._gates("")
         self._methods = {f"/{NAME}/{name}": self._served(route) for name, route in ROUTES.items()}
-        self._methods[f"/{NAME}/Telemetry"] = Method(_not_let_in, self._telemetry, Exchange.finish)
+        self._methods[f"/{NAME}/Telemetry"] = Method(_not_let_in, self._telemetry)
 
     def method(self, path: str) -> Method:
         """What serves the calls of a path."""
@@ -138,7 +138,7 @@ class Service:
             return
         peer.stream_opened()
         exchange.on_stop = peer.stream_closed
-        exchange.hears(partial(self._listen, peer))
+        exchange.hears(partial(self._listen, peer), partial(_farewell, peer))
         exchange.hold(self._speak(peer, exchange))
 
     async def _speak(self, peer: Peer, exchange: Exchange) -> None:
@@ -180,6 +180,13 @@ class Service:
 
 def _not_let_in(exchange: Exchange, data: bytes) -> None:
     """What a caller says after it was refused."""
+
+
+def _farewell(peer: Peer, exchange: Exchange) -> None:
+    """The client has said all: so do we, with what waits for it."""
+    for command in peer.waiting():
+        exchange.write(command.SerializeToString())
+    exchange.finish()
 
 
 def _told(error: Exception) -> bytes:

@@ -124,6 +124,10 @@ class Peer:
         """What is to be sent to the client next."""
         return await self._outbox.get()
 
+    def waiting(self) -> list[Any]:
+        """All that is to be sent, taken out at once."""
+        return [self._outbox.get_nowait() for _ in range(self._outbox.qsize())]
+
 
 def _recover(command: Command) -> Any:
     check = command.fields(CheckTransaction)

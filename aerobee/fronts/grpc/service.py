@@ -123,7 +123,7 @@ class Service:
 
     def _work(self, route: Route, call: GrpcCall, exchange: Exchange) -> Any:
         request = call.asked
-        caller = Caller(self.peers.of(call), self.peers, self.port, exchange.remaining_ms)
+        caller = Caller(self.peers.of(call), self.peers, self.port, exchange)
         return route.adapter(caller, request, self.broker)
 
     # -- telemetry -----------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ _NAMES_ONLY = (
     "proxy-authenticate proxy-authorization range referer refresh retry-after server set-cookie "
     "strict-transport-security transfer-encoding user-agent vary via www-authenticate"
 )
-_USUAL: list[tuple[str, str]] = [
+_USUAL: tuple[tuple[str, str], ...] = (
     (":authority", ""),
     (":method", "GET"),
     (":method", "POST"),
@@ -39,7 +39,16 @@ _USUAL: list[tuple[str, str]] = [
     (":scheme", "https"),
     *((":status", code) for code in ("200", "204", "206", "304", "400", "404", "500")),
     *((name, "gzip, deflate" if name == "accept-encoding" else "") for name in _NAMES_ONLY.split()),
-]
+)
+_Field = tuple[str, str, int]  # with what it counts
+
+
+def _counted(name: str, value: str) -> _Field:
+    return name, value, len(name) + len(value) + _BESIDE
+
+
+_FIELDS: tuple[_Field, ...] = tuple(_counted(*each) for each in _USUAL)
+_FIRST_REMEMBERED = len(_FIELDS) + 1
 
 
 class HeaderBlocks:
@@ -47,40 +56,44 @@ class HeaderBlocks:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._remembered: deque[tuple[str, str]] = deque()
+        self._remembered: deque[_Field] = deque()
         self._table_bytes = 0
         self._table_limit = TABLE_BYTES
 
     def read(self, block: bytes) -> dict[str, str]:
         """The fields, of one said twice the last. ProtocolError: what the peer says next can not be understood."""
         fields: dict[str, str] = {}
-        size = changes = at = 0
-        end = len(block)
+        left, at, end = self._max_bytes, 0, len(block)
         try:
+            if end and block[0] & 0xE0 == 0x20:
+                at = self._resize(block)
             while at < end:
                 first = block[at]
-                if first & 0x80:
-                    index = first & 0x7F
-                    if index < 0x7F:
-                        at += 1
-                    else:
-                        index, at = _number(block, at, 0x7F)
-                    name, value = self._field(index)
-                elif first & 0xE0 == 0x20:
-                    changes += 1
-                    at = self._resize(block, at, changes if not fields else _MAX_TABLE_CHANGES + 1)
-                    continue
+                if first >= 0x80:
+                    index, at = (first & 0x7F, at + 1) if first < 0xFF else _number(block, at, 0x7F)
+                    field = self._field(index)
                 else:
-                    name, value, at = self._literal(block, at, first)
-                size += len(name) + len(value) + _BESIDE
-                if size > self._max_bytes:
+                    field, at = self._literal(block, at, first)
+                name, value, counts = field
+                left -= counts
+                if left < 0:
                     raise ProtocolError(f"headers of more than {self._max_bytes} bytes")
                 fields[name] = value
         except IndexError:
-            raise ProtocolError("a header block that ends in the middle") from None
+            raise ProtocolError("a header block that ends in the middle, or names what was never said") from None
         return fields
 
-    def _literal(self, block: bytes, at: int, first: int) -> tuple[str, str, int]:
+    def _field(self, index: int) -> _Field:
+        """IndexError when it was never said."""
+        if index >= _FIRST_REMEMBERED:
+            return self._remembered[index - _FIRST_REMEMBERED]
+        if not index:
+            raise IndexError
+        return _FIELDS[index - 1]
+
+    def _literal(self, block: bytes, at: int, first: int) -> tuple[_Field, int]:
+        if first & 0xE0 == 0x20:
+            raise ProtocolError("the header table changes its size in the middle")
         remember = first & 0x40
         index, at = _number(block, at, 0x3F if remember else 0x0F)
         if index:
@@ -90,38 +103,29 @@ class HeaderBlocks:
             if not name or name.lower() != name:
                 raise ProtocolError(f"header name {name[:64]!r}: lower case, not empty")
         value, at = _text(block, at)
+        field = _counted(name, value)
         if remember:
-            self._remember(name, value)
-        return name, value, at
-
-    def _field(self, index: int) -> tuple[str, str]:
-        if 0 < index <= len(_USUAL):
-            return _USUAL[index - 1]
-        place = index - len(_USUAL) - 1
-        if not 0 <= place < len(self._remembered):
-            raise ProtocolError(f"header field {index}, which was never said")
-        return self._remembered[place]
-
-    def _remember(self, name: str, value: str) -> None:
-        self._remembered.appendleft((name, value))
-        self._table_bytes += len(name) + len(value) + _BESIDE
-        if self._table_bytes > self._table_limit:
-            self._forget()
+            self._remembered.appendleft(field)
+            self._table_bytes += field[2]
+            if self._table_bytes > self._table_limit:
+                self._forget()
+        return field, at
 
     def _forget(self) -> None:
         """The oldest, until the rest fits; one that is larger than the table leaves it empty."""
         while self._table_bytes > self._table_limit:
-            name, value = self._remembered.pop()
-            self._table_bytes -= len(name) + len(value) + _BESIDE
+            self._table_bytes -= self._remembered.pop()[2]
 
-    def _resize(self, block: bytes, at: int, nth: int) -> int:
-        if nth > _MAX_TABLE_CHANGES:
-            raise ProtocolError("the header table changes its size in the middle, or again and again")
-        limit, at = _number(block, at, 0x1F)
-        if limit > TABLE_BYTES:
-            raise ProtocolError(f"a header table of {limit} bytes, limit {TABLE_BYTES}")
-        self._table_limit = limit
-        self._forget()
+    def _resize(self, block: bytes) -> int:
+        """A sender that made its table small and large again says both, before the fields."""
+        at = 0
+        for _ in range(_MAX_TABLE_CHANGES):
+            if at == len(block) or block[at] & 0xE0 != 0x20:
+                break
+            self._table_limit, at = _number(block, at, 0x1F)
+            if self._table_limit > TABLE_BYTES:
+                raise ProtocolError(f"a header table of {self._table_limit} bytes, limit {TABLE_BYTES}")
+            self._forget()
         return at
 
 

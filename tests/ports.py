@@ -5,37 +5,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.service import NAME, Service
 from aerobee.net.connection import Reply
 from aerobee.net.pool import Pool
+from tests.grpc_line import Line
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from aerobee.net.connection import Connection
     from aerobee.protocol.command import Command
     from aerobee.server import Server
-
-
-class Context:
-    """What a gRPC handler asks of a call."""
-
-    def __init__(self, said: Mapping[str, str]) -> None:
-        self._said = said
-
-    def invocation_metadata(self) -> list[tuple[str, str]]:
-        return [("x-mq-client-id", "c"), *self._said.items()]
-
-    def peer(self) -> str:
-        return "unix:"
-
-    def time_remaining(self) -> float | None:
-        return None
-
-
-class Method:
-    def __init__(self, name: str) -> None:
-        self.method = f"/{NAME}/{name}"
 
 
 class Wires:
@@ -45,7 +26,7 @@ class Wires:
         self.server = server
         self._pool = Pool(lambda connection, command: Reply())
         self.service = Service(server.broker)
-        self.grpc = self.service.handlers()
+        self._line = Line(self.service.method)
 
     @property
     def vip_address(self) -> str:
@@ -58,22 +39,24 @@ class Wires:
         return await (await self.connection(address)).call(command, 10_000)
 
     async def unary(self, name: str, message: Any, said: Mapping[str, str]) -> Any:
-        handler = self.grpc.service(Method(name))
-        return await handler.unary_unary(message.SerializeToString(), Context(said))
+        (answer,) = await self.answers(name, message, said)
+        return answer
 
     async def answers(self, name: str, message: Any, said: Mapping[str, str]) -> list[Any]:
-        handler = self.grpc.service(Method(name))
-        return [each async for each in handler.unary_stream(message.SerializeToString(), Context(said))]
+        answers = await self.asked(name, [message], said)
+        return [getattr(pb, f"{name}Response").FromString(each) for each in answers]
 
     async def told(self, commands: Iterable[Any], said: Mapping[str, str]) -> list[Any]:
         """By telemetry."""
+        return [
+            pb.TelemetryCommand.FromString(each) for each in await self.asked("Telemetry", commands, said)
+        ]
 
-        async def all_of_them() -> AsyncIterator[bytes]:
-            for each in commands:
-                yield each.SerializeToString()
-
-        stream = self.grpc.service(Method("Telemetry")).stream_stream
-        return [each async for each in stream(all_of_them(), Context(said))]
+    async def asked(self, name: str, messages: Iterable[Any], said: Mapping[str, str]) -> list[bytes]:
+        """The answers to a call as they come, whether or not anybody serves it."""
+        data = [each.SerializeToString() for each in messages]
+        return await self._line.ask(f"/{NAME}/{name}", *data, **{"x-mq-client-id": "c", **said})
 
     async def close(self) -> None:
+        await self._line.close()
         await self._pool.close()

@@ -13,13 +13,13 @@ import errno
 import logging
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from aerobee.errors import NetworkError
 from aerobee.net.complaints import Complaints
-from aerobee.net.tls import FIRST_BYTE, ServerTls, TlsMode
+from aerobee.net.tls import FIRST_BYTE, TlsMode
 from aerobee.protocol.addresses import format_address
 
 if TYPE_CHECKING:
@@ -34,6 +34,15 @@ HANDSHAKE_MS = 5_000
 _BACKLOG = 1024
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _RETRY_SECONDS = 0.2  # after running out of descriptors
+
+
+class PortTls(Protocol):
+    """How a port speaks TLS: `context` is for the next connection, made when first asked for where it takes long."""
+
+    @property
+    def mode(self) -> TlsMode: ...
+    @property
+    def context(self) -> ssl.SSLContext: ...
 
 
 class DoorLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +63,7 @@ class Door:
         clock: Clock,
         *,
         limits: DoorLimits | None = None,
-        tls: ServerTls | None = None,
+        tls: PortTls | None = None,
         drop_silent: Callable[[int], None] = lambda before: None,
     ) -> None:
         self._protocol = protocol

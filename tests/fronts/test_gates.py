@@ -12,8 +12,8 @@ from aerobee.clock import ManualClock
 from aerobee.errors import NoPermission, TopicNotFound
 from aerobee.fronts.gates import limits, table
 from aerobee.fronts.gates.call import Call, Place, Port, pass_gates, stream_through_gates
+from aerobee.fronts.grpc.codes import Code
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
-from aerobee.fronts.grpc.service import Service
 from aerobee.protocol.command import Command, Header, request
 from aerobee.protocol.headers.cluster import UpdateBrokerConfig
 from aerobee.protocol.headers.consume import PullMessage
@@ -22,7 +22,8 @@ from aerobee.protocol.headers.produce import SendMessageV2
 from aerobee.protocol.headers.route import GetRoute, UpdateNamesrvConfig
 from aerobee.server import Server
 from aerobee.settings import BrokerConfig
-from tests.ports import Context, Method, Wires
+from tests.grpc_line import Ended
+from tests.ports import Wires
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -221,26 +222,19 @@ async def test_telemetry_passes_the_gates_command_by_command(watched: Ports, wat
 async def test_who_is_refused_at_the_opening_of_telemetry_is_not_known_afterwards(
     watched: Ports, watch: Watch
 ) -> None:
-    async def commands() -> AsyncIterator[bytes]:
-        yield pytest.fail("asked for, though the opening was refused")
-
-    service = Service(watched.server.broker)
-    handler = service.handlers().service(Method("Telemetry"))
-    (told,) = [each async for each in handler.stream_stream(commands(), Context({"user": "bobby"}))]
+    (told,) = await watched.told([pb.TelemetryCommand()], {"user": "bobby"})
     assert (told.status.message, told.WhichOneof("command")) == (REFUSED, None)
-    assert list(service.peers) == []
+    assert list(watched.service.peers) == []
+    assert len(watch.calls) == 1, "what it says after that is not listened to"
 
 
 async def test_a_call_that_nobody_serves_passes_the_gates_too(watched: Ports, watch: Watch) -> None:
-    class Aborting(Context):
-        async def abort(self, code: Any, text: str) -> None:
-            raise ConnectionAbortedError(code.name, text)
-
-    handler = watched.grpc.service(Method("SyncLiteSubscription"))
-    with pytest.raises(ConnectionAbortedError, match=r"PERMISSION_DENIED.*bobby may not"):
-        await handler.stream_stream(None, Aborting({"user": "bobby"}))
-    with pytest.raises(ConnectionAbortedError, match="UNIMPLEMENTED"):
-        await handler.stream_stream(None, Aborting({}))
+    with pytest.raises(Ended, match="bobby may not") as refused:
+        await watched.asked("SyncLiteSubscription", [], {"user": "bobby"})
+    assert refused.value.code == Code.PERMISSION_DENIED
+    with pytest.raises(Ended) as unserved:
+        await watched.asked("SyncLiteSubscription", [], {})
+    assert unserved.value.code == Code.UNIMPLEMENTED
     assert [(call.route, call.port) for call in watch.calls] == [("", Port.GRPC)] * 2
 
 

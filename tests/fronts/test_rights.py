@@ -7,6 +7,7 @@ row, or no entry in the table of rights, fails.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -380,7 +381,8 @@ def remoting(port: Port, header: Header, body: bytes) -> tuple[tuple[Port, str, 
 
 def grpc(request: Any) -> tuple[tuple[Port, str, None], Call]:
     name = type(request).__name__.removesuffix("Request").removesuffix("Command")
-    call = GrpcCall(name, request.SerializeToString(), None, HERE, type(request).FromString)
+    exchange: Any = SimpleNamespace(fields={}, connection=SimpleNamespace(remote=HERE))
+    call = GrpcCall(name, request.SerializeToString(), exchange, type(request).FromString)
     return (Port.GRPC, name, None), call
 
 

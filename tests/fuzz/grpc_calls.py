@@ -10,7 +10,9 @@ from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-un
 
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.service import NAME, Service
+from aerobee.protocol.http2.frames import Reason, reset
 from tests.fuzz.frames import NAMES, ODD
+from tests.grpc_line import Line
 
 if TYPE_CHECKING:
     from random import Random
@@ -28,41 +30,15 @@ LONGS = [*NUMBERS, 2**63 - 1, -(2**63), 1_700_000_000_000]
 DEPTH = 5
 
 
-class Context:
-    """What a handler asks of a call."""
-
-    def __init__(self, client_id: str) -> None:
-        self._client_id = client_id
-
-    def invocation_metadata(self) -> list[tuple[str, str]]:
-        return [("x-mq-client-id", self._client_id)] if self._client_id else []
-
-    def peer(self) -> str:
-        return "ipv4:127.0.0.1:5000"
-
-    def time_remaining(self) -> float | None:
-        return None
-
-    async def abort(self, code: Any, details: str) -> None:
-        raise asyncio.CancelledError
-
-
-class Call:
-    def __init__(self, method: str) -> None:
-        self.method = f"/{NAME}/{method}"
-        self.invocation_metadata: list[tuple[str, str]] = []
-
-
 class Calls:
     def __init__(self, broker: Broker, chance: Random) -> None:
         self.service = Service(broker)
-        self._handlers = self.service.handlers()
+        self._line = Line(self.service.method)
         self._chance = chance
 
     async def one(self) -> str:
         """Make one call; returns what it was."""
         name = self._chance.choice(UNARY if self._chance.random() < 0.9 else STREAMS)
-        handler = self._handlers.service(Call(name))
         is_sound = name in STREAMS and self._chance.random() < 0.5
         message = self._reading(name) if is_sound else self._filled(getattr(pb, f"{name}Request")(), 0)
         data = bytearray(message.SerializeToString())
@@ -70,11 +46,10 @@ class Calls:
             if data:
                 data[self._chance.randrange(len(data))] = self._chance.randrange(256)
         asked = bytes(data)  # the front reads it itself: what is no protobuf is its to refuse
-        context = Context("one" if is_sound else self._chance.choice(["", "one", "two", "x" * 300]))
-        if name in STREAMS:
-            await self._stream(handler.unary_stream(asked, context))
-        else:
-            handler.response_serializer(await handler.unary_unary(asked, context))
+        self._line.connection.streams.forgive()
+        client = "one" if is_sound else self._chance.choice(["", "one", "two", "x" * 300])
+        number = self._line.call(f"/{NAME}/{name}", asked, x_mq_client_id=client)
+        await self._answered(number, getattr(pb, f"{name}Response"))
         return f"{name} {bytes(data)!r}"
 
     def _reading(self, name: str) -> Any:
@@ -89,20 +64,17 @@ class Calls:
             request.invisible_duration.FromMilliseconds(10_000)
         return request
 
-    async def _stream(self, answers: Any) -> None:
+    async def _answered(self, number: int, kind: Any) -> None:
         """A call that waits is ended as by a client that goes away."""
-
-        async def read() -> None:
-            async for answer in answers:
-                answer.SerializeToString()
-
-        task = asyncio.ensure_future(read())
         for _ in range(5):
             await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task])
-        if not task.cancelled() and (error := task.exception()) is not None:
-            raise error
+        heard = self._line.hear(number)
+        if not heard.ended:
+            self._line.say(reset(number, Reason.NO_ERROR))
+        elif heard.status:
+            raise AssertionError(f"the call ended by {heard.headers[-1]}")
+        for message in heard.messages:
+            kind.FromString(message)
 
     def _filled(self, message: Any, depth: int) -> Any:
         for field in message.DESCRIPTOR.fields:

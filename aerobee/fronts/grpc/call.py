@@ -10,21 +10,17 @@ from aerobee.fronts.gates.call import Call, Port
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from aerobee.fronts.grpc.exchange import Exchange
+
 
 class GrpcCall(Call):
-    __slots__ = ("_context", "_read", "_request")
+    __slots__ = ("_read", "_request", "fields")
 
-    def __init__(
-        self, route: str, data: bytes, context: Any, remote: tuple[str, int], read: Callable[[bytes], Any]
-    ) -> None:
-        super().__init__(Port.GRPC, route, None, remote, data)
-        self._context = context
+    def __init__(self, route: str, data: bytes, exchange: Exchange, read: Callable[[bytes], Any]) -> None:
+        super().__init__(Port.GRPC, route, None, exchange.connection.remote, data)
+        self.fields: Mapping[str, str] = exchange.fields  # type: ignore[misc]  # a property where it takes work
         self._read = read
         self._request: Any = None
-
-    @property
-    def fields(self) -> Mapping[str, str]:
-        return dict(self._context.invocation_metadata() or ())
 
     @property
     def asked(self) -> Any:

@@ -10,45 +10,57 @@ from __future__ import annotations
 import logging
 import os
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from aerobee.net.tls import ServerTls, server_tls
+from aerobee.net.tls import TlsFiles, TlsMode
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import ssl
 
+    from aerobee.net.door import PortTls
     from aerobee.settings import BrokerConfig
 
 log = logging.getLogger("aerobee.grpc")
 
 
-def made_tls(config: BrokerConfig, folder: Path) -> ServerTls | None:
-    """None when none can be made: then only plain clients are served.
-
-    It lies in `folder`, which only this user may read, just until it is loaded.
-    """
-    made = _self_signed(config.advertise or config.host)
-    if made is None:
-        return None
-    file = folder / "certificate.pem"
-    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-        out.write(made)
-    try:
-        return server_tls(str(file), "")
-    finally:
-        file.unlink()
-
-
-def _self_signed(host: str) -> bytes | None:
-    """Key and certificate, PEM."""
-    try:
-        from cryptography import x509
-        from cryptography.hazmat.primitives import hashes, serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
-        from cryptography.x509.oid import NameOID
-    except ImportError:
+def made_tls(config: BrokerConfig) -> PortTls | None:
+    """None when none can be made: then only plain clients are served."""
+    if find_spec("cryptography") is None:
         log.warning("no TLS on the gRPC port: set tls_cert and tls_key, or `pip install cryptography`")
         return None
+    return _MadeTls(config.advertise or config.host)
+
+
+class _MadeTls:
+    """`ServerTls` with a certificate that is made for the first client who asks for one: that takes what a broker with
+    plain clients does without, a library of several megabytes."""
+
+    mode = TlsMode.PERMISSIVE
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+
+    @cached_property
+    def context(self) -> ssl.SSLContext:
+        # In a folder that only this user may read, just until it is loaded.
+        with TemporaryDirectory(prefix="aerobee-grpc-") as folder:
+            file = Path(folder) / "certificate.pem"
+            with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+                out.write(_self_signed(self._host))
+            return TlsFiles(str(file)).context()
+
+
+def _self_signed(host: str) -> bytes:
+    """Key and certificate, PEM."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
     # Valid around any clock a peer may have, the broker's own included.

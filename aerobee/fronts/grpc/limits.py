@@ -94,9 +94,11 @@ def _check_group(system: Any) -> None:
 
 def _check_user_properties(message: Any) -> None:
     user = message.user_properties
+    system = message.system_properties
+    if not user and not system.keys and len(system.tag) < MAX_PROPERTY_BYTES // 4:  # a character has 4 bytes at most
+        return
     if len(user) > MAX_PROPERTIES:
         raise Refused(pb.MESSAGE_PROPERTIES_TOO_LARGE, f"{len(user)} properties, limit {MAX_PROPERTIES}")
-    system = message.system_properties
     size = len(system.tag.encode()) + sum(len(key.encode()) for key in system.keys)
     for name, value in user.items():
         size += len(name.encode()) + len(value.encode())
@@ -113,7 +115,7 @@ def _check_user_properties(message: Any) -> None:
 
 
 def _has_control(text: str) -> bool:
-    return any(ord(c) < 32 or ord(c) == 127 for c in text)
+    return not text.isprintable() and any(ord(c) < 32 or ord(c) == 127 for c in text)
 
 
 def milliseconds(moment: Any) -> int:

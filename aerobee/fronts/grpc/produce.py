@@ -21,6 +21,7 @@ from aerobee.protocol.transaction_id import TransactionId
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
+    from aerobee.broker.delivery.keeping import Unkept
     from aerobee.fronts.grpc.caller import Caller
     from aerobee.fronts.grpc.telemetry import Peer
     from aerobee.protocol.message import Record
@@ -31,18 +32,12 @@ def transaction_id(half: Record) -> str:
     return TransactionId(half.queue_offset, half.physical_offset, half.unique_key or "").text
 
 
-async def send_message(caller: Caller, request: Any, broker: Broker) -> Any:
+def send_message(caller: Caller, request: Any, broker: Broker) -> Any:
+    """The answer; a coroutine of it where messages must be kept first."""
     messages = request.messages
-    if not messages or len({limits.resolved(message.topic) for message in messages}) != 1:
-        raise Refused(pb.MESSAGE_CORRUPTED, "a request holds the messages of one topic, at least one")
-    topic = limits.topic_name(messages[0].topic)
+    topic = _one_topic(messages)
     for message in messages:
-        limits.check_message(message, broker.store.config.max_message_bytes)
-        limits.check_no_lite_topic(message.system_properties)
-        limits.check_delivery_time(
-            message.system_properties, broker.clock.wall(), broker.config.grpc_max_delay_ms
-        )
-        _check_type(message, topic, broker)
+        _check(message, topic, broker)
     entries, unkept = [], None
     for message in messages:
         try:
@@ -53,9 +48,30 @@ async def send_message(caller: Caller, request: Any, broker: Broker) -> Any:
             if len(messages) == 1:
                 raise  # the whole request's: clients that look at its status only see the reason
             entries.append(pb.SendResultEntry(status=status_of(error)))
-    if unkept:
-        await until_kept(unkept, broker)
-    return pb.SendMessageResponse(status=common(entry.status for entry in entries), entries=entries)
+    answer = pb.SendMessageResponse(status=common([entry.status for entry in entries]), entries=entries)
+    return _when_kept(unkept, answer, broker) if unkept else answer
+
+
+async def _when_kept(unkept: Unkept, answer: Any, broker: Broker) -> Any:
+    await until_kept(unkept, broker)
+    return answer
+
+
+def _one_topic(messages: Any) -> str:
+    if not messages:
+        raise Refused(pb.MESSAGE_CORRUPTED, "a request holds the messages of one topic, at least one")
+    topic = limits.topic_name(messages[0].topic)
+    if len(messages) > 1 and any(limits.resolved(message.topic) != topic for message in messages):
+        raise Refused(pb.MESSAGE_CORRUPTED, "a request holds the messages of one topic, at least one")
+    return topic
+
+
+def _check(message: Any, topic: str, broker: Broker) -> None:
+    system = message.system_properties
+    limits.check_message(message, broker.store.config.max_message_bytes)
+    limits.check_no_lite_topic(system)
+    limits.check_delivery_time(system, broker.clock.wall(), broker.config.grpc_max_delay_ms)
+    _check_type(message, topic, broker)
 
 
 def _check_type(message: Any, topic: str, broker: Broker) -> None:

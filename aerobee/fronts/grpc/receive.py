@@ -135,7 +135,7 @@ def acknowledge(caller: Caller, request: Any, broker: Broker) -> Any:
         except (AerobeeError, Refused) as error:
             result.status.CopyFrom(status_of(error))
         entries.append(result)
-    return pb.AckMessageResponse(status=common(entry.status for entry in entries), entries=entries)
+    return pb.AckMessageResponse(status=common([entry.status for entry in entries]), entries=entries)
 
 
 def change_duration(caller: Caller, request: Any, broker: Broker) -> Any:

@@ -7,6 +7,7 @@ and one part each, so all that is not body is bounded.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
@@ -15,16 +16,17 @@ from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.status import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 MAX_BESIDE_BODIES = 256 * 1024  # bytes of a request
 MAX_PARTS = 20_000  # messages of a large send and their properties
 _MESSAGES = pb.SendMessageRequest.MESSAGES_FIELD_NUMBER
 _BODY = pb.Message.BODY_FIELD_NUMBER
+Reader = Callable[[bytes], Any]
 _BYTES = 2  # the wire type of texts, bytes and messages
 
 
-def reader(kind: Any) -> Callable[[bytes], Any]:
+def reader(kind: Any) -> Reader:
     """Reads requests of that type; BAD_REQUEST for one that is none, or would take long."""
 
     def read(data: bytes) -> Any:

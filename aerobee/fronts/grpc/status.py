@@ -9,7 +9,7 @@ from aerobee import errors
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
 
 class Refused(Exception):
@@ -49,9 +49,10 @@ def status_of(error: Exception) -> Any:
     return pb.Status(code=_CODES.get(type(error), pb.INTERNAL_SERVER_ERROR), message=text)
 
 
-def common(statuses: Iterable[Any]) -> Any:
+def common(found: Sequence[Any]) -> Any:
     """The status of a whole request: the code of all its parts, or MULTIPLE_RESULTS; the reasons stay with the parts."""
-    found = list(statuses)
+    if len(found) == 1 and found[0].code == pb.OK:
+        return OK
     if not found:
         return pb.Status(code=pb.INTERNAL_SERVER_ERROR, message="the request holds no entries")
     code = found[0].code if len({status.code for status in found}) == 1 else pb.MULTIPLE_RESULTS

@@ -12,12 +12,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-import grpc
-
 from aerobee.broker.operations.heartbeat import heartbeat
 from aerobee.broker.operations.receive import max_attempts
 from aerobee.errors import AccessDenied, InvalidParameter, NetworkError, NoPermission, ProtocolError
 from aerobee.fronts.grpc import convert, limits
+from aerobee.fronts.grpc.codes import Code
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.produce import transaction_id
 from aerobee.fronts.grpc.status import OK, Refused
@@ -38,9 +37,8 @@ from aerobee.protocol.filters.tags import SQL92, TAG, subscribe
 from aerobee.protocol.headers.transaction import CheckTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aerobee.broker.broker import Broker
+    from aerobee.fronts.gates.call import Call
     from aerobee.protocol.command import Command
 
 log = logging.getLogger("aerobee.grpc")
@@ -48,7 +46,6 @@ log = logging.getLogger("aerobee.grpc")
 OUTBOX = 1_000  # commands waiting for a client's stream; more are dropped, and asked again by their sender
 _LITE = (pb.LITE_PUSH_CONSUMER, pb.LITE_SIMPLE_CONSUMER)
 Address = tuple[str, int]
-_GONE: Address = ("0.0.0.0", 0)  # its connection closed while its request was on the way
 _PRODUCER_BACKOFF = (10, 1_000, 2.0)  # first ms, longest ms, factor
 
 
@@ -127,6 +124,10 @@ class Peer:
         """What is to be sent to the client next."""
         return await self._outbox.get()
 
+    def waiting(self) -> list[Any]:
+        """All that is to be sent, taken out at once."""
+        return [self._outbox.get_nowait() for _ in range(self._outbox.qsize())]
+
 
 def _recover(command: Command) -> Any:
     check = command.fields(CheckTransaction)
@@ -143,22 +144,17 @@ class Peers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._by_id: dict[str, Peer] = {}
-        self.address_of: Callable[[str], Address | None] = lambda _: None  # of what grpc calls a peer
 
     def __iter__(self) -> Any:
         return iter(list(self._by_id.values()))
 
-    def address(self, context: Any) -> Address:
-        return self.address_of(context.peer()) or _GONE
-
-    def of(self, context: Any, user: str | None = "") -> Peer:
+    def of(self, call: Call) -> Peer:
         """The caller; CLIENT_ID_REQUIRED when it does not say who it is. A client id is its user's as long as it
         lives: what the broker tells one client is not told to another user who says to be it."""
-        said = dict(context.invocation_metadata() or ())
+        said, user, address = call.fields, call.user, call.remote
         client_id = said.get("x-mq-client-id", "")
         if not client_id:
             raise Refused(pb.CLIENT_ID_REQUIRED, "the metadata x-mq-client-id is missing")
-        address = self.address(context)
         peer = self._by_id.get(client_id)
         if peer is None or peer.gone:
             language, version = said.get("x-mq-language", "OTHER"), said.get("x-mq-client-version", "")
@@ -173,7 +169,7 @@ class Peers:
             )
         elif user != peer.user:
             raise AccessDenied(f"the client id {client_id[:200]} is in use by another user")
-        elif address != peer.address and address is not _GONE:
+        elif address != peer.address:
             peer.moved_to(address)
         peer.last_seen = self._broker.clock.now()
         return peer
@@ -281,12 +277,12 @@ def _subscription_data(entry: Any, now: int) -> SubscriptionData:
     )
 
 
-def ending(error: BaseException) -> grpc.StatusCode:
+def ending(error: BaseException) -> Code:
     """How a stream ends whose settings were not taken: whose fault it is, or that the kind of client is not served."""
     if isinstance(error, Refused) and error.code == pb.UNSUPPORTED:
-        return grpc.StatusCode.UNIMPLEMENTED
+        return Code.UNIMPLEMENTED
     if isinstance(error, (Refused, ProtocolError, InvalidParameter)):
-        return grpc.StatusCode.INVALID_ARGUMENT
+        return Code.INVALID_ARGUMENT
     if isinstance(error, NoPermission):
-        return grpc.StatusCode.PERMISSION_DENIED
-    return grpc.StatusCode.INTERNAL
+        return Code.PERMISSION_DENIED
+    return Code.INTERNAL

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from aerobee.fronts.grpc.mux import PREFACE, Mux, MuxLimits, _Back
 
 from aerobee.clock import ManualClock
-from aerobee.fronts.grpc.mux import PREFACE, Mux, MuxLimits, _Back
 from aerobee.net.tls import TlsMode, client_tls, server_tls
 from aerobee.net.unfinished import Unfinished
 from tests.turning import until

@@ -6,12 +6,12 @@ from __future__ import annotations
 import struct
 
 import pytest
+from aerobee.fronts.grpc.mux import PREFACE
+from aerobee.fronts.grpc.uploads import Uploads
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aerobee.errors import ProtocolError
-from aerobee.fronts.grpc.mux import PREFACE
-from aerobee.fronts.grpc.uploads import Uploads
 
 DATA, HEADERS, RST_STREAM, SETTINGS, PING = 0, 1, 3, 4, 6
 END_STREAM, PADDED = 1, 8

@@ -7,8 +7,9 @@ import logging
 import shutil
 import tempfile
 from contextlib import AsyncExitStack
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -17,7 +18,7 @@ from aerobee.broker.access.opening import open_namesrv_access
 from aerobee.broker.background.jobs import Background
 from aerobee.broker.broker import Broker, assemble
 from aerobee.clock import Clock, SystemClock, Timer
-from aerobee.errors import AerobeeError
+from aerobee.errors import AerobeeError, NetworkError
 from aerobee.fronts.gates.call import Port
 from aerobee.fronts.remoting.front import RemotingFront
 from aerobee.net.connection import Limits
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from aerobee.broker.access.access import Access
     from aerobee.broker.access.plain_acl import PlainAcl
+    from aerobee.broker.background.registration import Registration
     from aerobee.namesrv.name_server import NameServer
     from aerobee.net.tls import ServerTls
 
@@ -47,7 +49,7 @@ GRACE_MS = 3_000
 
 
 class Front(Protocol):
-    """A front that brings its own port: gRPC."""
+    """A front that brings its own port: gRPC, HTTP."""
 
     @property
     def address(self) -> str: ...
@@ -60,9 +62,9 @@ class Server:
 
     `data` is the directory of everything that survives a restart; an ephemeral server uses a temporary one, removed
     at the end, and any free ports. A port of -1 leaves that front out: without a name server port the broker
-    registers with `config.namesrv`; without a broker port only the name server runs. gRPC is off unless asked for.
-    All settings are those of `BrokerConfig`, `StoreConfig` and `NamesrvConfig`; the arguments named like one of
-    theirs win over it.
+    registers with `config.namesrv`; without a broker port only the name server runs. gRPC and HTTP (console, API,
+    metrics, health) are off unless asked for. All settings are those of `BrokerConfig`, `StoreConfig` and
+    `NamesrvConfig`; the arguments named like one of theirs win over it.
 
     `clock=ManualClock()` lets a test move time: delays, retries and invisible times then need no waiting. Idle
     connections and silent clients are then not dropped.
@@ -77,6 +79,7 @@ class Server:
         namesrv_port: int | None = None,
         broker_port: int | None = None,
         grpc_port: int | None = None,
+        http_port: int | None = None,
         clock: Clock | None = None,
         config: BrokerConfig | None = None,
         store: StoreConfig | None = None,
@@ -99,6 +102,7 @@ class Server:
             host=host or config.host,
             port=_given(broker_port, config.port, BrokerConfig().port, port),
             grpc_port=_given(grpc_port, config.grpc_port, BrokerConfig().grpc_port, OFF),
+            http_port=_given(http_port, config.http_port, BrokerConfig().http_port, OFF),
             channel_expiry_ms=config.channel_expiry_ms if clock is None else CENTURY_MS,
         )
         self._namesrv_config = msgspec.structs.replace(
@@ -110,7 +114,10 @@ class Server:
         self._broker: Broker | None = None
         self._listeners: list[Listener] = []
         self._grpc: Front | None = None
+        self._http: Front | None = None
+        self._registration: Registration | None = None
         self._tls: ServerTls | None = None
+        self._http_tls: ServerTls | None = None
         self._looks_again: Timer | None = None
         self._unfinished = Unfinished(self._config.max_unfinished_bytes)
         self._exits = AsyncExitStack()
@@ -141,7 +148,7 @@ class Server:
 
     @property
     def http_address(self) -> str:
-        return ""  # the console is a program of its own so far
+        return self._http.address if self._http is not None else ""
 
     @property
     def data(self) -> Path | None:
@@ -177,6 +184,8 @@ class Server:
                 # Last: whoever asks it for a topic finds the broker registered already.
                 await self._name_server.start()
                 self._exits.push_async_callback(self._name_server.stop)
+            if broker is not None and self._config.http_port != OFF:
+                await self._start_http(broker)
         except BaseException:
             await self.stop()
             raise
@@ -189,14 +198,16 @@ class Server:
         """Before anything is opened: what was asked to be secret is never served plain."""
         try:
             self._tls = port_tls(self._config)
+            self._http_tls = port_tls(self._config, speaks="http/1.1")
             namesrv_tls(self._config)
         except ValueError as error:
             raise AerobeeError(str(error)) from None
 
     def _watch_certificates(self) -> None:
         """Renewed ones are for the next connection."""
-        if self._tls is not None:
+        if self._tls is not None and self._http_tls is not None:
             self._tls.look()
+            self._http_tls.look()
             self._looks_again = self._real_clock.call_at(
                 self._real_clock.now() + LOOK_MS, self._watch_certificates
             )
@@ -310,7 +321,7 @@ class Server:
 
         config = self._config
         address = format_address(config.advertise or config.host, config.port)
-        registration = Registration.for_broker(
+        self._registration = registration = Registration.for_broker(
             broker, address, self._name_server, self._advertised_grpc_address()
         )
         self._exits.push_async_callback(registration.stop)
@@ -338,6 +349,43 @@ class Server:
         self._grpc = GrpcFront(broker, config.grpc_port, self._real_clock, self._unfinished, tls=self._tls)
         self._exits.push_async_callback(self._grpc.stop)
         await self._grpc.start()
+
+    # -- HTTP ----------------------------------------------------------------------------------------------
+
+    async def _start_http(self, broker: Broker) -> None:
+        """Last of all: what it shows is there. It must not keep a broker from its work, so a usual port that somebody
+        else has, two servers on one machine, is told and left."""
+        try:
+            from aerobee.fronts.http.health import checks_of
+            from aerobee.fronts.http.opening import broker_front
+        except ImportError as error:
+            log.warning("HTTP is off: %s; `pip install 'aerobee[console]'` brings what it needs", error)
+            return
+        checks = checks_of(broker, self._not_registered)
+        front = broker_front(broker, checks, self._console(), self._real_clock, self._http_tls)
+        self._exits.push_async_callback(front.stop)
+        try:
+            await front.start()
+        except NetworkError as error:
+            if self._config.http_port != BrokerConfig().http_port:
+                raise
+            log.warning("HTTP is off: %s `http_port` names another", error)
+        else:
+            self._http = front
+
+    def _not_registered(self) -> str:
+        if self._registration is None or self._registration.registered:
+            return ""
+        return f"no name server of {self.namesrv} has taken this broker's registration"
+
+    def _console(self) -> Any:
+        """The console over this server's own name server, where it is installed."""
+        try:
+            made = import_module("aerobee.console.app")
+        except ImportError as error:
+            log.info("the console is off: %s", error)
+            return None
+        return made.make_app(self.namesrv)
 
 
 def _given(argument: T | None, configured: T, usual: T, here: T | None) -> T:

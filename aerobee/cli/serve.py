@@ -42,7 +42,7 @@ Advertise = Annotated[str | None, _flag("--advertise", BrokerConfig, "advertise"
 NamesrvPort = Annotated[int | None, _flag("--namesrv-port", NamesrvConfig, "port")]
 BrokerPort = Annotated[int | None, _flag("--broker-port", BrokerConfig, "port")]
 GrpcPort = Annotated[int | None, _flag("--grpc-port", BrokerConfig, "grpc_port")]
-HttpPort = Annotated[int, typer.Option("--http-port", help="console and metrics port, 0 = any, -1 = off")]
+HttpPort = Annotated[int | None, _flag("--http-port", BrokerConfig, "http_port")]
 Data = Annotated[Path | None, _flag("--data", StoreConfig, "data")]
 Ephemeral = Annotated[bool, typer.Option("--ephemeral", help="a temporary data directory, removed at exit")]
 Cluster = Annotated[str | None, _flag("--cluster", BrokerConfig, "cluster")]
@@ -66,7 +66,7 @@ def serve(
     namesrv_port: NamesrvPort = None,
     broker_port: BrokerPort = None,
     grpc_port: GrpcPort = None,
-    http_port: HttpPort = 8088,
+    http_port: HttpPort = None,
     data: Data = None,
     ephemeral: Ephemeral = False,
     cluster: Cluster = None,
@@ -88,7 +88,13 @@ def serve(
     _logging(log_level)
     given = {
         "broker": _given(
-            host=host, advertise=advertise, port=broker_port, grpc_port=grpc_port, cluster=cluster, name=name
+            host=host,
+            advertise=advertise,
+            port=broker_port,
+            grpc_port=grpc_port,
+            http_port=http_port,
+            cluster=cluster,
+            name=name,
         ),
         "store": _given(data=data),
         "namesrv": _given(host=host, port=namesrv_port),
@@ -123,7 +129,7 @@ def broker(
     advertise: Advertise = None,
     broker_port: BrokerPort = None,
     grpc_port: GrpcPort = None,
-    http_port: HttpPort = OFF,
+    http_port: HttpPort = None,
     data: Data = None,
     ephemeral: Ephemeral = False,
     cluster: Cluster = None,
@@ -143,6 +149,7 @@ def broker(
             advertise=advertise,
             port=broker_port,
             grpc_port=grpc_port,
+            http_port=http_port,
             cluster=cluster,
             name=name,
             namesrv=namesrv or os.environ.get("AEROBEE_NAMESRV"),
@@ -185,6 +192,7 @@ def _server(loaded: Settings, ephemeral: bool) -> Server:
         namesrv_port=loaded.namesrv.port,
         broker_port=loaded.broker.port,
         grpc_port=loaded.broker.grpc_port if loaded.broker.port != OFF else OFF,
+        http_port=loaded.broker.http_port if loaded.broker.port != OFF else OFF,
         config=loaded.broker,
         store=loaded.store,
         namesrv=loaded.namesrv,

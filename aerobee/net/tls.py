@@ -47,6 +47,8 @@ class TlsFiles(NamedTuple):
     key: str = ""
     client_ca: str = ""
     client_auth: ClientAuth = ClientAuth.NONE
+    # What is spoken inside, for peers that ask: gRPC clients insist on h2, RocketMQ's others do not ask.
+    speaks: str = "h2"
 
     def context(self) -> ssl.SSLContext:
         """ValueError when a file cannot be used."""
@@ -62,7 +64,7 @@ class TlsFiles(NamedTuple):
             except (OSError, ssl.SSLError) as error:
                 raise ValueError(f"tls_client_ca {self.client_ca!r}: {error}; give a PEM file") from None
             context.verify_mode = _VERIFY[self.client_auth]
-        context.set_alpn_protocols(["h2"])  # gRPC clients insist on it, others do not ask
+        context.set_alpn_protocols([self.speaks])
         return context
 
     def state(self) -> list[tuple[int, int] | None]:
@@ -108,13 +110,13 @@ def server_tls(certificate: str, key: str, mode: TlsMode = TlsMode.PERMISSIVE) -
     return ServerTls(TlsFiles(certificate, key), mode)
 
 
-def port_tls(config: BrokerConfig) -> ServerTls | None:
+def port_tls(config: BrokerConfig, speaks: str = "h2") -> ServerTls | None:
     """What the settings say of a port; ValueError when a file cannot be read."""
     if not config.tls_cert:
         return None
     mode = TlsMode.REQUIRED if config.tls_required else TlsMode.PERMISSIVE
     auth = ClientAuth(config.tls_client_auth)
-    return ServerTls(TlsFiles(config.tls_cert, config.tls_key, config.tls_client_ca, auth), mode)
+    return ServerTls(TlsFiles(config.tls_cert, config.tls_key, config.tls_client_ca, auth, speaks), mode)
 
 
 def client_tls(ca_file: str = "", certificate: str = "", key: str = "") -> ssl.SSLContext:

@@ -11,13 +11,13 @@ from aerobee.settings.declare import (
     CENTURY_MS,
     MEGABYTE,
     NO_LIMIT,
-    Declared,
     Setting,
     interval,
     port_number,
     setting,
     size,
 )
+from aerobee.settings.watching import Watching
 
 T = TypeVar("T")
 _FIRST_USER = '{"username":"u","password":"p"}'
@@ -33,7 +33,7 @@ def _switch(text: str, official: str) -> Setting:
     return setting(text, official, live=True)
 
 
-class BrokerConfig(Declared, frozen=True, kw_only=True):
+class BrokerConfig(Watching, frozen=True, kw_only=True):
     cluster: Annotated[str, setting("cluster name", "brokerClusterName")] = "DefaultCluster"
     name: Annotated[str, setting("broker name", "brokerName")] = "broker-a"
     broker_id: Annotated[int, setting("0 = master", "brokerId", low=0, high=NO_LIMIT)] = 0

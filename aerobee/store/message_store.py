@@ -200,6 +200,12 @@ class MessageStore:
         return self._appender.refused is None
 
     @property
+    def refusal(self) -> StoreError | None:
+        """What an append would raise now; None while they are taken."""
+        refused = self._appender.refused
+        return None if refused is None else refused()
+
+    @property
     def needs_sync(self) -> bool:
         return self.settings.value.flush == "sync"
 

@@ -366,7 +366,7 @@ def test_the_demo_without_spark_says_so_in_one_line(
 def test_every_extra_is_known_by_the_modules_of_its_packages() -> None:
     """A package that is added to an extra must be added to what names the extra, too."""
     spelled = {
-        "grpcio": "grpc", "protobuf": "google", "prometheus-client": "prometheus_client",
+        "grpcio": "grpc", "protobuf": "google",
         "grpcio-status": "grpc_status", "googleapis-common-protos": "google", "pyyaml": "yaml",
     }  # fmt: skip
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]

@@ -335,6 +335,8 @@ ELSEWHERE = {
     "grpc_auto_create_on_route": "tests/fronts/grpc/test_grpc_limits.py",
     "grpc_min_invisible_ms": "tests/fronts/grpc/test_grpc_limits.py",
     "grpc_max_delay_ms": "tests/fronts/grpc/test_grpc_limits.py",
+    "open_metrics": "tests/fronts/http/test_accounts.py",
+    "metrics_top": "tests/fronts/http/test_metrics.py",
     "broker_expiry_ms": "tests/namesrv/test_name_server.py",
     "scan_interval_ms": "tests/namesrv/test_name_server.py",
     "delete_topic_with_broker_registration": "tests/namesrv/test_route_table.py",

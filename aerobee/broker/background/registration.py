@@ -98,6 +98,8 @@ class LocalNameServer(Protocol):
 
 
 class NameServerLink(Protocol):
+    @property
+    def registered(self) -> bool: ...
     async def start(self) -> None: ...
     def changed(self, topic: str) -> None: ...
     async def stop(self) -> None: ...
@@ -110,9 +112,11 @@ class LocalLink:
         self._server = server
         self._identity = identity
         self._describe = describe
+        self.registered = False
 
     async def start(self) -> None:
         self._tell(self._describe())
+        self.registered = True
 
     def changed(self, topic: str) -> None:
         whole = self._describe()
@@ -158,7 +162,7 @@ class RemoteLink:
         self._tried = asyncio.Event()
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
-        self._registered = False
+        self.registered = False
 
     async def start(self) -> None:
         """Returns after the first attempt, or after three seconds of it."""
@@ -177,9 +181,9 @@ class RemoteLink:
             try:
                 await self._register()
             except Exception as error:  # whatever it answered: the next attempt may fare better
-                if self._registered or not self._tried.is_set():  # once, not at every retry
+                if self.registered or not self._tried.is_set():  # once, not at every retry
                     log.warning("cannot register namesrv=%s: %r", self.address, error)
-                self._registered = False
+                self.registered = False
                 wait_ms = RETRY_MS
             self._tried.set()
             await self._wake.wait(wait_ms)
@@ -191,14 +195,14 @@ class RemoteLink:
         answer = await connection.call(asked, CALL_MS)
         if answer.code != 0:
             raise error_for(answer.code, answer.remark)
-        if not self._registered:
+        if not self.registered:
             log.info(
                 "registered namesrv=%s broker=%s address=%s",
                 self.address,
                 self._identity.name,
                 self._identity.address,
             )
-        self._registered = True
+        self.registered = True
 
     def opened(self, connection: Connection) -> None:
         """Registering is what opened it."""
@@ -251,6 +255,11 @@ class Registration:
 
     async def start(self) -> None:
         await asyncio.gather(*(link.start() for link in self._links))
+
+    @property
+    def registered(self) -> bool:
+        """Whether a name server knows of this broker: clients find it then."""
+        return any(link.registered for link in self._links)
 
     def changed(self, topic: str) -> None:
         """A topic was made, changed or deleted; or every topic was."""

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 SWITCH = "AEROBEE_NATIVE"
-MODULES = ("memory", "headers", "texts", "answers", "drafts", "sends", "reads", "acks")
+MODULES = ("memory", "headers", "texts", "answers", "drafts", "sends", "reads", "pulls", "acks")
 
 
 def _why_off() -> str:

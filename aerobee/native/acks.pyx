@@ -78,7 +78,7 @@ cdef class AckLane:
             if fields.frame.flag & ~ONE_WAY or not self._gather():
                 break
             if not fields.frame.flag & ONE_WAY:
-                (self._binary if fields.frame.serialize else self._json).write(&self._answers, fields.frame.opaque, NULL)
+                (self._binary if fields.frame.serialize else self._json).write(&self._answers, fields.frame.opaque, NULL, 0)
             at += fields.frame.size
         return at
 

@@ -13,7 +13,8 @@ cdef class Template:
     cdef bytes _frame
     cdef bint is_binary
     cdef int _count
+    cdef Py_ssize_t _fields_at  # of a binary one: where the length of its fields stands
     cdef int _slots[MOST_PLACES]  # whose value stands after each piece
     cdef Span _pieces[MOST_PLACES + 1]
 
-    cdef int write(self, Buffer* out, int64_t opaque, const Span* values) except -1
+    cdef int write(self, Buffer* out, int64_t opaque, const Span* values, Py_ssize_t body_size) except -1

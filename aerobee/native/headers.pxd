@@ -36,6 +36,7 @@ cdef class Fields:
     cdef int64_t defaults[MOST_FIELDS]
     cdef bint has_default[MOST_FIELDS]
     cdef Span names[MOST_FIELDS]
+    cdef object _header  # the type
     cdef list _names  # keeps the bytes of `names`
     cdef readonly list attributes
     cdef Value values[MOST_FIELDS]
@@ -44,6 +45,9 @@ cdef class Fields:
 
     cdef int find(self, const uint8_t* name, Py_ssize_t size) noexcept
     cdef bint read(self, const uint8_t* data, Py_ssize_t size, Py_ssize_t most) except -1
+    cdef object header(self)
+    cdef dict as_values(self)
+    cdef int add_to(self, Buffer* key, int field) except -1
     cdef bint _read_binary(self, const uint8_t* p, const uint8_t* end) noexcept
     cdef bint _read_json(self, const uint8_t* p, const uint8_t* end) noexcept
     cdef const uint8_t* _read_fields(self, const uint8_t* p, const uint8_t* end) noexcept

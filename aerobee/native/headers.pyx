@@ -15,7 +15,7 @@ import typing
 
 import msgspec
 
-from aerobee.native.memory cimport Span, get16, get32, let_go, make_room, span_of
+from aerobee.native.memory cimport Buffer, Span, append, get16, get32, let_go, make_room, span_of
 
 cdef enum:
     TEXT, NUMBER, TRUTH  # kinds of fields
@@ -30,7 +30,7 @@ cdef class Fields:
 
     def __cinit__(self, header):
         self._scratch.at, self._scratch.size, self._scratch.room = NULL, 0, 0
-        self.attributes, self._names, self.count = [], [], 0
+        self.attributes, self._names, self.count, self._header = [], [], 0, header
         for field in msgspec.structs.fields(header):
             if self.count == MOST_FIELDS:
                 raise ValueError(f"{header.__name__} has more than {MOST_FIELDS} fields")
@@ -84,6 +84,36 @@ cdef class Fields:
         if frame.serialize == 0:
             return self._read_json(data + 8, frame.body.at) and self._complete()
         return frame.serialize == 1 and self._read_binary(data + 8, frame.body.at) and self._complete()
+
+    cdef object header(self):
+        """What was read, as Python has it."""
+        return self._header(**self.as_values())
+
+    cdef dict as_values(self):
+        cdef dict values = {}
+        cdef Span text
+        cdef int field
+        for field in range(self.count):
+            if not self.values[field].is_there:
+                continue
+            if self.kinds[field] == TEXT:
+                text = self.values[field].text
+                values[self.attributes[field]] = text.at[:text.size].decode()
+            else:
+                number = self.values[field].number
+                values[self.attributes[field]] = bool(number) if self.kinds[field] == TRUTH else number
+        return values
+
+    cdef int add_to(self, Buffer* key, int field) except -1:
+        """A field's value after what is in `key`, so that different values make different keys."""
+        cdef Value* value = &self.values[field]
+        cdef int64_t number = value.number
+        if self.kinds[field] == TEXT:
+            number = value.text.size if value.is_there else -1
+        append(key, <const uint8_t*>&number, sizeof(int64_t))
+        if self.kinds[field] == TEXT:
+            append(key, value.text.at, value.text.size)
+        return 0
 
     cdef bint _complete(self) noexcept:
         cdef int field
@@ -461,12 +491,4 @@ def read(Fields fields not None, bytes data not None, Py_ssize_t most=1 << 24):
     if not fields.read(data, len(data), most):
         return None
     cdef Frame frame = fields.frame
-    cdef Span text
-    cdef int at
-    values = {}
-    for at in range(fields.count):
-        if fields.values[at].is_there:
-            text = fields.values[at].text
-            is_text = fields.kinds[at] == TEXT
-            values[fields.attributes[at]] = text.at[:text.size].decode() if is_text else fields.values[at].number
-    return frame.code, frame.opaque, frame.flag, values, frame.body.at[:frame.body.size]
+    return frame.code, frame.opaque, frame.flag, fields.as_values(), frame.body.at[:frame.body.size]

@@ -294,7 +294,7 @@ cdef class SendLane:
         values[QUEUE_OFFSET].at, values[QUEUE_OFFSET].size = digits + 20, decimal(digits + 20, queue_offset)
         values[UNIQUE_KEY] = unique
         self.answered += 1
-        return template.write(&self._answers, fields.frame.opaque, values)
+        return template.write(&self._answers, fields.frame.opaque, values, 0)
 
 
 cdef bint _is_alphanumeric(Span text) noexcept:

@@ -195,11 +195,14 @@ class Connection(asyncio.Protocol):
         joined, at = self._frames.join(data), 0
         while at < len(joined):
             if not (self._paused or self._backlog):
-                at, answers = run(joined, at, self)
-                if isinstance(answers, bytes):
-                    self.write(answers)
-                else:
-                    self._hold(answers, self._run_ready)
+                end, answers = run(joined, at, self)
+                if end > at:
+                    if isinstance(answers, bytes):
+                        self.write(answers)
+                    else:
+                        self._hold(answers, self._run_ready)
+                    at = end
+                    continue  # what follows may be of another kind that he takes
             frame, at = self._frames.cut(joined, at)
             if frame is not None:
                 self._serve([frame])

@@ -2,7 +2,7 @@
 """The store's door: append, read, offsets, keys, and the tick that keeps it all in order.
 
     append -> appender.py -> commit_log.py, consume_queue.py, key_index.py -> listeners
-    read   -> reader.py   -> consume_queue.py (where) -> commit_log.py (what)
+    read   -> read_side.py, reader.py -> consume_queue.py (where) -> commit_log.py (what)
     tick   -> queue tails to files, flush.py (sync, checkpoint.py), retention.py
 
 Everything runs on the caller's thread but `fsync`. The files are RocketMQ's (docs/store-format.md).
@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING
 
 from aerobee.clock import perf_counter_ns
 from aerobee.errors import DiskFull, StoreError
-from aerobee.protocol import message
 from aerobee.protocol.delay import parse_levels
 from aerobee.settings.in_force import InForce
 from aerobee.store import checkpoint as checkpoints
 from aerobee.store.appender import Appender
 from aerobee.store.checkpoint import Checkpoint
 from aerobee.store.commit_log import CommitLog
-from aerobee.store.consume_queue import FILLER_SIZE
 from aerobee.store.directories import make_root
 from aerobee.store.flush import Flush
 from aerobee.store.key_index import KeyIndex
@@ -33,9 +31,8 @@ from aerobee.store.put_times import PutTimes
 from aerobee.store.queue_care import QueueCare
 from aerobee.store.queue_loading import Damage
 from aerobee.store.queues import ConsumeQueues
-from aerobee.store.reader import Reader, machine_memory
-from aerobee.store.record_keys import TagCodes, index_keys, tag_unique_keys
-from aerobee.store.record_parts import text_parts
+from aerobee.store.read_side import ReadSide
+from aerobee.store.record_keys import TagCodes
 from aerobee.store.recovery import Recovery
 from aerobee.store.results import Boundary, Found, ReadLimit, ReadStatus, RecoveryReport, Unit
 from aerobee.store.retention import Retention
@@ -50,7 +47,6 @@ if TYPE_CHECKING:
     from aerobee.protocol.message import Record
     from aerobee.settings import StoreConfig
     from aerobee.store.batch_columns import Places
-    from aerobee.store.results import Accept
 
 log = logging.getLogger("aerobee.store")
 
@@ -65,7 +61,7 @@ _RETENTION_MS = 1_000
 _JUMPS_KEPT = 100
 
 
-class MessageStore:
+class MessageStore(ReadSide):
     def __init__(
         self, root: Path, config: StoreConfig, clock: Clock, disk: Callable[[], Disk] | None
     ) -> None:
@@ -90,7 +86,7 @@ class MessageStore:
         self.recovery: RecoveryReport = recovery.report
         self._may_checkpoint = recovery.index_is_complete
         self._appender.last_store_time = recovery.last_store_time
-        self._reader = Reader(self._log, self._care, machine_memory() * config.memory_percent // 100)
+        super().__init__(root, self._log, self._queues, self._index, self._care, config.memory_percent)
         self._flush = Flush(
             root,
             self._log,
@@ -107,7 +103,6 @@ class MessageStore:
         self._is_open = True
         self._aheads = [(0, clock.ahead)]
         clock.on_jump.append(self._clock_was_set)
-        self._longest_read_ns = 0
         self._append_times, self._sync_times = PutTimes(clock.now()), PutTimes(clock.now())
         # Bound once: the two calls everything else waits for cost one Python frame less.
         timed = self._append_times.timed
@@ -115,7 +110,6 @@ class MessageStore:
         self.append_batch: Callable[[list[Record]], None] = timed(self._appender.append_batch)
         self.append_columns: Callable[[Batch], Places] = timed(self._appender.append_columns)
         self.new_draft, self.begin = self._appender.new_draft, self._appender.begin
-        self.readable = True
 
     @classmethod
     def open(
@@ -238,173 +232,18 @@ class MessageStore:
         """Until all that was appended so far is on disk."""
         await self._flush.durable(self._log.end)
 
-    # -- reading ---------------------------------------------------------------------------------------
-
-    def read(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        limit: ReadLimit,
-        accept: Accept | None = None,
-        *,
-        checked: bool = True,
-    ) -> Found:
-        if not self.readable:
-            raise self._unreadable()
-        queue = self._queues.loaded.get((topic, queue_id)) or self._queues.find(topic, queue_id)
-        if queue is None:
-            return Found(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
-        high = queue.max_offset
-        low = queue.min_offset(self._log.min_offset)
-        if high == 0:
-            return Found(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
-        if offset < low:
-            return Found(ReadStatus.OFFSET_TOO_SMALL, low, low, high)
-        if offset == high:
-            return Found(ReadStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
-        if offset > high:
-            return Found(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
-        began = perf_counter_ns()
-        found = self._reader.read(queue, offset, limit, accept, checked=checked)
-        self._longest_read_ns = max(self._longest_read_ns, perf_counter_ns() - began)
-        return found
-
-    @property
-    def longest_read_ms(self) -> int:
-        return self._longest_read_ns // 1_000_000
-
-    @property
-    def memory_bytes(self) -> int:
-        """So much of the log's end is taken to be in memory, as RocketMQ estimates it."""
-        return self._reader.memory_bytes
-
-    @memory_bytes.setter
-    def memory_bytes(self, size: int) -> None:
-        self._reader.memory_bytes = size
-
-    def in_memory(self, physical_offset: int) -> bool:
-        return self._log.end - physical_offset <= self._reader.memory_bytes
-
-    def _unreadable(self) -> StoreError:
-        return StoreError(f"store {self._root} is not readable now")
-
-    def raw_at(self, physical_offset: int) -> bytes | None:
-        return self._reader.raw_at(physical_offset)
-
-    def record_at(self, physical_offset: int) -> Record | None:
-        raw = self._reader.raw_at(physical_offset)
-        return None if raw is None else message.decode(raw)
-
-    def record_of(self, topic: str, queue_id: int, offset: int) -> Record | None:
-        """Exactly the message at that queue offset, or None."""
-        unit = self.unit(topic, queue_id, offset)
-        record = self.record_at(unit.physical_offset) if unit else None
-        return record if record and record.queue_offset == offset and record.topic == topic else None
+    # -- figures of the disk ----------------------------------------------------------------------------
 
     @property
     def corrupt_records(self) -> int:
         """Damaged records met since the store was opened."""
         return self._reader.corrupt + self.recovery.corrupt
 
-    # -- offsets ---------------------------------------------------------------------------------------
-
-    def unit(self, topic: str, queue_id: int, offset: int) -> Unit | None:
-        """None also where a filler stands for a message that is lost: it has the place of another one."""
-        queue = self._queues.find(topic, queue_id)
-        unit = queue.unit(offset) if queue else None
-        return None if unit is None or unit.size == FILLER_SIZE else unit
-
-    def units(self, topic: str, queue_id: int, offset: int, count: int, step: int = 1) -> bytes:
-        """Of the units [offset, offset + count) those that there are, as stored; or every `step`th of them."""
-        if not self.readable:
-            raise self._unreadable()
-        queue = self._queues.find(topic, queue_id)
-        if queue is None:
-            return b""
-        at = max(offset, queue.min_offset(self._log.min_offset))
-        end = min(offset + count, queue.max_offset)
-        if step > 1:
-            return b"".join([queue.read(one, 1) for one in range(at, end, step)])
-        return queue.read(at, end - at) if at < end else b""
-
-    def log_from(self, position: int, size: int) -> memoryview | bytes:
-        """Bytes of the log as they are. Not to be kept: see `CommitLog.bytes_from`."""
-        if not self.readable:
-            raise self._unreadable()
-        return self._log.bytes_from(position, size)
-
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        queue = self._queues.find(topic, queue_id)
-        return queue.min_offset(self._log.min_offset) if queue else 0
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """The offset the next message gets."""
-        queue = self._queues.find(topic, queue_id)
-        return queue.max_offset if queue else 0
-
-    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """Both at once."""
-        queue = self._queues.loaded.get((topic, queue_id)) or self._queues.find(topic, queue_id)
-        return (queue.min_offset(self._log.min_offset), queue.max_offset) if queue else (0, 0)
-
     def moved_since(self, position: int) -> list[tuple[str, int]]:
         """Topic and queue of all that was appended at or past that position of the log, since the store was opened."""
         return [(queue.topic, queue.queue_id) for queue in self._queues.moved_since(position)]
 
-    def offset_by_time(
-        self, topic: str, queue_id: int, timestamp: int, boundary: Boundary = Boundary.LOWER
-    ) -> int:
-        """LOWER: the first message stored at or after the time, else the end. UPPER: the last stored at or
-        before
-        it, else the first."""
-        low, high = self.min_offset(topic, queue_id), self.max_offset(topic, queue_id)
-        first = low
-        upper = boundary is Boundary.UPPER
-        while low < high:
-            middle = (low + high) // 2
-            time = self._time_from(topic, queue_id, middle, high)
-            if time is not None and (time < timestamp or (upper and time == timestamp)):
-                low = middle + 1
-            else:
-                high = middle
-        return max(first, low - 1) if upper else low
-
-    def serve_since(self, topic: str, queue_id: int, timestamp: int) -> None:
-        """From now on the queue begins at the first message stored at or after the time; 0: at what the log has."""
-        queue = self._queues.find(topic, queue_id)
-        if queue is not None:
-            queue.served_from = 0
-            queue.served_from = self.offset_by_time(topic, queue_id, timestamp) if timestamp else 0
-
-    def _time_from(self, topic: str, queue_id: int, offset: int, before: int) -> int | None:
-        """The store time of the message at `offset`, or of the next one that has a readable time."""
-        for at in range(offset, before):
-            time = self.store_time(topic, queue_id, at)
-            if time >= 0:
-                return time
-        return None
-
-    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
-        unit = self.unit(topic, queue_id, offset)
-        return self._log.store_time(unit.physical_offset) if unit else -1
-
     # -- keys, topics ----------------------------------------------------------------------------------
-
-    def find_by_key(self, topic: str, key: str, max_messages: int, begin: int, end: int) -> list[bytes]:
-        """The newest messages with that key stored in [begin, end], oldest first."""
-        found: list[bytes] = []
-        for physical in self._index.find(topic, key, begin, end):
-            if len(found) >= max_messages:
-                break
-            raw = self._reader.raw_at(physical)
-            if raw is None or not begin <= self._log.store_time(physical) <= end:
-                continue
-            there, text = text_parts(raw)
-            _, unique, keys = tag_unique_keys(text)
-            if there == topic and key in index_keys(0, unique, keys):
-                found.append(raw)
-        return found[::-1]
 
     @property
     def index_last_update(self) -> tuple[int, int]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aerobee.store.commit_log import CommitLog
     from aerobee.store.consume_queue import ConsumeQueue
     from aerobee.store.queue_care import QueueCare
-    from aerobee.store.results import Accept, ReadLimit
+    from aerobee.store.results import Accept, ReadLimit, Stretch
 
 if native.is_on:
     from aerobee.native.reads import collect
@@ -38,6 +38,7 @@ if native.is_on:
 log = logging.getLogger("aerobee.store")
 
 _place = PLACE.unpack_from
+_POSITION = struct.Struct(">q")  # a unit begins with it
 _crc32 = zlib.crc32
 _MAX_REPORTED = 10_000
 _SMALL = 4096  # bytes that may be copied for nothing
@@ -51,6 +52,12 @@ def machine_memory() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return 8 << 30
+
+
+def units_wanted(limit: ReadLimit, accept: Accept | None) -> int:
+    """How many units one read looks at."""
+    is_filtered = accept is not None and bool(accept.codes or accept.properties is not None)
+    return max(1, limit.max_messages, limit.max_scan if is_filtered else 0)
 
 
 class Reader:
@@ -78,8 +85,7 @@ class Reader:
             ReadStatus.FOUND, offset, queue.min_offset(self._log.min_offset), queue.max_offset, [], []
         )
         codes, holds = (accept.codes or None, accept.properties) if accept is not None else (None, None)
-        is_filtered = codes is not None or holds is not None
-        wanted = max(1, limit.max_messages, limit.max_scan if is_filtered else 0)
+        wanted = units_wanted(limit, accept)
         if queue.unread:
             self._care.compare(queue, offset, wanted)
         units = queue.read(offset, wanted)
@@ -104,6 +110,22 @@ class Reader:
             found.stored = Stored(units, [memoryview(raw) for raw in found.messages], len(found.messages))
             found.messages, found.offsets = [], []
         return found
+
+    def stretch(self, queue: ConsumeQueue, offset: int, count: int) -> Stretch | None:
+        """What the compiled lane chooses records from; None where `read` must have a look."""
+        low, high = queue.min_offset(self._log.min_offset), queue.max_offset
+        if not low <= offset < high:
+            return None
+        if queue.unread:
+            self._care.compare(queue, offset, count)
+        units = queue.read(offset, count)
+        if not units:
+            return None
+        (physical,) = _POSITION.unpack_from(units)
+        segment = self._log.segment_at(physical)
+        if segment is None or self._log.end - physical > self.memory_bytes:
+            return None
+        return units, segment.map, segment.base, low, high
 
     def _collect(
         self,
@@ -170,7 +192,7 @@ class Reader:
         codes: frozenset[int] | None,
     ) -> tuple[int, int, int]:
         """The start of it by the compiled lane: how many units it dealt with, the bytes found, the last one's end."""
-        (physical,) = struct.unpack_from(">q", units)
+        (physical,) = _POSITION.unpack_from(units)
         segment = self._log.segment_at(physical)
         if segment is None:
             return 0, 0, 0
@@ -180,7 +202,7 @@ class Reader:
     def _as_stored(
         self, found: Found, units: bytes, limit: ReadLimit, codes: frozenset[int] | None
     ) -> Stored | None:
-        (position,) = struct.unpack_from(">q", units)
+        (position,) = _POSITION.unpack_from(units)
         segment = self._log.segment_at(position)
         taken = as_stored.stored(units, segment, *self._limits(units, limit), codes) if segment else None
         if taken is not None:
@@ -191,7 +213,7 @@ class Reader:
         return taken
 
     def _limits(self, units: bytes, limit: ReadLimit) -> tuple[int, int]:
-        (physical,) = struct.unpack_from(">q", units)
+        (physical,) = _POSITION.unpack_from(units)
         if self._log.end - physical > self.memory_bytes:
             return limit.cold_messages or limit.max_messages, limit.cold_bytes or limit.max_bytes
         return limit.max_messages, limit.max_bytes

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import struct
 from enum import Enum, StrEnum
+from mmap import mmap
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
@@ -73,6 +74,11 @@ class Stored(msgspec.Struct):
         """Where in the log the last of them ends."""
         position, size = _LAST_UNIT.unpack_from(self.units, len(self.units) - 20)
         return int(position + size)
+
+
+# Units of a queue from an offset on, the map and the base of the log file that the first one's record is in, and the
+# queue's first and last offset. The map is for this turn of the loop.
+Stretch = tuple[bytes, mmap, int, int, int]
 
 
 class Found(msgspec.Struct):

@@ -10,6 +10,8 @@ from aerobee.broker.broker import assemble
 from aerobee.clock import ManualClock
 from aerobee.fronts.remoting.front import RemotingFront
 from aerobee.net.connection import Connection, Limits
+from aerobee.protocol.command import Command, decode
+from aerobee.protocol.frames import FrameDecoder
 from aerobee.settings import BrokerConfig, StoreConfig
 
 if TYPE_CHECKING:
@@ -109,6 +111,27 @@ class Bench:
             for path in sorted(root.rglob("*"))
             if path.is_file() and path.name not in ("lock", "checkpoint", "abort", "consumequeue.sums")
         }
+
+
+class Pair:
+    """Two brokers, one with the lane, driven alike; `feed` returns the answer they agree on."""
+
+    def __init__(self, data: Path, config: StoreConfig = SMALL) -> None:
+        self.benches = [Bench(data / name, config, name == "lane") for name in ("python", "lane")]
+        self.connections = [bench.connect() for bench in self.benches]
+
+    async def feed(self, *pieces: bytes) -> list[Command]:
+        for number, bench in enumerate(self.benches):
+            if bench.wires[-1].closed:
+                self.connections[number] = bench.connect()
+            bench.wires[-1].written = b""
+            for piece in pieces:
+                if not bench.wires[-1].closed:
+                    self.connections[number].data_received(piece)
+                await settled()
+        reference, lane = [bench.wires[-1].written for bench in self.benches]
+        assert lane == reference
+        return [decode(frame) for frame in FrameDecoder().feed(reference)]
 
 
 async def settled() -> None:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aerobee.protocol import batch
+from aerobee.protocol import batch, bodies
 from aerobee.protocol.batch import BatchItem
+from aerobee.protocol.bodies import ConsumerData, Heartbeat, MessageModel, SubscriptionData
 from aerobee.protocol.command import Command, encode, request
-from aerobee.protocol.headers.consume import PullMessage
+from aerobee.protocol.headers.consume import LitePullMessage, PullMessage, SendHeartbeat
 from aerobee.protocol.headers.produce import SendBatch, SendMessage, SendMessageV2
 
 if TYPE_CHECKING:
@@ -113,19 +114,45 @@ def several(random: Random, number: int) -> Command:
 
 
 def pull(random: Random) -> Command:
-    header = PullMessage(
-        consumer_group=random.choice(["billing", "audit"]),
-        topic=random.choice(["orders", "orders", "bills", "nowhere"]),
-        queue_id=random.choice([0, 1, 2, 3, 9]),
-        queue_offset=random.choice([0, 1, 5, 20, 60, -1, 10_000]),
+    kind = random.choice([PullMessage, PullMessage, LitePullMessage])
+    header = kind(
+        consumer_group=random.choice(["billing", "audit"]) if random.random() < 0.95 else "ü",
+        topic="orders" if random.random() < 0.8 else random.choice(["bills", "bills", "nowhere"]),
+        queue_id=random.choice([0, 0, 1, 1, 2, 3]) if random.random() < 0.95 else 9,
+        queue_offset=random.choice([0, 1, 5, 20] if random.random() < 0.8 else [39, 40, 60, -1, 10_000]),
         max_msg_nums=random.choice([1, 4, 32, 0]),
-        sys_flag=random.choice([4, 6, 6, 7]),
+        max_msg_bytes=random.choice([None, None, 0, 1_500]),
+        sys_flag=random.choice([0, 1, 2, 4, 4, 6, 6, 7]),
         commit_offset=random.choice([0, 2]),
         suspend_timeout_millis=5_000,
-        subscription=random.choice(["*", "*", "TagA", "TagA || ü", "nothing"]),
-        expression_type=random.choice([None, "TAG"]),
+        subscription=random.choice([None, "*", "*", "*", "TagA", "TagA || ü", "nothing", "amount > 1"]),
+        sub_version=random.choice([0, 0, 3]),
+        expression_type=random.choice([None, "TAG"]) if random.random() < 0.9 else "SQL92",
+        bulk=random.choice([None, False, True]) if random.random() < 0.1 else None,
+        as_stored=True if random.random() < 0.04 else None,
     )
     return request(header)
+
+
+def heartbeat(random: Random) -> Command:
+    """What the groups subscribe: pulls without an expression of their own rely on it."""
+    topics = random.sample(["orders", "orders", "bills"], random.choice([1, 2, 3]))
+    subscriptions = [
+        SubscriptionData(
+            topic=topic, sub_string=random.choice(["*", "TagB"]), sub_version=random.choice([1, 2, 5])
+        )
+        for topic in topics
+    ]
+    consumers = [
+        ConsumerData(
+            group_name=group,
+            subscription_data_set=subscriptions,
+            message_model=random.choice([MessageModel.CLUSTERING, MessageModel.BROADCASTING]),
+        )
+        for group in random.choice([["billing"], ["billing", "audit"]])
+    ]
+    beat = Heartbeat(client_id=random.choice(["a", "b"]), consumer_data_set=consumers)
+    return request(SendHeartbeat(), bodies.encode(beat))
 
 
 def reshaped(random: Random, frame: bytes) -> bytes:
@@ -155,13 +182,19 @@ def reshaped(random: Random, frame: bytes) -> bytes:
 
 def frame(random: Random, number: int) -> bytes:
     chance = random.random()
-    command = (
-        pull(random)
-        if chance < 0.12
-        else several(random, number)
-        if chance < 0.25
-        else single(random, number)
-    )
+    if chance < 0.2:
+        command = pull(random)
+    elif chance < 0.22:
+        command = heartbeat(random)
+    elif chance < 0.35:
+        command = several(random, number)
+    else:
+        command = single(random, number)
+    return written(random, command, number)
+
+
+def written(random: Random, command: Command, number: int) -> bytes:
+    """As some client may write it."""
     command.opaque = random.choice([number, number, -3, 2**31 - 1])
     command.flag = (
         2 if random.random() < 0.08 else random.choice([0, 0, 0, 0, 4]) if random.random() < 0.05 else 0

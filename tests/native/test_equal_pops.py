@@ -8,35 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aerobee.protocol.command import Command, decode, encode, request
-from aerobee.protocol.frames import FrameDecoder
+from aerobee.protocol.command import Command, encode, request
 from aerobee.protocol.headers.consume import AckMessage, ChangeInvisible, PopMessage, PopResult
 from aerobee.protocol.headers.produce import SendMessageV2
 from aerobee.protocol.receipt import Receipt, parse_msg_offsets, parse_start_offsets
-from tests.native.bench import SMALL, Bench, settled
+from tests.native.bench import Pair
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Pair:
-    """The two brokers, driven alike; `feed` returns the answer they agree on."""
-
+class Popping(Pair):
     def __init__(self, tmp_path: Path) -> None:
-        self.benches = [Bench(tmp_path / name, SMALL, name == "lane") for name in ("python", "lane")]
+        super().__init__(tmp_path)
         for bench in self.benches:
             bench.broker.pops.draw = lambda: 50
-        self.connections = [bench.connect() for bench in self.benches]
-
-    async def feed(self, *pieces: bytes) -> list[Command]:
-        for bench, connection in zip(self.benches, self.connections, strict=True):
-            bench.wires[0].written = b""
-            for piece in pieces:
-                connection.data_received(piece)
-                await settled()
-        reference, lane = [bench.wires[0].written for bench in self.benches]
-        assert lane == reference
-        return [decode(frame) for frame in FrameDecoder().feed(reference)]
 
     def advance(self, ms: int) -> None:
         for bench in self.benches:
@@ -110,7 +96,7 @@ def cut(random: Random, data: bytes) -> list[bytes]:
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 12))])
 async def test_acks_of_the_lane_are_those_of_python(seed: int, tmp_path: Path, same_choices: None) -> None:
-    random, pair = Random(seed), Pair(tmp_path)
+    random, pair = Random(seed), Popping(tmp_path)
     for number in range(240):
         text = f"UNIQ_KEY\x01{number:032X}\x02TAGS\x01{random.choice(['TagA', 'TagB'])}\x02"
         header = SendMessageV2(topic="orders", queue_id=number % 4, properties=text)

@@ -7,18 +7,19 @@ check, or by its deadline, reads once more, and answers whatever it finds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from aerobee.broker import checks
 from aerobee.broker.delivery.reading import SCAN, accept_for, note_distance, ordinary_limit
-from aerobee.errors import NoPermission, SubscriptionNotFound, SubscriptionNotLatest
+from aerobee.errors import BrokerError, NoPermission, SubscriptionNotFound, SubscriptionNotLatest
 from aerobee.protocol.codes import ResponseCode
+from aerobee.store.reader import units_wanted
 from aerobee.store.results import Found, ReadLimit, ReadStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sequence
 
     from aerobee.broker.broker import Broker
     from aerobee.protocol.filters import Accept
@@ -43,6 +44,7 @@ class Pull(msgspec.Struct, frozen=True):
 def pull(request: Pull, broker: Broker) -> Found | Coroutine[Any, Any, Found]:
     """What there is, or a coroutine that waits for something."""
     accept = _admit(request, broker)
+    _learn(request, broker)
     reset = _pending_reset(request, broker)
     if reset is not None:
         return reset
@@ -94,11 +96,7 @@ def _admit(request: Pull, broker: Broker) -> Accept | None:
     group = checks.consuming_group(broker.groups, request.group)
     checks.readable_queue(broker.topics, request.topic, request.queue_id)
     if request.expression is not None:
-        accept = accept_for(request.expression_type, request.expression, broker.settings.value)
-        broker.clients.learn(
-            request.group, request.topic, request.expression_type, request.expression, broker.clock.now()
-        )
-        return accept
+        return accept_for(request.expression_type, request.expression, broker.settings.value)
     online = broker.clients.group(request.group)
     if online is None:
         raise SubscriptionNotFound(f"group '{request.group}' is not connected; send a heartbeat first")
@@ -115,6 +113,13 @@ def _admit(request: Pull, broker: Broker) -> Accept | None:
             f"the pull has {request.sub_version}; send a heartbeat first"
         )
     return accept_for(subscription.expression_type, subscription.sub_string, broker.settings.value)
+
+
+def _learn(request: Pull, broker: Broker) -> None:
+    if request.expression is not None:
+        broker.clients.learn(
+            request.group, request.topic, request.expression_type, request.expression, broker.clock.now()
+        )
 
 
 def _pending_reset(request: Pull, broker: Broker) -> Found | None:
@@ -159,6 +164,78 @@ def _limit(request: Pull, broker: Broker) -> ReadLimit:
     count = min(count, config.max_pull_messages)
     size = min(size, config.max_pull_bytes) if size is not None and size > 0 else config.max_pull_bytes
     return ReadLimit(count, size, max(SCAN, count))
+
+
+# -- for who serves many pulls of one reader ---------------------------------------------------------------
+
+
+class Plain(msgspec.Struct, frozen=True):
+    """What is the same for all pulls of one reader that find something."""
+
+    request: Pull
+    accept: Accept | None
+    limit: ReadLimit
+    units: int  # of the queue, looked at for one answer
+
+
+def plain(request: Pull, broker: Broker) -> Plain | None:
+    """How such pulls are served, at any offset, as long as `relied_on` stays the same; None for one that is to take the
+    whole way: it is refused, or its answer needs more than units and records."""
+    if request.bulk or request.as_stored or broker.settings.value.slave_read:
+        return None
+    if broker.groups.get(request.group) is None:  # the first of a group makes it
+        return None
+    try:
+        accept = _admit(request, broker)
+    except BrokerError:
+        return None
+    if accept is not None and accept.properties is not None:
+        return None
+    limit = _limit(request, broker)
+    return Plain(request, accept, limit, units_wanted(limit, accept))
+
+
+def relied_on(broker: Broker) -> tuple[object, ...]:
+    """All that `plain` looks at; equal to what it was when nothing of it has changed."""
+    return (
+        broker.settings.value,
+        broker.groups.data_version,
+        broker.topics.data_version,
+        broker.clients.changes,
+    )
+
+
+class Served(Protocol):
+    """A plain pull that was answered with messages."""
+
+    @property
+    def request(self) -> Pull: ...
+    @property
+    def commit_offset(self) -> int: ...
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def end(self) -> int: ...  # of the last message, in the log
+    @property
+    def stored_at(self) -> int: ...  # that message
+
+
+def settle(pulls: Sequence[Served], broker: Broker) -> None:
+    """All that `pull` would have noted of these, which it was not asked for."""
+    offsets, stats, log_end, wall = broker.offsets, broker.stats, broker.store.log_max, broker.clock.wall()
+    for served in pulls:
+        request = served.request
+        group, topic, queue_id = request.group, request.topic, request.queue_id
+        _learn(request, broker)
+        if request.commit_offset is not None:
+            offsets.set(group, topic, queue_id, served.commit_offset)
+        offsets.pulled(group, topic, queue_id, served.next_offset)
+        stats.got(group, topic, served.count, served.size_bytes)
+        stats.fell_behind(group, topic, queue_id, log_end - served.end, max(0, wall - served.stored_at))
 
 
 def suggested_broker(group: str, found: Found, broker: Broker) -> int:

@@ -97,6 +97,7 @@ class Clients:
         self._by_link: dict[Link, set[str]] = {}
         self._learned: dict[str, dict[str, _Learned]] = {}
         self.on_change: Callable[[ConsumerGroup], None] = lambda group: None
+        self.changes = 0  # grows whenever a consumer group may have become another
 
     def check_owner(self, client_id: str, user: str | None) -> None:
         """A client id is its user's as long as it lives: what the broker tells one client, half messages and replies
@@ -125,6 +126,7 @@ class Clients:
 
     def register_consumer(self, link: Link, beat: Heartbeat, data: ConsumerData, now: int) -> bool:
         """Register one consumer. True when the group's members or topics changed, after telling `on_change`."""
+        self.changes += 1
         group = self._consumers.get(data.group_name)
         if group is None:
             group = self._consumers[data.group_name] = ConsumerGroup(data.group_name)
@@ -281,6 +283,7 @@ class Clients:
             self._members.pop(member.client_id, None)
 
     def _leave(self, name: str, member: Member) -> None:
+        self.changes += 1
         group = self._consumers[name]
         group.members.pop(member.client_id, None)
         group.fingerprints.pop(member.client_id, None)

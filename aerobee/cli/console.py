@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import socket
+import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from aerobee.cli import connect, output, profiles
-from aerobee.protocol.addresses import format_address
 
 if TYPE_CHECKING:
     from aerobee.client.options import SessionOptions
@@ -37,8 +36,6 @@ def console(
 
     aerobee console -n mq1:9876 --port 9000 --read-only
     """
-    import uvicorn  # noqa: F401 - without the extra, before anything is said
-
     connect.run(_serve(connect.address_of(namesrv), (host, port), _options(as_me), read_only, known_as or []))
 
 
@@ -53,23 +50,10 @@ def _options(as_me: bool) -> SessionOptions:
 async def _serve(
     namesrv: str, place: tuple[str, int], options: SessionOptions, read_only: bool, hosts: list[str]
 ) -> None:
-    import uvicorn
-
     from aerobee.console.app import make_app
+    from aerobee.console.serving import serving
 
     app = make_app(namesrv, options=options, read_only=read_only, hosts=hosts)
-    listening = _listening(*place)
-    config = uvicorn.Config(app, log_level="error", server_header=False, lifespan="on")
-    at = format_address(*listening.getsockname()[:2])
-    output.line(f"aerobee console ready http://{at} of the cluster at {namesrv}")
-    await uvicorn.Server(config).serve(sockets=[listening])
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=128)
-    except OSError as error:
-        raise connect.Failed(
-            f"cannot listen on {host} port {port} ({error}): see --host and --port"
-        ) from None
+    async with serving(app, *place) as address:
+        output.line(f"aerobee console ready {address} of the cluster at {namesrv}")
+        await asyncio.Event().wait()

@@ -43,12 +43,13 @@ async def serving(app: ASGIApp, host: str, port: int) -> AsyncIterator[str]:
         timeout_graceful_shutdown=STOP_WAIT_S,
     )
     server = _Server(config)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(server.serve(sockets=[listening]))
-        try:
-            yield f"http://{format_address(*listening.getsockname()[:2])}"
-        finally:
-            server.should_exit = True
+    # Not in a task group: that would cancel it where it is to end by itself.
+    running = asyncio.get_running_loop().create_task(server.serve(sockets=[listening]), name="console")
+    try:
+        yield f"http://{format_address(*listening.getsockname()[:2])}"
+    finally:
+        server.should_exit = True
+        await running
 
 
 def _listening(host: str, port: int) -> socket.socket:

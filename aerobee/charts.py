@@ -45,7 +45,10 @@ def lines(
     for i, one in enumerate(series):
         path = " ".join(f"{_x(x, low_x, high_x):.1f},{_y(y, high_y):.1f}" for x, y in one.points)
         colour = COLOURS[i % len(COLOURS)]
-        drawn.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        drawn.append(
+            f'<polyline class="line-{i % len(COLOURS)}" points="{path}" fill="none" stroke="{colour}"'
+            ' stroke-width="2" stroke-linejoin="round"/>'
+        )
         if len(one.points) == 1:
             (x, y), *_ = one.points
             drawn.append(
@@ -140,7 +143,8 @@ def _svg(inside: str, title: str) -> str:
 def _legend(names: list[str]) -> str:
     items = "".join(
         f'<span><svg class="key" width="11" height="11" aria-hidden="true">'
-        f'<rect width="11" height="11" rx="2" fill="{COLOURS[i % len(COLOURS)]}"/></svg>{escape(name)}</span>'
+        f'<rect class="fill-{i % len(COLOURS)}" width="11" height="11" rx="2"'
+        f' fill="{COLOURS[i % len(COLOURS)]}"/></svg>{escape(name)}</span>'
         for i, name in enumerate(names)
     )
     return f'<p class="legend">{items}</p>'

@@ -111,6 +111,18 @@ class ClusterView:
     async def members(self, group: str) -> bodies.ConsumerConnection | None:
         return await self.once(("members", group), lambda: self.admin.members(group))
 
+    async def running(self, group: str, client_id: str) -> bodies.ConsumerRunningInfo:
+        """What a consumer says of itself; it is asked through its broker."""
+        return await self.once(
+            ("running", group, client_id), lambda: self.admin.running_info(group, client_id), 3 * FRESH_MS
+        )
+
+    async def held(self, group: str, client_id: str) -> int:
+        """Messages a consumer has in hand, pulled or popped."""
+        info = await self.running(group, client_id)
+        popped = sum(queue.wait_ack_count for queue in info.mq_pop_table.values())
+        return popped + sum(queue.cached_msg_count for queue in info.mq_table.values())
+
     async def topic_stats(self, topic: str) -> dict[MessageQueue, bodies.TopicOffset]:
         return await self.once(("stats", topic), lambda: self.admin.topic_stats(topic))
 

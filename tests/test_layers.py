@@ -27,8 +27,8 @@ MAY_IMPORT = {
     "broker": {"store", "protocol", "native"},
     "fronts": {"broker", "net", "protocol", "native"},
     "client": {"net", "protocol"},
-    "spark": {"client", "protocol"},
-    "console": {"client", "protocol"},
+    "spark": {"client", "protocol", "charts"},
+    "console": {"client", "protocol", "charts"},
     "cli": {"client", "protocol", "native"},
     "testing": {"server", "client", "protocol"},
     "demo": {"client", "protocol", "server", "spark"},
@@ -36,6 +36,7 @@ MAY_IMPORT = {
     "__main__": {"cli"},
     "server": {"broker", "console", "fronts", "namesrv", "net", "protocol", "store", "native"},
     "native": set(),
+    "charts": set(),
     "errors": set(),
     "clock": set(),
     "settings": {"errors"},
@@ -49,6 +50,7 @@ MORE = {
     "aerobee/cli/store.py": {"store"},  # it looks at the files
     "aerobee/cli/pipeline.py": {"spark"},  # it runs them
     "aerobee/cli/pipeline_output.py": {"spark"},  # it shows their figures
+    "aerobee/cli/console.py": {"console"},  # it serves it
     "aerobee/cli/demo.py": {"demo", "server", "spark"},  # it shows them all
     "aerobee/__init__.py": {"server", "client"},  # what `import aerobee` gives
 }
@@ -70,6 +72,8 @@ EXTRAS = {
     "starlette": {"console", "fronts/http"},
     "uvicorn": {"console", "fronts/http"},
     "h11": {"fronts/http"},
+    "jinja2": {"console"},
+    "markupsafe": {"console"},
 }
 CLOCKS = {
     "time.time",

@@ -240,7 +240,7 @@ def test_a_lost_worker_is_told(server: TestServer, tmp_path: Path) -> None:
 
 
 def test_counts_in_the_page_are_written_out(tmp_path: Path) -> None:
-    from aerobee.spark.pipelines import charts
+    from aerobee import charts
 
     assert "2,020" in charts.stacked([("g", {"acked": 2_000.0, "dead": 20.0})], ["acked", "dead"])
     assert "2,000" in charts.bars([("q", 2_000.0)])

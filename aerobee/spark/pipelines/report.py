@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aerobee.spark.pipelines import charts
+from aerobee import charts
 from aerobee.spark.pipelines.ledger import STATES, summary
 from aerobee.spark.pipelines.totals import PLACE, missing, per_message
 
@@ -200,11 +200,11 @@ h1{font-size:26px;margin:0 0 4px}h2{font-size:18px;margin:34px 0 8px}p{margin:6p
 th,td{text-align:left;padding:5px 8px;border-bottom:1px solid var(--line);white-space:nowrap}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
 .bars th{font-weight:400;width:1%;color:var(--soft)}.bars td.bar{width:auto;padding-right:0}
-.bars td.bar i{display:inline-block;height:14px;background:#2f6db5;vertical-align:middle}
-.bars td:last-child{width:1%;text-align:right}svg{width:100%;min-width:560px;height:auto;display:block}
+.bars td.bar svg{display:block}
+.bars td:last-child{width:1%;text-align:right}svg.chart{width:100%;min-width:560px;height:auto;display:block}
 svg text{fill:var(--soft);font-size:11px}.grid{stroke:var(--line)}
 .legend span{display:inline-block;margin-right:16px;font-size:13px}
-.legend b{display:inline-block;width:11px;height:11px;border-radius:2px;margin-right:5px}.none{color:var(--soft)}
+.legend svg{margin-right:5px}.none{color:var(--soft)}
 """
 
 

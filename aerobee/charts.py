@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small inline SVG charts: no library, no network, sharp on a phone. Values in, markup out."""
+"""Small inline SVG charts: no library, no network, sharp on a phone. Values in, markup out.
+
+Shared by the report and the console. A console page may hold no style of its own, so widths and colours are attributes
+of SVG.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +28,14 @@ def nice(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 10 or value == int(value) else f"{value:.2g}"
 
 
-def lines(series: list[Series], *, unit: str = "", labels: list[tuple[float, str]] | None = None) -> str:
-    """Curves over a common x axis; `labels` are (x, text) marks below it."""
+def lines(
+    series: list[Series],
+    *,
+    unit: str = "",
+    labels: list[tuple[float, str]] | None = None,
+    title: str = "",
+) -> str:
+    """Curves over a common x axis; `labels` are (x, text) marks below it. `title` is read to who cannot see it."""
     points = [p for one in series for p in one.points]
     if not points:
         return _empty()
@@ -35,7 +45,10 @@ def lines(series: list[Series], *, unit: str = "", labels: list[tuple[float, str
     for i, one in enumerate(series):
         path = " ".join(f"{_x(x, low_x, high_x):.1f},{_y(y, high_y):.1f}" for x, y in one.points)
         colour = COLOURS[i % len(COLOURS)]
-        drawn.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        drawn.append(
+            f'<polyline class="line-{i % len(COLOURS)}" points="{path}" fill="none" stroke="{colour}"'
+            ' stroke-width="2" stroke-linejoin="round"/>'
+        )
         if len(one.points) == 1:
             (x, y), *_ = one.points
             drawn.append(
@@ -45,7 +58,7 @@ def lines(series: list[Series], *, unit: str = "", labels: list[tuple[float, str
         f'<text x="{_x(x, low_x, high_x):.1f}" y="{HEIGHT - 10}" text-anchor="middle">{escape(text)}</text>'
         for x, text in labels or []
     ]
-    return _svg("".join(drawn)) + _legend([one.name for one in series])
+    return _svg("".join(drawn), title) + _legend([one.name for one in series])
 
 
 def bars(values: list[tuple[str, float]], *, unit: str = "") -> str:
@@ -56,10 +69,8 @@ def bars(values: list[tuple[str, float]], *, unit: str = "") -> str:
     rows = []
     for name, value in values:
         share = max(0.5, 100 * value / top) if value > 0 else 0
-        rows.append(
-            f'<tr><th>{escape(name)}</th><td class="bar"><i style="width:{share:.1f}%"></i></td>'
-            f"<td>{value:,.0f}{escape(unit)}</td></tr>"
-        )
+        bar = _bar([(0, share, COLOURS[0], "")])
+        rows.append(f"<tr><th>{escape(name)}</th>{bar}<td>{value:,.0f}{escape(unit)}</td></tr>")
     return f'<table class="bars">{"".join(rows)}</table>'
 
 
@@ -70,14 +81,38 @@ def stacked(rows: list[tuple[str, dict[str, float]]], parts: list[str]) -> str:
     body = []
     for name, values in rows:
         total = sum(values.get(part, 0) for part in parts)
-        pieces = "".join(
-            f'<i style="width:{100 * values[part] / total:.2f}%;background:{COLOURS[i % len(COLOURS)]}"'
-            f' title="{escape(part)}: {values.get(part, 0):,.0f}"></i>'
-            for i, part in enumerate(parts)
-            if values.get(part, 0)
-        )
-        body.append(f'<tr><th>{escape(name)}</th><td class="bar">{pieces}</td><td>{total:,.0f}</td></tr>')
+        pieces, at = [], 0.0
+        for i, part in enumerate(parts):
+            if value := values.get(part, 0):
+                width = 100 * value / total
+                pieces.append((at, width, COLOURS[i % len(COLOURS)], f"{part}: {value:,.0f}"))
+                at += width
+        body.append(f"<tr><th>{escape(name)}</th>{_bar(pieces)}<td>{total:,.0f}</td></tr>")
     return f'<table class="bars">{"".join(body)}</table>' + _legend(parts)
+
+
+def spark(values: list[float]) -> str:
+    """A curve without axes, the size of a word: beside a figure, for which way it goes."""
+    if len(values) < 2:
+        return ""
+    top, step = max(*values, 1e-9), 100 / (len(values) - 1)
+    points = " ".join(f"{i * step:.1f},{23 - 21 * value / top:.1f}" for i, value in enumerate(values))
+    return (
+        '<svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" aria-hidden="true">'
+        f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1.5"'
+        ' vector-effect="non-scaling-stroke"/></svg>'
+    )
+
+
+def _bar(pieces: list[tuple[float, float, str, str]]) -> str:
+    """(from, width) in hundredths, colour, what it says when pointed at."""
+    drawn = "".join(
+        f'<rect x="{at:.2f}%" width="{width:.2f}%" height="14" fill="{colour}">'
+        + (f"<title>{escape(said)}</title>" if said else "")
+        + "</rect>"
+        for at, width, colour, said in pieces
+    )
+    return f'<td class="bar"><svg class="bar" width="100%" height="14">{drawn}</svg></td>'
 
 
 def _x(x: float, low: float, high: float) -> float:
@@ -100,13 +135,16 @@ def _frame(high: float, unit: str) -> str:
     return "".join(grid)
 
 
-def _svg(inside: str) -> str:
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">{inside}</svg>'
+def _svg(inside: str, title: str) -> str:
+    label = f' aria-label="{escape(title)}"' if title else ""
+    return f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"{label}>{inside}</svg>'
 
 
 def _legend(names: list[str]) -> str:
     items = "".join(
-        f'<span><b style="background:{COLOURS[i % len(COLOURS)]}"></b>{escape(name)}</span>'
+        f'<span><svg class="key" width="11" height="11" aria-hidden="true">'
+        f'<rect class="fill-{i % len(COLOURS)}" width="11" height="11" rx="2"'
+        f' fill="{COLOURS[i % len(COLOURS)]}"/></svg>{escape(name)}</span>'
         for i, name in enumerate(names)
     )
     return f'<p class="legend">{items}</p>'

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The menu: each entry's first part of the path, its English word, and its icon in templates/icons.html."""
+
+from __future__ import annotations
+
+MENU = [
+    ("", "Overview", "overview"),
+    ("topics", "Topics", "topics"),
+    ("groups", "Groups", "groups"),
+]

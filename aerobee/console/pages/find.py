@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One search field for all: a topic, a group, or a message by its id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aerobee.console.pages.listing import sought
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from aerobee.console.visit import Visit
+
+SHOWN = 50
+
+
+async def show(visit: Visit) -> Response:
+    """Straight to it where the name is the whole name of one thing."""
+    text, view = visit.query("q"), visit.desk.view
+    topics, groups = await view.every_topic(), list(await view.groups())
+    if text in topics and text not in groups:
+        return visit.go(visit.link("topics", text))
+    if text in groups and text not in topics:
+        return visit.go(visit.link("groups", text))
+    found_topics, found_groups = (sought(each, text) if text else [] for each in (topics, groups))
+    return visit.render(
+        "find.html",
+        title=visit.words("Search"),
+        text=text,
+        topics=found_topics[:SHOWN],
+        groups=found_groups[:SHOWN],
+        more=max(0, len(found_topics) - SHOWN) + max(0, len(found_groups) - SHOWN),
+    )

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All topics: found, ordered, with their figures; and a new one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from aerobee.console.pages.listing import page_of, sought
+from aerobee.errors import AerobeeError
+from aerobee.protocol import names
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from aerobee.console.desk import Desk
+    from aerobee.console.visit import Visit
+
+SORTED_BY_FIGURES = 500  # topics at most, for all of them have to be asked about
+PERMS = {"rw": 6, "r": 4, "w": 2, "none": 0}
+
+
+class Row(NamedTuple):
+    topic: str
+    queues: int | None = None
+    brokers: int | None = None
+    messages: int | None = None
+    last_stored: int | None = None
+    in_rate: float | None = None
+
+
+SORTS = {
+    "name": lambda row: row.topic,
+    "messages": lambda row: -(row.messages or 0),
+    "rate": lambda row: -(row.in_rate or 0),
+    "last": lambda row: -(row.last_stored or 0),
+}
+
+
+async def show(visit: Visit) -> Response:
+    view = visit.desk.view
+    known = await (view.every_topic() if visit.query("all") else view.topics())
+    found = sought(known, visit.query("q"))
+    sort = visit.query("sort", "name")
+    too_many = sort != "name" and len(found) > SORTED_BY_FIGURES
+    if sort not in SORTS or sort == "name" or too_many:
+        listing = page_of(visit, found, "name")
+        rows = await rows_of(visit.desk, list(listing.rows))
+    else:
+        every = sorted(await rows_of(visit.desk, found), key=SORTS[sort])
+        listing = page_of(visit, [row.topic for row in every], sort)
+        by_name = {row.topic: row for row in every}
+        rows = [by_name[topic] for topic in listing.rows]
+    return visit.render(
+        "topics.html",
+        title=visit.words("Topics"),
+        listing=listing,
+        rows=rows,
+        known=len(known),
+        too_many=too_many,
+        limit=SORTED_BY_FIGURES,
+    )
+
+
+async def rows_of(desk: Desk, topics: list[str]) -> list[Row]:
+    found = await desk.view.each(topics, lambda topic: _row(desk, topic))
+    return [Row(topic) if isinstance(row, AerobeeError) else row for topic, row in found.items()]
+
+
+async def _row(desk: Desk, topic: str) -> Row:
+    stats = await desk.view.topic_stats(topic)
+    return Row(
+        topic=topic,
+        queues=len(stats),
+        brokers=len({queue.broker_name for queue in stats}),
+        messages=sum(entry.max_offset - entry.min_offset for entry in stats.values()),
+        last_stored=max((entry.last_update_timestamp for entry in stats.values()), default=0),
+        in_rate=await desk.view.rate("TOPIC_PUT_NUMS", topic),
+    )
+
+
+async def create(visit: Visit) -> Response:
+    topic, queues, perm = visit.field("topic"), visit.field("queues", "8"), visit.field("perm", "rw")
+    names.check_topic(topic)
+    if not queues.isdigit() or perm not in PERMS:
+        raise ValueError(visit.words("queues is {queues}; give a number", queues=queues))
+    if await visit.desk.admin.topic_exists(topic):
+        raise ValueError(visit.words("topic {topic} exists already", topic=topic))
+    kind = visit.field("type")
+    await visit.desk.admin.create_topic(
+        topic, queues=int(queues), perm=PERMS[perm], attributes={"message.type": kind} if kind else None
+    )
+    visit.desk.view.forget()
+    return visit.go(visit.link("topics", topic), visit.words("Topic {topic} was created.", topic=topic))

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every page of the console and everything that can be done in it: one table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aerobee.console.pages import (
+    find,
+    group,
+    groups,
+    login,
+    overview,
+    topic,
+    topics,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from starlette.responses import Response
+
+    from aerobee.console.visit import Visit
+
+    Answer = Callable[[Visit], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Page:
+    """Looks only."""
+
+    path: str
+    answer: Answer
+    needs_account: bool = True
+
+
+@dataclass(frozen=True)
+class Act:
+    """A form that was sent: its token is checked, and one that changes the cluster is refused when read-only."""
+
+    path: str
+    answer: Answer
+    needs_account: bool = True
+    changes: bool = True
+
+
+ROUTES: list[Page | Act] = [
+    Page("/", overview.show),
+    Page("/find", find.show),
+    # topics
+    Page("/topics", topics.show),
+    Act("/topics", topics.create),
+    Page("/topics/{topic}", topic.show),
+    # groups
+    Page("/groups", groups.show),
+    Page("/groups/{group}", group.show),
+    # who it is, and in which language
+    Page("/login", login.show, needs_account=False),
+    Act("/login", login.log_in, needs_account=False, changes=False),
+    Act("/logout", login.log_out, needs_account=False, changes=False),
+    Act("/language", login.choose_language, needs_account=False, changes=False),
+]

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chinese, put together from its tables by theme."""
+
+from __future__ import annotations
+
+from aerobee.console.words.zh_frame import FRAME
+from aerobee.console.words.zh_groups import GROUPS
+from aerobee.console.words.zh_overview import OVERVIEW
+from aerobee.console.words.zh_topics import TOPICS
+
+CHINESE = {**FRAME, **OVERVIEW, **TOPICS, **GROUPS}

@@ -117,3 +117,33 @@ def test_a_tick_that_had_all_it_may_take_asks_for_the_next_at_once(shop: Any) ->
     assert shop.revive.tick(shop.clock.now()) == 0
     shop.tick()
     assert len(shop.records(RETRY)) == revive.ATTENDED_PER_TICK
+
+
+@pytest.mark.parametrize(
+    ("waits_for", "reset", "woken"),
+    [(-1, 0, True), (-1, 3, True), (0, 0, True), (0, 2, False), (2, 2, True), (2, 0, False)],
+)
+async def test_a_reset_wakes_those_who_wait_for_its_queue(
+    shop: Any, waits_for: int, reset: int, woken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = shop.hold(queue_id=waits_for)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    shop.broker.offsets.set_reset("billing", "orders", reset, 0)
+    seen: list[Any] = []
+    monkeypatch.setattr(shop.broker.pops.parked, "wake", lambda *place: seen.append(place))
+    shop.revive._wake_reset()
+    assert seen == ([("orders", "billing", waits_for)] if woken else [])
+    held.cancel()
+
+
+@pytest.mark.parametrize(("count", "woken"), [(2, False), (3, True)])
+def test_who_leaves_something_wakes_one_who_waits_and_who_takes_all_does_not(
+    shop: Any, count: int, woken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.send(*"abc"[:count])
+    seen: list[Any] = []
+    monkeypatch.setattr(shop.broker.pops.parked, "wake", lambda *place: seen.append(place))
+    shop.popped(max_messages=2, queue_id=0)
+    shop.popped(max_messages=2, queue_id=1)  # nothing there
+    assert seen == ([("orders", "billing", 0)] if woken else [])

@@ -6,6 +6,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import grpc
 import pytest
 
 from aerobee import errors
@@ -13,7 +14,7 @@ from aerobee.broker.delivery.reading import Start
 from aerobee.broker.operations.pop import Pop
 from aerobee.broker.operations.pull import Pull
 from aerobee.broker.state.routes import Host
-from aerobee.fronts.grpc import offsets, receive, route, status
+from aerobee.fronts.grpc import offsets, receive, route, status, telemetry
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.status import Refused
 from aerobee.protocol.bodies import TopicConfig
@@ -315,3 +316,39 @@ def test_the_status_of_several_parts() -> None:
     assert status.common([fine, wrong]) == pb.Status(code=pb.MULTIPLE_RESULTS, message="MULTIPLE_RESULTS")
     assert status.common([]).code == pb.INTERNAL_SERVER_ERROR
     assert pb.Status(code=pb.OK, message="OK") == status.OK
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Refused(pb.UNSUPPORTED, "x"), grpc.StatusCode.UNIMPLEMENTED),
+        (Refused(pb.ILLEGAL_TOPIC, "x"), grpc.StatusCode.INVALID_ARGUMENT),
+        (errors.ProtocolError("x"), grpc.StatusCode.INVALID_ARGUMENT),
+        (errors.InvalidParameter("x"), grpc.StatusCode.INVALID_ARGUMENT),
+        (errors.NoPermission("x"), grpc.StatusCode.PERMISSION_DENIED),
+        (errors.SystemFailure("x"), grpc.StatusCode.INTERNAL),
+        (ValueError("x"), grpc.StatusCode.INTERNAL),
+    ],
+)
+def test_how_a_stream_ends_whose_settings_were_not_taken(error: Exception, code: grpc.StatusCode) -> None:
+    assert telemetry.ending(error) is code
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "expected"),
+    [
+        (pb.TAG, "", ("*", "TAG", [])),
+        (pb.TAG, "B || A", ("B || A", "TAG", ["A", "B"])),
+        (pb.SQL, "a > 1", ("a > 1", "SQL92", [])),
+    ],
+)
+def test_a_subscription_as_the_broker_keeps_it(
+    kind: Any, text: str, expected: tuple[str, str, list[str]]
+) -> None:
+    entry = pb.SubscriptionEntry(expression=pb.FilterExpression(type=kind, expression=text))
+    entry.topic.name, entry.topic.resource_namespace = "orders", "shop"
+    made = telemetry._subscription_data(entry, NOW)
+    assert (made.topic, made.sub_version) == ("shop%orders", NOW)
+    assert (made.sub_string, made.expression_type, made.tags_set) == expected
+    assert len(made.code_set) == len(expected[2])
+    assert made.code_set == sorted(made.code_set)

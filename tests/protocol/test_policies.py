@@ -98,6 +98,7 @@ def test_all_of_a_kind_is_more_than_any_of_it() -> None:
         ("::/0", HERE, False),
         ("0.0.0.0/0", "::1", False),
         ("10.0.0.0/8", "unix:", False),
+        ("10.9.9.9/8", HERE, True),  # of which machine it is written does not matter
     ],
 )
 def test_where_a_request_comes_from(sources: str, source: str, allowed: bool) -> None:

@@ -72,13 +72,13 @@ class Hot:
             told = self._ask(mutant, source, tests, START_S + SLOWER * seconds)
             if told[0] == "time":  # for ever, or was the machine only busy?
                 told = self._ask(mutant, source, tests, START_S + SLOWER * (seconds + START_S))
-            if told[0] == "cannot":
+            if told[0] == "cannot" or (told[0] == "failed" and told[1] not in tests):  # or it died: of what?
                 return None
             if told[0] == "time":
                 return Tried("time", len(tests))
             if told[0] == "ok":
                 return Tried("survived", len(tests))
-            if told[1] not in tests or self._believed(mutant, source, told[1]):
+            if self._believed(mutant, source, told[1]):
                 return Tried("killed", len(tests), told[1])
             tests = [test for test in tests if test != told[1]]
         return Tried("survived", 0)

@@ -9,7 +9,7 @@ import pytest
 
 from aerobee.broker.operations.admin import attributes, groups, topics
 from aerobee.broker.operations.admin.attributes import LONG_MAX, OF_GROUPS, OF_TOPICS
-from aerobee.errors import InvalidParameter, SystemFailure
+from aerobee.errors import GroupNotFound, InvalidParameter, SystemFailure, TopicNotFound
 from aerobee.protocol import names
 from aerobee.protocol.bodies import GroupConfig, TopicConfig
 
@@ -168,3 +168,14 @@ async def test_a_group_that_is_deleted_leaves_no_figures_and_no_offsets_when_ask
     assert told.subscription_group_table["h"] == GroupConfig(group_name="h")
     assert told.forbidden_table.get("h") == {"orders": 4}
     assert told.data_version == broker.groups.data_version
+
+
+async def test_only_a_group_and_a_topic_that_are_there_can_be_kept_apart(bench: Any) -> None:
+    bench.send("orders")
+    bench.broker.groups.require("billing")
+    for readable in (None, False):
+        with pytest.raises(GroupNotFound):
+            await groups.forbid("nobody", "orders", readable, bench.broker)
+        with pytest.raises(TopicNotFound):
+            await groups.forbid("billing", "nothing", readable, bench.broker)
+    assert bench.broker.groups.forbidden_table == {}

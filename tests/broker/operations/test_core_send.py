@@ -285,3 +285,18 @@ def test_batch_is_refused_as_a_whole(bench: Any, record: Record, error: type[Bro
     with pytest.raises(error):
         batch(bench, good, record)
     assert bench.broker.store.log_max == 0
+
+
+def test_a_batch_may_have_so_many_keys_and_not_one_more(bench: Any) -> None:
+    from aerobee.broker.operations.send import MAX_BATCH_KEYS
+
+    def batch(spaces: int) -> Batch:
+        """`spaces` between its keys."""
+        texts = ["KEYS\x01" + " ".join(["k"] * 1_001) + "\x02"] * (spaces // 1_000)
+        texts += ["KEYS\x01" + " ".join(["k"] * (spaces % 1_000 + 1)) + "\x02", "TAGS\x01a b c\x02"]
+        return Batch("orders", 0, Columns([0] * len(texts), [b"x"] * len(texts), texts))
+
+    assert MAX_BATCH_KEYS == 40_000
+    send_batch(batch(MAX_BATCH_KEYS), PlainOrigin(), bench.broker)
+    with pytest.raises(MessageIllegal, match="a batch with 40001 keys, limit 40000"):
+        send_batch(batch(MAX_BATCH_KEYS + 1), PlainOrigin(), bench.broker)

@@ -53,3 +53,40 @@ def test_garbage_is_refused_by_name() -> None:
     for data in (b"\xff\xff\xff", b"\x0a\x7f"):
         with pytest.raises(Refused, match="the request is no SendMessageRequest"):
             reader(pb.SendMessageRequest)(data)
+
+
+@pytest.mark.parametrize(
+    ("unit", "parts"),
+    [(b"\x0a\x00", 1), (b"\x0a\x02\x22\x00", 2), (b"\x0a\x04\x22\x00\x22\x00", 3), (b"\x12\x00", 1)],
+)
+def test_as_many_parts_as_there_may_be_are_counted_and_not_one_more(unit: bytes, parts: int) -> None:
+    """Messages and their fields alike, beside a body that makes the request a large one."""
+    large = pb.SendMessageRequest(messages=[pb.Message(body=bytes(MAX_BESIDE_BODIES))]).SerializeToString()
+    for units in ((MAX_PARTS - 2) // parts, (MAX_PARTS - 2) // parts + 1):
+        data, counted = large + unit * units, 2 + units * parts
+        if counted <= MAX_PARTS:
+            assert requests._beside_bodies(data) == len(data) - MAX_BESIDE_BODIES
+        else:
+            with pytest.raises(Refused, match="more than 20000 parts"):
+                requests._beside_bodies(data)
+
+
+def test_a_request_is_read_without_a_look_while_it_is_small() -> None:
+    small = b"\x1a\x00" * (MAX_BESIDE_BODIES // 2)
+    assert len(reader(pb.AckMessageRequest)(small).entries) == MAX_BESIDE_BODIES // 2
+
+
+@pytest.mark.parametrize(
+    ("data", "value", "end"),
+    [
+        (b"\x00", 0, 1),
+        (b"\x7f\x01", 0x7F, 1),
+        (b"\x80\x01", 0x80, 2),
+        (b"\xff\xff\x03\x09", 0xFFFF, 3),
+        (b"\x80", 0, 1),  # cut off
+        (b"\x81" * 12, sum(1 << 7 * i for i in range(10)), 10),  # no number is longer
+    ],
+)
+def test_numbers_of_the_wire(data: bytes, value: int, end: int) -> None:
+    assert requests._varint(data, 0) == (value, end)
+    assert requests._varint(b"\xff" + data, 1) == (value, end + 1)

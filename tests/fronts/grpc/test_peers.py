@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gRPC clients as the broker knows them: who they are, how long, what they are told of its settings."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aerobee.broker.broker import assemble
+from aerobee.clock import ManualClock
+from aerobee.errors import AccessDenied, NetworkError
+from aerobee.fronts.grpc import telemetry
+from aerobee.fronts.grpc.generated import messaging_pb2 as pb
+from aerobee.fronts.grpc.status import Refused
+from aerobee.fronts.grpc.telemetry import OUTBOX, Peer, Peers
+from aerobee.protocol.bodies import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    ExponentialRetry,
+    GroupConfig,
+    Heartbeat,
+    MessageModel,
+    ProducerData,
+    RetryPolicy,
+)
+from aerobee.protocol.command import request as command_of
+from aerobee.protocol.headers.consume import NotifyIdsChanged
+from aerobee.settings import BrokerConfig, StoreConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SMALL = StoreConfig(
+    commit_log_segment_bytes=1 << 20, consume_queue_units=1000, index_slots=1000, index_entries=4000
+)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Any]:
+    made = assemble(BrokerConfig(), SMALL, tmp_path, ManualClock())
+    yield made
+    made.store.close()
+
+
+def calling(client_id: str = "c1", peer: str = "here", **more: str) -> Any:
+    said = {"x-mq-client-id": client_id, **more} if client_id else more
+    return SimpleNamespace(invocation_metadata=lambda: tuple(said.items()), peer=lambda: peer)
+
+
+@pytest.fixture
+def peers(broker: Any) -> Peers:
+    made = Peers(broker)
+    made.address_of = {"here": ("10.0.0.1", 1), "there": ("10.0.0.2", 2)}.get
+    return made
+
+
+def test_a_client_is_known_by_its_id_and_what_it_says_first(peers: Peers, broker: Any) -> None:
+    first = peers.of(calling(**{"x-mq-language": "JAVA", "x-mq-client-version": "5.0.7"}))
+    assert (first.client_id, first.remote_text) == ("c1", "10.0.0.1:1")
+    assert (first.attributes["language"], first.attributes["client_version"]) == ("JAVA", "5.0.7")
+    assert first.last_seen == broker.clock.now()
+    broker.clock.advance(5)
+    assert peers.of(calling()) is first
+    assert first.last_seen == broker.clock.now()
+    assert peers.of(calling("c2")) is not first
+    assert list(peers) == [first, peers.of(calling("c2"))]
+    assert [peers.alive(name) for name in ("c1", "c2", "c3")] == [True, True, False]
+
+
+def test_languages_that_rocketmq_does_not_know_are_other(peers: Peers) -> None:
+    assert peers.of(calling(**{"x-mq-language": "COBOL"})).attributes["language"] == "OTHER"
+    silent = peers.of(calling("c2"))
+    assert (silent.attributes["language"], silent.attributes["client_version"]) == ("OTHER", "")
+
+
+def test_who_does_not_say_who_it_is_is_refused(peers: Peers) -> None:
+    for context in (calling(""), SimpleNamespace(invocation_metadata=lambda: None, peer=lambda: "here")):
+        with pytest.raises(Refused) as refused:
+            peers.of(context)
+        assert refused.value.code == pb.CLIENT_ID_REQUIRED
+
+
+def test_a_client_that_moves_is_reached_at_its_new_address(peers: Peers) -> None:
+    peer = peers.of(calling(peer="here"))
+    before = peer.host
+    peers.of(calling(peer="there"))
+    assert (peer.address, peer.remote_text) == (("10.0.0.2", 2), "10.0.0.2:2")
+    assert peer.host != before
+    peers.of(calling(peer="nowhere"))  # its connection went meanwhile
+    assert peer.remote_text == "10.0.0.2:2"
+
+
+def test_a_client_id_is_its_users_as_long_as_it_lives(peers: Peers) -> None:
+    peer = peers.of(calling(), "ann")
+    assert peers.of(calling(), "ann") is peer
+    with pytest.raises(AccessDenied, match="c1 is in use by another user"):
+        peers.of(calling(), "eve")
+    peers.leave(peer)
+    assert (peer.gone, peers.alive("c1"), peer.is_open) == (True, False, False)
+    assert peers.of(calling(), "eve").user == "eve"
+
+
+def test_the_silent_are_dropped_after_what_a_channel_may_live(peers: Peers, broker: Any) -> None:
+    old = peers.of(calling())
+    broker.clock.advance(1)
+    young = peers.of(calling("c2"))
+    limit = broker.config.channel_expiry_ms
+    assert peers.expire(old.last_seen + limit) == []
+    assert peers.expire(old.last_seen + limit + 1) == [old]
+    assert list(peers) == [young]
+
+
+def test_a_client_is_open_while_one_of_its_streams_is() -> None:
+    peer = Peer("c1", "JAVA", "5", ("10.0.0.1", 1))
+    seen = [peer.is_open]
+    for step in (peer.stream_opened, peer.stream_opened, peer.stream_closed, peer.stream_closed):
+        step()
+        seen.append(peer.is_open)
+    assert seen == [False, True, True, True, False]
+    peer.stream_opened()
+    peer.close()
+    assert not peer.is_open
+
+
+async def test_commands_wait_for_the_stream_and_too_many_are_dropped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    peer = Peer("c1", "JAVA", "5", ("10.0.0.1", 1))
+    for number in range(OUTBOX + 1):
+        peer.push(number)
+    assert caplog.text.count("a command was dropped") == 1
+    assert [await peer.next_command() for _ in range(OUTBOX)] == list(range(OUTBOX))
+    waiting = asyncio.ensure_future(peer.next_command())
+    peer.send(command_of(NotifyIdsChanged(consumer_group="g")))  # the broker balances: it is told nothing
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    peer.push("one more")
+    assert await waiting == "one more"
+    with pytest.raises(NetworkError, match="has no counterpart"):
+        await peer.call(command_of(NotifyIdsChanged(consumer_group="g")))
+
+
+def test_a_clients_request_time_out_is_what_it_says_or_every_clients() -> None:
+    peer = Peer("c1", "JAVA", "5", ("10.0.0.1", 1))
+    assert peer.request_timeout_ms == 3_000
+    peer.settings = pb.Settings()
+    assert peer.request_timeout_ms == 3_000
+    peer.settings.request_timeout.FromMilliseconds(7_000)
+    assert peer.request_timeout_ms == 7_000
+
+
+def test_a_producer_is_told_how_to_send(peers: Peers, broker: Any) -> None:
+    peer = peers.of(calling())
+    settings = pb.Settings(client_type=pb.PRODUCER)
+    settings.publishing.topics.add().name = "orders"
+    expected = pb.Settings(client_type=pb.PRODUCER)
+    expected.publishing.topics.add().name = "orders"
+    expected.publishing.validate_message_type = True
+    expected.publishing.max_body_size = broker.store.config.max_message_bytes
+    expected.backoff_policy.max_attempts = 3
+    expected.backoff_policy.exponential_backoff.initial.FromMilliseconds(10)
+    expected.backoff_policy.exponential_backoff.max.FromMilliseconds(1_000)
+    expected.backoff_policy.exponential_backoff.multiplier = 2
+    expected.metric.on = False
+    assert peers.settle(peer, settings) == expected
+    assert peer.settings == settings
+    assert telemetry._beat(peer, 5) == Heartbeat(
+        client_id="c1", producer_data_set=[ProducerData(group_name="orders")]
+    )
+    assert [each.client_id for each in broker.clients.producers("orders")] == ["c1"]
+
+
+def consuming(group: str = "billing", **topics: str) -> Any:
+    settings = pb.Settings(client_type=pb.PUSH_CONSUMER)
+    settings.subscription.group.name = group
+    for topic, expression in topics.items():
+        entry = settings.subscription.subscriptions.add()
+        entry.topic.name, entry.expression.expression = topic, expression
+    return settings
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_consumer_is_told_how_to_receive(peers: Peers, broker: Any, ordered: bool) -> None:
+    broker.groups.put(GroupConfig(group_name="billing", consume_message_orderly=ordered, retry_max_times=7))
+    peer, settings = peers.of(calling()), consuming(orders="A")
+    answer = peers.settle(peer, settings)
+    expected = consuming(orders="A")
+    expected.subscription.fifo = ordered
+    expected.subscription.receive_batch_size = 32
+    expected.subscription.long_polling_timeout.FromMilliseconds(20_000)
+    expected.backoff_policy.max_attempts = telemetry.max_attempts(broker.groups.get("billing"))
+    for ms in broker.store.delays:
+        expected.backoff_policy.customized_backoff.next.add().FromMilliseconds(ms)
+    expected.metric.on = False
+    assert answer == expected
+    assert peer.group == "billing"
+    (entry,) = telemetry._beat(peer, 5).consumer_data_set
+    assert entry == ConsumerData(
+        group_name="billing",
+        consume_type=ConsumeType.CONSUME_POP,
+        message_model=MessageModel.CLUSTERING,
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+        subscription_data_set=entry.subscription_data_set,
+    )
+    assert [(each.topic, each.sub_string) for each in entry.subscription_data_set] == [("orders", "A")]
+    assert broker.clients.consumer_ids("billing") == ["c1"]
+
+
+def test_a_group_with_a_backoff_of_its_own_is_told_that(peers: Peers, broker: Any) -> None:
+    policy = RetryPolicy(
+        type="EXPONENTIAL", exponential_retry_policy=ExponentialRetry(initial=5, max=60, multiplier=3)
+    )
+    broker.groups.put(GroupConfig(group_name="billing", group_retry_policy=policy))
+    told = peers.settle(peers.of(calling()), consuming(orders="*")).backoff_policy
+    assert told.WhichOneof("strategy") == "exponential_backoff"
+    backoff = told.exponential_backoff
+    assert (backoff.initial.ToMilliseconds(), backoff.max.ToMilliseconds(), backoff.multiplier) == (5, 60, 3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [
+        (pb.Settings(client_type=pb.PRODUCER), pb.BAD_REQUEST),
+        (consuming("a b"), pb.ILLEGAL_CONSUMER_GROUP),
+        *((pb.Settings(client_type=kind, publishing={}), pb.UNSUPPORTED) for kind in telemetry._LITE),
+        (pb.Settings(client_type=pb.PRODUCER, publishing={"topics": [{"name": "a b"}]}), pb.ILLEGAL_TOPIC),
+    ],
+)
+def test_settings_that_are_not_taken_register_nobody(
+    peers: Peers, broker: Any, settings: Any, code: int
+) -> None:
+    peer = peers.of(calling())
+    peers.register(peer)  # nothing was said yet
+    with pytest.raises(Refused) as refused:
+        peers.settle(peer, settings)
+    assert refused.value.code == code
+    assert broker.clients.find_client("c1") is None

@@ -40,8 +40,10 @@ class RemotingCall(Call):
     __slots__ = ("_command", "_header", "_kind")
 
     def __init__(self, port: Port, route: str, request: Request, kind: type[Header]) -> None:
+        # Written out: `super().__init__` costs as much as all of it.
         command = request.command
-        super().__init__(port, route, command.code, request.connection.remote, command.body)
+        self.port, self.route, self.code = port, route, command.code
+        self.remote, self.body, self.user = request.connection.remote, command.body, ""
         self._command = command
         self._kind = kind
         self._header: Header | None = None

@@ -14,7 +14,7 @@ import argparse
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aerobee.broker.access.users import User
 from aerobee.broker.broker import Broker, assemble
@@ -22,13 +22,18 @@ from aerobee.clock import SystemClock
 from aerobee.fronts.remoting.front import RemotingFront
 from aerobee.protocol import command as wire
 from aerobee.protocol.access import Action, Decision, PolicyType, Resource
-from aerobee.protocol.accounts import Credentials, sign
+from aerobee.protocol.accounts import SIGNATURE, Credentials, sign
 from aerobee.protocol.command import Command, Header
 from aerobee.protocol.headers.consume import PullMessage
 from aerobee.protocol.headers.produce import SendMessageV2
 from aerobee.protocol.message import pack_host
 from aerobee.protocol.policies import Entry, Policy
 from aerobee.settings import BrokerConfig, StoreConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Change = Callable[[dict[str, str]], dict[str, str]]
 
 ANN, GUESSED = Credentials("ann", "ann-secret"), Credentials("ann", "guessed")
 SEND = SendMessageV2(topic="bench", queue_id=0, properties="UNIQ_KEY\x01" + "A" * 32 + "\x02WAIT\x01true\x02")
@@ -74,18 +79,30 @@ def broker_of(directory: str, **settings: Any) -> Broker:
 class Asking:
     """One kind of request, handled again and again; decoding the frame included, as it comes from a socket."""
 
-    def __init__(self, broker: Broker, header: Header, body: bytes, who: Credentials) -> None:
+    def __init__(
+        self, broker: Broker, header: Header, body: bytes, who: Credentials, change: Change = dict
+    ) -> None:
+        """`change` makes other fields of those that were signed."""
         self._handle, self._peer = RemotingFront(broker).handle, Peer()
-        command = Command(type(header).code, ext=wire.header_fields(header), body=body)
-        self._frame = wire.encode(sign(command, who))[4:]
+        command = sign(Command(type(header).code, ext=wire.header_fields(header), body=body), who)
+        command.ext = change(command.ext_dict())
+        self.frame = wire.encode(command)[4:]
         self.least = 1e9
 
     def round(self, count: int) -> None:
-        handle, peer, frame, decode = self._handle, self._peer, self._frame, wire.decode
+        handle, peer, frame, decode = self._handle, self._peer, self.frame, wire.decode
         began = time.process_time_ns()
         for _ in range(count):
             handle(peer, decode(frame))  # type: ignore[arg-type]
         self.least = min(self.least, (time.process_time_ns() - began) / count / 1000)
+
+
+def long_signature(fields: dict[str, str]) -> dict[str, str]:
+    return {**fields, SIGNATURE: fields[SIGNATURE] * 2000}
+
+
+def many_fields(fields: dict[str, str]) -> dict[str, str]:
+    return {**fields, **{f"field-{number}": "x" for number in range(1000)}}
 
 
 def main() -> None:
@@ -106,10 +123,14 @@ def main() -> None:
             "refused: wrong signature": Asking(on, SEND, BODY, GUESSED),
             "refused: no right": Asking(on, OTHER, BODY, ANN),
             "refused: no account": Asking(on, SEND, BODY, Credentials()),
+            "refused: 56 kB signature": Asking(on, SEND, BODY, ANN, long_signature),
+            "refused: 1,000 fields": Asking(on, SEND, BODY, ANN, many_fields),
+            "refused: 64 KiB, wrong": Asking(on, SEND, BODY * 64, GUESSED),
+            "refused: 4 MiB, wrong": Asking(on, SEND, BODY * 4096, GUESSED),
         }
         for _ in range(ROUNDS):
             for asking in kinds.values():
-                asking.round(count)
+                asking.round(count if len(asking.frame) < 1 << 16 else count // 20)
         for name, asking in kinds.items():
             print(f"{name:<28}{asking.least:8.1f} us")
         for each in (off, on):

@@ -8,7 +8,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aerobee.errors import QueryNotFound, SystemFailure, TopicNotFound
+from aerobee.errors import AccessDenied, QueryNotFound, SystemFailure, TopicNotFound
 from aerobee.namesrv.route_table import UNIT, UNIT_SUBSCRIPTION
 from aerobee.net.connection import Reply
 from aerobee.net.routes import Request, route, table
@@ -131,11 +131,23 @@ def add_write_perm(request: Request, header: headers.AddWritePerm, parts: Parts)
 def register_broker(request: Request, header: headers.RegisterBroker, parts: Parts) -> Reply:
     if header.body_crc32 and header.body_crc32 != zlib.crc32(request.command.body) & 0x7FFFFFFF:
         raise SystemFailure(f"broker '{header.broker_name}': crc32 not match, its body came damaged")
+    _check_cluster(request, header, parts)
     result = parts.routes.register(
         header, _registration(header, request.command), parts.clock.now(), request.connection
     )
     ordered = parts.key_values.namespace(names.ORDER_TOPIC_NAMESPACE)
     return Reply(header=result, body=encode(KVTable(table=ordered)) if ordered else b"")
+
+
+def _check_cluster(
+    request: Request, header: headers.RegisterBroker | headers.UnregisterBroker, parts: Parts
+) -> None:
+    """The gates asked for a right to the cluster that the request names; but routes are by the broker's name alone."""
+    guard, known = parts.guard, parts.routes.cluster_of(header.broker_name)
+    if guard is None or not guard.checks_rights or known in (None, header.cluster_name):
+        return
+    if request.user is not None and not guard.may_everything(request.user):
+        raise AccessDenied(f"broker '{header.broker_name}' is of cluster '{known}'")
 
 
 def _registration(asked: headers.RegisterBroker, command: Command) -> RegisterBrokerBody:
@@ -145,6 +157,7 @@ def _registration(asked: headers.RegisterBroker, command: Command) -> RegisterBr
 
 
 def unregister_broker(request: Request, header: headers.UnregisterBroker, parts: Parts) -> Reply:
+    _check_cluster(request, header, parts)
     parts.routes.unregister(header)
     return Reply()
 

@@ -70,6 +70,10 @@ class RouteTable:
         self._mappings: dict[str, dict[str, Any]] = {}  # static topic -> broker name -> its logic queues
         self._live: dict[Address, Live] = {}
 
+    def cluster_of(self, broker_name: str) -> str | None:
+        known = self._brokers.get(broker_name)
+        return None if known is None else known.cluster
+
     # -- brokers come and go -------------------------------------------------------------------------------
 
     def register(

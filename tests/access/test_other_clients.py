@@ -14,10 +14,12 @@ from aerobee.net.connection import Reply
 from aerobee.net.pool import Pool
 from aerobee.protocol import bodies, names
 from aerobee.protocol.accounts import Credentials, sign
+from aerobee.protocol.bodies.registration import RegisterBrokerBody
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import request
 from aerobee.protocol.headers import consume as hr
 from aerobee.protocol.headers import produce as hp
+from aerobee.protocol.headers import route as hn
 from tests.access.ports import ANN, ROOT, Ports
 
 if TYPE_CHECKING:
@@ -184,3 +186,24 @@ async def test_a_message_that_waits_goes_where_it_was_sent(ports: Ports, waits: 
     assert sent.code == 0
     place = int(sent.fields(hp.SendResult).msg_id[-16:], 16)
     assert ports.server.broker.access.look_up.topic_at(place) == "mine"
+
+
+async def test_a_broker_of_another_cluster_is_not_replaced(ports: Ports) -> None:
+    """Routes go by the broker's name: a right to one's own cluster is no right to a name in another."""
+    ports.grant("Cluster:hers Update")
+    false: dict[str, Any] = {"broker_addr": "10.6.6.6:10911", "broker_id": 0, "cluster_name": "hers"}
+    body = bodies.encode(RegisterBrokerBody())
+    theirs = hn.RegisterBroker(broker_name="broker-a", **false)
+    assert said(await ports.ask_namesrv(ANN, theirs, body)) == (
+        16,
+        "broker 'broker-a' is of cluster 'DefaultCluster'",
+    )
+    gone = hn.UnregisterBroker(broker_name="broker-a", **false)
+    assert (await ports.ask_namesrv(ANN, gone)).code == 16
+    in_theirs = hn.RegisterBroker(broker_name="broker-b", **{**false, "cluster_name": "DefaultCluster"})
+    assert (await ports.ask_namesrv(ANN, in_theirs, body)).code == 16
+    route = await ports.ask_namesrv(ANN, hn.GetRoute(topic="theirs"))
+    assert b"10.6.6.6" not in route.body
+    own = hn.RegisterBroker(broker_name="broker-of-hers", **false)
+    assert (await ports.ask_namesrv(ANN, own, body)).code == 0
+    assert (await ports.ask_namesrv(ROOT, theirs, body)).code == 0, "a super user may move it"

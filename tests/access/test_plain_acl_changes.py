@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from typing import TYPE_CHECKING, Any
@@ -206,3 +207,26 @@ async def test_users_and_policies_have_no_such_file() -> None:
 def test_addresses_are_split_outside_of_braces() -> None:
     assert split_addresses(" 10.0.0.1, ,192.168.0.{1,2},::1 ") == ["10.0.0.1", "192.168.0.{1,2}", "::1"]
     assert split_addresses("") == []
+
+
+async def test_no_secret_of_an_account_is_written_down(
+    file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    audit = tmp_path / "audit.jsonl"
+    off: dict[str, Any] = {"authentication": False, "authorization": False, "acl": True}
+    with caplog.at_level("DEBUG"):
+        async with running(**off, acl_file=str(file), audit_log=str(audit)) as ports:
+            for name in ("new-account", "new", "shop-account"):
+                update = h.UpdateAclConfig(access_key=name, secret_key="s3cret-word")
+                await ports.ask(ADMIN, update)
+                await ports.ask(SHOP, update)
+            await ports.ask(ADMIN, h.GetAclConfig())
+    written = [json.loads(line) for line in text_of(audit).splitlines()]
+    assert [(each["user"], each["target"], each["result"]) for each in written[:3]] == [
+        ("admin-account", "new-account", "allowed"),
+        ("shop-account", "new-account", "refused"),
+        ("admin-account", "new", "failed"),
+    ]
+    for text in (caplog.text, text_of(audit)):
+        assert "account=" in text or "new-account" in text
+        assert [word for word in ("s3cret-word", "admin-secret", "0777777777") if word in text] == []

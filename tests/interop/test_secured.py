@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import peers
 import pytest
-from servers import JAVA_SMALL, wait_until
+from servers import JAVA_SMALL, Aerobee, free_port, wait_until
 
 from aerobee.protocol.access import Action
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from conftest import Running
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ROOT, SECRET = "interop-root", "interop-secret"
 SHOP, SHOP_SECRET = "interop-shop", "shop-secret-1"
+AUDIT = "audit.jsonl"
 TOPIC, GROUP = "secured-topic", "secured-group"
 AUTH = "org.apache.rocketmq.auth.authentication.provider.LocalAuthenticationMetadataProvider"
 RIGHTS = "org.apache.rocketmq.auth.authorization.provider.LocalAuthorizationMetadataProvider"
@@ -47,7 +48,12 @@ def secured(server_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "initAuthenticationUser": json.dumps({"username": ROOT, "password": SECRET}),
         "innerClientAuthenticationCredentials": json.dumps({"accessKey": ROOT, "secretKey": SECRET}),
     }
-    server = make(server_kind, tmp_path_factory.mktemp("secured") / "data", settings)
+    data = tmp_path_factory.mktemp("secured") / "data"
+    if server_kind == "aerobee":
+        settings["audit_log"] = str(data.with_name(AUDIT))
+    server = make(server_kind, data, settings)
+    if isinstance(server, Aerobee):
+        server.ports["broker"] = str(free_port())  # a port that is known has one two below it
     server.start()
     yield server
     server.discard()
@@ -70,9 +76,9 @@ def mqadmin(secured: Server, tmp_path_factory: pytest.TempPathFactory) -> Callab
         main,
     ]
 
-    def call(command: str, *arguments: str) -> str:
+    def call(command: str, *arguments: str, flags: Sequence[str] = ()) -> str:
         done = subprocess.run(
-            [*java, command, "-n", secured.namesrv, *arguments],
+            [java[0], *flags, *java[1:], command, "-n", secured.namesrv, *arguments],
             capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "HOME": str(home)},
         )  # fmt: skip
         return done.stdout + done.stderr
@@ -105,6 +111,19 @@ def test_mqadmin_takes_its_account_from_tools_yml(prepared: Server, mqadmin: Cal
     )
     assert "CODE: 16" in refused
     assert "The subject of User:nobody is not exist." in refused
+
+
+def test_the_port_that_the_dashboard_uses_asks_too(prepared: Server, mqadmin: Callable[..., str]) -> None:
+    """The dashboard's requests are those of Java's admin client, which it tells to use the port two below."""
+    vip = ["-Dcom.rocketmq.sendMessageWithVIPChannel=true"]
+    at = ("-b", prepared.broker)
+    assert "success" in mqadmin("updateTopic", *at, "-t", "by-vip", "-r", "1", "-w", "1", flags=vip)
+    assert f"{SHOP} " in mqadmin("getUser", *at, "-u", SHOP, flags=vip)
+    assert "CODE: 16" in mqadmin("getAcl", *at, "-s", "User:nobody", flags=vip)
+    if isinstance(prepared, Aerobee):
+        lines = prepared.data.with_name(AUDIT).read_text().splitlines()
+        made = [line for line in map(json.loads, lines) if line["resources"] == ["Topic:by-vip"]]
+        assert [(line["port"], line["user"], line["result"]) for line in made] == [("vip", ROOT, "allowed")]
 
 
 @pytest.mark.parametrize("name", REMOTING)

@@ -57,6 +57,7 @@ class Access(SavedTable):
         self.plain: PlainAcl | None = None  # the list of RocketMQ 4, where that decides
         self.users = Users()
         self.policies = Policies()
+        self.passed: set[tuple[str, ...]] = set()  # of the gates: what was let through since the last change
         data = None if stored is None else stored.load()
         if data is not None:
             found = _decode(data)
@@ -119,20 +120,19 @@ class Access(SavedTable):
 
     def put_user(self, user: User) -> None:
         before = self.users.get(user.username)
-        self.users.put(user)
-        self.changed(user.username, partial(self._user_back, user.username, before))
+        self._set_user(user.username, user)
+        self.changed(user.username, partial(self._set_user, user.username, before))
 
     def delete_user(self, name: str) -> None:
         """With all its rights."""
         before, policy = self.users.get(name), self.policies.get(name)
-        self.users.delete(name)
-        self.policies.delete(name)
-        self.changed(name, partial(self._both_back, name, before, policy))
+        self._set_both(name, None, None)
+        self.changed(name, partial(self._set_both, name, before, policy))
 
     def put_policy(self, name: str, policy: Policy) -> None:
         before = self.policies.get(name)
-        self.policies.put(name, policy)
-        self.changed(name, partial(self._policy_back, name, before))
+        self._set_policy(name, policy)
+        self.changed(name, partial(self._set_policy, name, before))
 
     def ensure_super(self, account: Credentials) -> None:
         """A user of the settings: made where there is none of the name, never changed afterwards."""
@@ -142,18 +142,22 @@ class Access(SavedTable):
             self.put_user(User(username=name, password=account.secret_key, user_type=UserType.SUPER))
             log.info("created super user=%s, which the settings name", name)
 
-    def _user_back(self, name: str, before: User | None) -> None:
-        if before is None:
+    # Also back, when a change could not be kept. What was let through before is asked again after each of them.
+
+    def _set_user(self, name: str, user: User | None) -> None:
+        self.passed.clear()
+        if user is None:
             self.users.delete(name)
         else:
-            self.users.put(before)
+            self.users.put(user)
 
-    def _policy_back(self, name: str, before: Policy | None) -> None:
-        self.policies.put(name, before or Policy())
+    def _set_policy(self, name: str, policy: Policy | None) -> None:
+        self.passed.clear()
+        self.policies.put(name, policy or Policy())
 
-    def _both_back(self, name: str, user: User | None, policy: Policy | None) -> None:
-        self._user_back(name, user)
-        self._policy_back(name, policy)
+    def _set_both(self, name: str, user: User | None, policy: Policy | None) -> None:
+        self._set_user(name, user)
+        self._set_policy(name, policy)
 
     def text(self) -> bytes:
         stored = _Stored(self.users.all(), {name: _Written.of(each) for name, each in self.policies.all()})

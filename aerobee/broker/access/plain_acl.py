@@ -78,6 +78,7 @@ class PlainAcl:
         self.look_up = look_up or Nothing()
         self.checks_rights = True
         self.audit: Audit | None = None
+        self.passed: set[tuple[str, ...]] = set()  # of the gates: what was let through since the last reading
         self._seen = self._state()
         self._known = self._read()  # raises: a server that shall check accounts does not start without them
 
@@ -91,6 +92,7 @@ class PlainAcl:
         self._seen = state
         try:
             self._known = self._read()
+            self.passed.clear()
         except ValueError as error:
             log.error("%s; accounts stay as they were", error)
         else:

@@ -40,6 +40,9 @@ class Guard(Protocol):
     def checks_rights(self) -> bool: ...
     @property
     def look_up(self) -> LookUp: ...
+    @property
+    def passed(self) -> set[tuple[str, ...]]:
+        """Requests let through so far, by what decides about them; empty again when anything changes."""
 
     def needs_signature(self, request: str) -> bool:
         """Of remoting's code as text, or gRPC's full name of the request."""

@@ -10,12 +10,14 @@ from aerobee.errors import ProtocolError
 from aerobee.fronts.gates.accounts import is_open
 from aerobee.fronts.gates.guard import request_name
 from aerobee.fronts.gates.needs import Asked
+from aerobee.fronts.gates.remembered import DECIDING, MAX_REMEMBERED
 from aerobee.fronts.gates.rights import needs_at
 
 if TYPE_CHECKING:
     from aerobee.fronts.gates.call import Call, Gate, Place
     from aerobee.fronts.gates.guard import Guard
     from aerobee.fronts.gates.needs import Needs
+    from aerobee.fronts.gates.remembered import Deciding
 
 
 def gate(place: Place) -> Gate | None:
@@ -27,7 +29,27 @@ def gate(place: Place) -> Gate | None:
         or not guard.needs_right(request_name(place))
     ):
         return None
-    return partial(_check, guard, needs_at(place))
+    check = partial(_check, guard, needs_at(place))
+    deciding = None if place.code is None else DECIDING.get(place.code)
+    return check if deciding is None else partial(_check_once, guard, deciding, check)
+
+
+def _check_once(guard: Guard, deciding: Deciding, check: Gate, call: Call) -> None:
+    user = call.user
+    try:
+        names = deciding(call.asked) if user else None
+    except ProtocolError:
+        names = None
+    if user is None or names is None:
+        check(call)
+        return
+    wanted = (call.route, user, call.remote[0], *names)
+    passed = guard.passed
+    if wanted not in passed:
+        check(call)
+        if len(passed) >= MAX_REMEMBERED:
+            passed.clear()
+        passed.add(wanted)
 
 
 def _check(guard: Guard, needs: Needs | None, call: Call) -> None:

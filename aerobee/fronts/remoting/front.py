@@ -44,8 +44,11 @@ class RemotingFront:
         self.run: Run | None = None  # what takes the busiest requests ahead of `handle`, where it is built
         if native.is_on:
             from aerobee.fronts.remoting.lane import Lane
+            from aerobee.fronts.remoting.verified import VerifiedRuns
 
-            self.run = Lane(broker, path.is_open, self._stamped).run
+            self.run = Lane(broker, path.may_run, self._stamped).run
+            if path.has_checks:
+                self.run = VerifiedRuns(self.run, path.admits, path.may_run).run
 
     def _stamped(self, command: Command, reply: Reply) -> Reply:
         if command.code in _STAMPED:

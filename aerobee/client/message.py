@@ -52,7 +52,7 @@ class Message(msgspec.Struct, gc=False):
         body = self.body
         if type(body) is not bytes:
             if not isinstance(body, (bytes, bytearray, memoryview)):
-                hint = ": text.encode() makes them" if isinstance(body, str) else ""
+                hint = ": text.encode() makes them" if type(body).__name__ == "str" else ""
                 raise TypeError(
                     f"the body of a message to {self.topic!r} is {type(body).__name__}, not bytes{hint}"
                 )

@@ -161,9 +161,8 @@ class ApacheServer(ClusterUnderTest):
 
 
 def _java() -> str:
-    java = shutil.which(
-        "java", path=f"{os.environ.get('JAVA_HOME', '')}/bin{os.pathsep}{os.environ.get('PATH', '')}"
-    )
+    home = os.environ.get("JAVA_HOME")
+    java = (shutil.which("java", path=f"{home}/bin") if home else None) or shutil.which("java")
     if java is None:
         raise NotHere("Apache RocketMQ needs a Java: no `java` in JAVA_HOME or on the path")
     return java

@@ -44,7 +44,7 @@ class TestServer(ClusterUnderTest):
         self._settings = settings
         self._server: Server | None = None
         self.account: dict[str, Any] = {}  # options of a client that may do everything
-        self.clock: Any = self._base_clock
+        self.clock = TestClock(self._base_clock, self.run)
 
     @classmethod
     def with_manual_clock(cls, **settings: Any) -> TestServer:
@@ -70,8 +70,6 @@ class TestServer(ClusterUnderTest):
         except BaseException:
             self._end()
             raise
-        if isinstance(self._base_clock, ManualClock):
-            self.clock = TestClock(self._base_clock, self.run)
         return self
 
     async def _start(self) -> Server:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import aerobee
 from aerobee import (
@@ -31,6 +32,9 @@ from aerobee import (
 )
 from aerobee.errors import BrokerError, NetworkError
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 async def handle(message: ReceivedMessage) -> Outcome | None:
     text: str = message.body.decode()
@@ -47,7 +51,7 @@ def batch(messages: list[ReceivedMessage]) -> bool:
     return len(messages) > 1
 
 
-def choose(queues: list[MessageQueue] | tuple[MessageQueue, ...], message: Message, argument: object) -> MessageQueue:
+def choose(queues: Sequence[MessageQueue], message: Message, argument: object) -> MessageQueue:
     print(message.topic, argument)
     return queues[0]
 
@@ -66,7 +70,14 @@ async def producing(namesrv: str) -> None:
     async with Producer(namesrv, group="shop", options=options) as producer:
         try:
             sent: SendResult = await producer.send(
-                Message("orders", b"{}", tags="paid", keys=["o-1"], properties={"a": "b"}, deliver_at=datetime.now(UTC))
+                Message(
+                    "orders",
+                    b"{}",
+                    tags="paid",
+                    keys=["o-1"],
+                    properties={"a": "b"},
+                    deliver_at=datetime.now(UTC),
+                )
             )
         except (NetworkError, BrokerError) as error:
             print(str(error))
@@ -76,6 +87,7 @@ async def producing(namesrv: str) -> None:
             print(await producer.recall("orders", sent.recall_handle))
         queues = await producer.queues("orders")
         await producer.send(Message("orders", b"x"), queue=queues[0])
+        await producer.send(Message("orders", b"x"), selector=choose, argument=1)
         results = await producer.send_batch([Message("orders", b"x")])
         print(len(results), results[0].offset_id)
         await producer.send_oneway(Message("orders", b"x"))
@@ -104,7 +116,9 @@ async def consuming(namesrv: str) -> None:
     PushConsumer(namesrv, group="g", topics={"t": "*"}, handler=plain, model="broadcasting", ordered=True)
     PushConsumer(namesrv, group="g", topics={"t": "*"}, handler=batch, options=Options(consume_batch=5))
     options = PullOptions(auto_commit_ms=0)
-    async with PullConsumer(namesrv, group="audit", topics={"orders": "*"}, start="first", options=options) as pull:
+    async with PullConsumer(
+        namesrv, group="audit", topics={"orders": "*"}, start="first", options=options
+    ) as pull:
         for message in await pull.poll(max_messages=32, timeout_ms=5_000):
             plain(message)
         async for message in pull:

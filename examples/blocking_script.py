@@ -15,13 +15,13 @@ import aerobee.blocking as aerobee
 from aerobee.testing import TestServer, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
 TOPIC = "script-jobs"
 
 
 @contextmanager
-def name_server() -> Iterator[str]:
+def name_server() -> Generator[str]:
     """The one named by AEROBEE_NAMESRV, or a server inside this process."""
     if given := os.environ.get("AEROBEE_NAMESRV"):
         yield given

@@ -20,7 +20,7 @@ from aerobee import Admin, Message, Producer, PushConsumer, Server, StoreConfig
 from aerobee.testing import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from aerobee import ReceivedMessage
 
@@ -30,7 +30,7 @@ QUICK_RETRIES = StoreConfig(delay_levels=" ".join(["1s"] * 18))
 
 
 @asynccontextmanager
-async def name_server() -> AsyncIterator[str]:
+async def name_server() -> AsyncGenerator[str]:
     """The one named by AEROBEE_NAMESRV, or a server inside this process."""
     if given := os.environ.get("AEROBEE_NAMESRV"):
         yield given

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 from aerobee import Admin, Message, Producer, Server, SimpleConsumer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
 TOPIC, GROUP, JOBS, QUEUES = "pop-jobs", "pop-workers", 60, 2
 INVISIBLE_MS = 2_000
 
 
 @asynccontextmanager
-async def name_server() -> AsyncIterator[str]:
+async def name_server() -> AsyncGenerator[str]:
     """The one named by AEROBEE_NAMESRV, or a server inside this process."""
     if given := os.environ.get("AEROBEE_NAMESRV"):
         yield given

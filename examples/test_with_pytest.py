@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Testing your own consumer with pytest: a real broker in the test process, and time that you move yourself.
 
-`pip install aerobee` brings the fixtures; there is nothing to configure. Run it with
+`pip install aerobee pytest-asyncio` brings the fixtures and async tests; there is nothing to configure. Run it with
 
     pytest examples/test_with_pytest.py
 """
@@ -11,6 +11,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+
+import pytest
 
 import aerobee.blocking
 from aerobee import ConsumeResult, Message, Outcome, Producer, PushConsumer, SimpleConsumer
@@ -36,6 +38,7 @@ class Payments:
         return None
 
 
+@pytest.mark.asyncio
 async def test_a_refused_payment_is_tried_again_after_half_an_hour(aerobee_manual_server: TestServer) -> None:
     server, payments = aerobee_manual_server, Payments()
     async with Producer(server.namesrv, group="shop") as producer:
@@ -58,6 +61,7 @@ async def test_a_refused_payment_is_tried_again_after_half_an_hour(aerobee_manua
             await eventually(lambda: payments.attempts == [1, 2])
 
 
+@pytest.mark.asyncio
 async def test_what_a_dead_worker_held_comes_back(aerobee_manual_server: TestServer) -> None:
     server = aerobee_manual_server
     async with Producer(server.namesrv, group="shop") as producer:
@@ -87,4 +91,4 @@ def test_without_async(aerobee_server: TestServer, aerobee_topic: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(subprocess.call([sys.executable, "-m", "pytest", "-v", "-o", "asyncio_mode=auto", __file__]))
+    sys.exit(subprocess.call([sys.executable, "-m", "pytest", "-v", __file__]))

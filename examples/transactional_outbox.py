@@ -22,7 +22,7 @@ from aerobee import BrokerConfig, Message, PushConsumer, Server, TransactionProd
 from aerobee.testing import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from aerobee import ReceivedMessage
 
@@ -32,7 +32,7 @@ QUICK_CHECKS = BrokerConfig(transaction_timeout_ms=500, transaction_check_ms=500
 
 
 @asynccontextmanager
-async def name_server() -> AsyncIterator[str]:
+async def name_server() -> AsyncGenerator[str]:
     """The one named by AEROBEE_NAMESRV, or a server inside this process."""
     if given := os.environ.get("AEROBEE_NAMESRV"):
         yield given

@@ -63,7 +63,7 @@ async def _rows(admin: Admin, message_id: str, topic: str) -> list[dict[str, Any
     return [_row(record, by, attempts) for record, by in sorted(found, key=lambda each: each[0].at)]
 
 
-def _row(record: TraceRecord, by: str, attempts: dict[str, int | None]) -> dict[str, Any]:
+def _row(record: TraceRecord, by: str, attempts: dict[str, int]) -> dict[str, Any]:
     return {
         "at": record.at,
         "what": WHAT[record.kind],

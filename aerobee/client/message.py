@@ -50,9 +50,9 @@ class Message(msgspec.Struct, gc=False):
         body = self.body
         if type(body) is not bytes:
             if not isinstance(body, (bytes, bytearray, memoryview)):
-                hint = ": text.encode() makes them" if isinstance(body, str) else ""
                 raise TypeError(
-                    f"the body of a message to {self.topic!r} is {type(body).__name__}, not bytes{hint}"
+                    f"the body of a message to {self.topic!r} is {type(body).__name__}, not bytes"
+                    + (": text.encode() makes them" if isinstance(body, str) else "")
                 )
             self.body = bytes(body)
         if not body:

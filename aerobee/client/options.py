@@ -22,16 +22,20 @@ class _Role(Parts):
 
     taken_by: str
 
-    def __call__(cls, *args: Any, **given: Any) -> Any:
-        for name in given:
-            if name not in cls.__struct_fields__:
-                having = [role.__name__ for role in ROLES if name in role.__struct_fields__]
-                if having:
-                    raise TypeError(f"{name} is an option of {' and '.join(having)}; {cls.taken_by} has none")
-                close = difflib.get_close_matches(name, cls.__struct_fields__, 1)
-                hint = f"did you mean {close[0]}?" if close else f"help({cls.__name__}) lists them"
-                raise TypeError(f"{cls.__name__} has no option {name!r}; {hint}")
-        return super().__call__(*args, **given)
+    if not TYPE_CHECKING:  # to type checkers a class with a call of its own is made of anything, and is Any
+
+        def __call__(cls, *args: Any, **given: Any) -> Any:
+            for name in given:
+                if name not in cls.__struct_fields__:
+                    having = [role.__name__ for role in ROLES if name in role.__struct_fields__]
+                    if having:
+                        raise TypeError(
+                            f"{name} is an option of {' and '.join(having)}; {cls.taken_by} has none"
+                        )
+                    close = difflib.get_close_matches(name, cls.__struct_fields__, 1)
+                    hint = f"did you mean {close[0]}?" if close else f"help({cls.__name__}) lists them"
+                    raise TypeError(f"{cls.__name__} has no option {name!r}; {hint}")
+            return super().__call__(*args, **given)
 
 
 class SessionOptions(Declared, metaclass=_Role, frozen=True, kw_only=True):

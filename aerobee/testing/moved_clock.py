@@ -14,10 +14,12 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
+from aerobee.clock import ManualClock
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from aerobee.clock import ManualClock
+    from aerobee.clock import Clock
 
 _SETTLE_TURNS = 50
 
@@ -55,7 +57,7 @@ class TestClock:
 
     __test__ = False
 
-    def __init__(self, clock: ManualClock, run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    def __init__(self, clock: Clock, run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
         self._clock = clock
         self._run = run
         self._waits: set[_Wait] = set()
@@ -83,14 +85,16 @@ class TestClock:
         total = ms + round(seconds * 1000 + minutes * 60_000 + hours * 3_600_000)
         if total < 0:
             raise ValueError(f"time moves on, not back: {total} ms")
-        self._run(self._move(total))
+        if not isinstance(self._clock, ManualClock):
+            raise RuntimeError("this server lives in real time; TestServer.with_manual_clock() can be moved")
+        self._run(self._move(self._clock, total))
         with self._lock:
             due = [wait for wait in self._waits if wait.when <= self.now()]
         for wait in sorted(due, key=lambda each: each.when):
             wait.hurry()
 
-    async def _move(self, ms: int) -> None:
-        self._clock.advance(ms)
+    async def _move(self, clock: ManualClock, ms: int) -> None:
+        clock.advance(ms)
         for _ in range(_SETTLE_TURNS):
             await asyncio.sleep(0)
 

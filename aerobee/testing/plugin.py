@@ -12,6 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aerobee.testing.apache import ApacheServer
     from aerobee.testing.server import TestServer
 
 _numbers = itertools.count(1)
@@ -42,6 +43,21 @@ def aerobee_secured_server() -> Iterator[TestServer]:
 
     with TestServer.secured() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def aerobee_apache_server() -> Iterator[ApacheServer]:
+    """Apache RocketMQ itself, for the whole test session; the test is skipped where there is no Java or no jars."""
+    from aerobee.testing.apache import ApacheServer, NotHere
+
+    try:
+        server = ApacheServer().__enter__()
+    except NotHere as missing:
+        pytest.skip(str(missing))
+    try:
+        yield server
+    finally:
+        server.__exit__()
 
 
 @pytest.fixture

@@ -5,24 +5,24 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aerobee.clock import Clock, ManualClock, SystemClock
+from aerobee.testing.cluster import ClusterUnderTest
 from aerobee.testing.moved_clock import TestClock
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
     from types import TracebackType
 
-    from aerobee.client.admin import GroupLag
-    from aerobee.client.options import SessionOptions
     from aerobee.server import Server
 
+T = TypeVar("T")
 
 ADMIN = {"access_key": "admin", "secret_key": "secret-of-the-test-server"}
 
 
-class TestServer:
+class TestServer(ClusterUnderTest):
     """Name server and broker on a thread of their own, so that plain and async tests alike can use them.
 
     >>> with TestServer() as server:
@@ -44,7 +44,7 @@ class TestServer:
         self._settings = settings
         self._server: Server | None = None
         self.account: dict[str, Any] = {}  # options of a client that may do everything
-        self.clock: Any = self._base_clock
+        self.clock = TestClock(self._base_clock, self.run)
 
     @classmethod
     def with_manual_clock(cls, **settings: Any) -> TestServer:
@@ -70,8 +70,6 @@ class TestServer:
         except BaseException:
             self._end()
             raise
-        if isinstance(self._base_clock, ManualClock):
-            self.clock = TestClock(self._base_clock, self.run)
         return self
 
     async def _start(self) -> Server:
@@ -95,10 +93,9 @@ class TestServer:
         self._thread.join(10)
         self._loop.close()
 
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the server's loop and wait for it."""
-        done = asyncio.run_coroutine_threadsafe(work, self._loop)
-        return done.result(timeout=60)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     @property
     def server(self) -> Server:
@@ -113,23 +110,6 @@ class TestServer:
     @property
     def broker_address(self) -> str:
         return self.server.broker_address
-
-    def lag(self, group: str) -> GroupLag:
-        """Where the group's messages are now: ready, in flight, delayed, retrying, dead."""
-
-        async def ask() -> GroupLag:
-            from aerobee.client.admin import Admin
-
-            async with Admin(self.namesrv, options=self._admin_options()) as admin:
-                return await admin.lag(group)
-
-        found: GroupLag = self.run(ask())
-        return found
-
-    def _admin_options(self) -> SessionOptions:
-        from aerobee.client.options import SessionOptions
-
-        return SessionOptions(**self.account)
 
     def add_user(self, name: str, password: str, rights: Mapping[str, str]) -> dict[str, Any]:
         """A user who may do that: `{"Topic:orders": "Pub", "Group:billing": "Sub"}`; returns its options."""

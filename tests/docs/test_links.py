@@ -32,6 +32,25 @@ def test_both_readmes_link_the_same_pages() -> None:
     assert links(english) - {chinese.name} == links(chinese) - {english.name}
 
 
+def shape(page: Path) -> list[str]:
+    """Headings by their depth, rows of tables by their width, blocks by their language."""
+    found = []
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            found.append(line.split()[0])
+        elif line.startswith("|"):
+            found.append(f"row of {line.count('|')}")
+        elif line.startswith("```"):
+            found.append(line)
+        elif line.startswith("- "):
+            found.append("point")
+    return found
+
+
+def test_both_readmes_have_the_same_sections_tables_and_blocks() -> None:
+    assert shape(ROOT / "README.md") == shape(ROOT / "README.zh-CN.md")
+
+
 def test_the_readme_links_every_page_of_the_docs() -> None:
     pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
     assert pages - links(ROOT / "README.md") == set()

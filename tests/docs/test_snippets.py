@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every command and every Python snippet of the README and the docs is run.
 
-Python blocks are scripts, unless their first line says otherwise: `# test_x.py` is a pytest file, `# needs ...` is part
-of the page's Spark story. Console blocks are run line by line against one server, which stands for the `aerobee serve`
-they start with.
+Python blocks are scripts, unless their first line says otherwise: `# shop.py` is a file of the page's project, whose
+`# test_x.py` are run by pytest as it comes, without settings; `# needs ...` is part of the page's Spark story. Some
+pages are read like a notebook, and run like one. Console blocks are run line by line against one server, which stands
+for the `aerobee serve` they start with.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NAME = re.compile(r"# (\w+\.py)\n")
+NOTEBOOKS = ("client.md", "cookbook.md")
+RUN_PAGE = Path(__file__).with_name("run_page.py")
 # Started by the fixture, or run by CI itself.
 NOT_HERE = ("aerobee serve", "make ")
 BUSY_S = 900  # for a Spark that shares its machine with everybody's
@@ -42,6 +46,12 @@ class Snippet(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.page.name}-{self.text.strip().splitlines()[0][:40]}"
+
+    @property
+    def file(self) -> str | None:
+        """Its name in the page's project."""
+        named = NAME.match(self.text)
+        return named[1] if named else None
 
 
 def snippets(language: str) -> list[Snippet]:
@@ -104,16 +114,66 @@ def run(command: list[str] | str, folder: Path, server: TestServer | None, timeo
     assert not re.search(r'/aerobee/(cli|spark|client|demo|protocol)/[^"]*\.py"', told.stderr), told.stderr
 
 
-@pytest.mark.parametrize("snippet", [s for s in snippets("python") if not is_spark(s)], ids=lambda s: s.name)
+def is_script(snippet: Snippet) -> bool:
+    return not (is_spark(snippet) or snippet.file or snippet.page.name in NOTEBOOKS)
+
+
+@pytest.mark.parametrize("snippet", [s for s in snippets("python") if is_script(s)], ids=lambda s: s.name)
 def test_a_python_snippet_runs(snippet: Snippet, tmp_path: Path) -> None:
-    first = snippet.text.splitlines()[0]
-    name = first.removeprefix("# ") if first.startswith("# test_") else "snippet.py"
-    (tmp_path / name).write_text(snippet.text, encoding="utf-8")
-    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
-    tool = (
-        ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore"] if name.startswith("test_") else []
-    )
-    run([sys.executable, *tool, name], tmp_path, None)
+    (tmp_path / "snippet.py").write_text(snippet.text, encoding="utf-8")
+    run([sys.executable, "snippet.py"], tmp_path, None)
+
+
+@pytest.mark.parametrize("page", NOTEBOOKS)
+def test_a_page_that_is_read_like_a_notebook_runs_from_top_to_bottom(
+    page: str, server: TestServer, tmp_path: Path
+) -> None:
+    told = [s.text for s in snippets("python") if s.page.name == page and not s.file]
+    files = [f"block{number:02d}.py" for number in range(len(told))]
+    for name, text in zip(files, told, strict=True):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    run([sys.executable, "-W", "error", str(RUN_PAGE), *files], tmp_path, server)
+
+
+def projects() -> dict[str, dict[str, str]]:
+    """By page: its files, by their names."""
+    found: dict[str, dict[str, str]] = {}
+    for snippet in snippets("python"):
+        if snippet.file:
+            files = found.setdefault(snippet.page.name, {})
+            assert snippet.file not in files, f"{snippet.page.name} has two {snippet.file}"
+            files[snippet.file] = snippet.text
+    return found
+
+
+@pytest.mark.parametrize("page", projects())
+def test_the_project_of_a_page_passes_its_tests_as_pytest_comes(page: str, tmp_path: Path) -> None:
+    """Without settings: pytest-asyncio is strict then. And without a Java: what needs one is skipped and says so."""
+    files = projects()[page]
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    untested = [
+        name
+        for name in files
+        if not name.startswith("test_")
+        and not any(re.search(rf"\b{name[:-3]}\b", text) for other, text in files.items() if other != name)
+    ]
+    assert not untested, f"no test of {page} uses them"
+    python = tmp_path / "bin"  # a path with no Java on it
+    python.mkdir()
+    for program in ("gunicorn", "aerobee"):
+        (python / program).symlink_to(Path(sys.executable).parent / program)
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "JAVA"))
+    }
+    told = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "--rootdir", "."],
+        cwd=tmp_path, env={**environment, "PATH": str(python)}, timeout=300, check=False, capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stdout + told.stderr
+    skipped = re.findall(r"SKIPPED .*", told.stdout)
+    assert all("needs a Java" in line for line in skipped), told.stdout
 
 
 @pytest.fixture(scope="module")

@@ -79,11 +79,11 @@ async def test_every_retry_of_a_hopeless_message_up_to_the_dead_letters(aerobee_
 '''
 
 
-def run_pytest(directory: Path, file: Path) -> subprocess.CompletedProcess[str]:
+def run_pytest(directory: Path, file: Path, mode: str) -> subprocess.CompletedProcess[str]:
     """Away from this repository: the entry point alone brings the fixtures."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-o", "asyncio_mode=auto",
+        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-o", f"asyncio_mode={mode}",
          "-o", "asyncio_default_fixture_loop_scope=function", "-p", "no:cacheprovider",
          "--rootdir", str(directory), "--durations=0", str(file)],
         cwd=directory, env=environment, capture_output=True, text=True, timeout=300,
@@ -93,7 +93,7 @@ def run_pytest(directory: Path, file: Path) -> subprocess.CompletedProcess[str]:
 def test_a_users_test_file_finds_the_fixtures_and_moves_time(tmp_path: Path) -> None:
     file = tmp_path / "test_sample.py"
     file.write_text(SAMPLE)
-    done = run_pytest(tmp_path, file)
+    done = run_pytest(tmp_path, file, "auto")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 passed" in done.stdout
 
@@ -101,7 +101,7 @@ def test_a_users_test_file_finds_the_fixtures_and_moves_time(tmp_path: Path) -> 
 def test_the_documented_example_works(tmp_path: Path) -> None:
     file = tmp_path / EXAMPLE.name
     file.write_text(EXAMPLE.read_text())
-    done = run_pytest(tmp_path, file)
+    done = run_pytest(tmp_path, file, "strict")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout
 

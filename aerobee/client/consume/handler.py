@@ -18,7 +18,8 @@ from aerobee.client.message import ReceivedMessage
 log = logging.getLogger("aerobee.client.consumer")
 
 Work = ReceivedMessage | list[ReceivedMessage]
-UserHandler = Callable[[Any], Any]
+# Of one message, or with `consume_batch` of several; async or not.
+UserHandler = Callable[[ReceivedMessage], object] | Callable[[list[ReceivedMessage]], object]
 
 
 class ConsumeResult(Enum):
@@ -74,7 +75,7 @@ class Handler:
     def __init__(self, function: UserHandler, batch: int, threads: int, name: str) -> None:
         if not callable(function):
             raise TypeError(f"handler is {function!r}, which cannot be called")
-        self._function = function
+        self._function: Callable[[Any], Any] = function
         self._single = batch == 1
         self.is_async = is_async(function)
         self._threads = (

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a test asks a running cluster, whoever runs it: Aerobee's own test server, or Apache RocketMQ's."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aerobee.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from aerobee.client.admin import Admin, GroupLag
+    from aerobee.client.message import ReceivedMessage
+    from aerobee.client.options import SessionOptions
+
+T = TypeVar("T")
+
+LOOK_MS = 20
+
+
+class ClusterUnderTest(ABC):
+    """Questions are asked over the wire, as an operator's tools do. Those that wait are awaited, so that the test's own
+    consumers run meanwhile; `blocking` has the same for plain tests."""
+
+    account: dict[str, Any]  # options of a client that may do everything
+
+    @property
+    @abstractmethod
+    def namesrv(self) -> str: ...
+
+    @property
+    @abstractmethod
+    def broker_address(self) -> str: ...
+
+    @abstractmethod
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on a loop that is not the test's, and wait for it."""
+
+    @abstractmethod
+    def create_topic(self, topic: str, queues: int = 4) -> None: ...
+
+    # -- at once -------------------------------------------------------------------------------------------
+
+    def lag(self, group: str) -> GroupLag:
+        """Where the group's messages are now: ready, in flight, delayed, retrying, dead."""
+        return self.run(self._ask(lambda admin: admin.lag(group)))
+
+    def messages_of(self, topic: str) -> list[ReceivedMessage]:
+        """Everything a topic has, in the order it was stored; nothing when there is no such topic. Nobody consumes it
+        by that. `%DLQ%billing` and `%RETRY%billing` are topics too."""
+        return self.run(self._ask(lambda admin: _all_of(admin, topic)))
+
+    # -- waiting -------------------------------------------------------------------------------------------
+
+    async def wait_for_dead_letter(self, group: str, timeout_ms: int = 10_000) -> ReceivedMessage:
+        """The group's first dead letter, as soon as there is one; AssertionError when there is none in time."""
+
+        async def look(admin: Admin) -> ReceivedMessage | None:
+            return await anext(aiter(admin.dead_letters(group)), None)
+
+        async def tell(admin: Admin) -> str:
+            return f"no dead letter of {group!r} within {timeout_ms} ms: {_where(await admin.lag(group))}"
+
+        return await self._ask(lambda admin: _until(look, tell, admin, timeout_ms))
+
+    async def wait_until_idle(self, group: str, timeout_ms: int = 10_000) -> None:
+        """Until the group has nothing left to do: nothing ready, in flight, retrying or waiting for a retry.
+
+        A consumer says how far it is every `persist_offsets_ms` (5 s): make that shorter in a test that shall be quick.
+        """
+
+        async def look(admin: Admin) -> bool:
+            lag = await admin.lag(group)
+            return not (lag.ready or lag.in_flight or lag.retrying or lag.delayed)
+
+        async def tell(admin: Admin) -> str:
+            return f"{group!r} is not idle after {timeout_ms} ms: {_where(await admin.lag(group))}"
+
+        await self._ask(lambda admin: _until(look, tell, admin, timeout_ms))
+
+    @property
+    def blocking(self) -> Blocking:
+        """The waits, for tests without async."""
+        return Blocking(self)
+
+    async def _ask(self, question: Callable[[Admin], Awaitable[T]]) -> T:
+        from aerobee.client.admin import Admin
+
+        async with Admin(self.namesrv, options=self._admin_options()) as admin:
+            return await question(admin)
+
+    def _admin_options(self) -> SessionOptions:
+        from aerobee.client.options import SessionOptions
+
+        return SessionOptions(**self.account)
+
+
+class Blocking:
+    """`server.blocking.wait_for_dead_letter("billing")`."""
+
+    def __init__(self, cluster: ClusterUnderTest) -> None:
+        self._cluster = cluster
+
+    def wait_for_dead_letter(self, group: str, timeout_ms: int = 10_000) -> ReceivedMessage:
+        return self._cluster.run(self._cluster.wait_for_dead_letter(group, timeout_ms))
+
+    def wait_until_idle(self, group: str, timeout_ms: int = 10_000) -> None:
+        self._cluster.run(self._cluster.wait_until_idle(group, timeout_ms))
+
+
+async def _all_of(admin: Admin, topic: str) -> list[ReceivedMessage]:
+    if not await admin.topic_exists(topic):
+        return []
+    found = []
+    for queue in (await admin.route(topic)).readable:
+        begin, end = await admin.offset_range(queue)
+        found += [message async for message in admin.browse(queue, begin, end)]
+    return sorted(found, key=lambda message: (message.store_timestamp, message.physical_offset))
+
+
+async def _until(
+    look: Callable[[Admin], Awaitable[T | None]],
+    tell: Callable[[Admin], Awaitable[str]],
+    admin: Admin,
+    timeout_ms: int,
+) -> T:
+    clock = SystemClock()
+    deadline = clock.now() + timeout_ms
+    while not (found := await look(admin)):
+        if clock.now() > deadline:
+            raise AssertionError(await tell(admin))
+        await asyncio.sleep(LOOK_MS / 1000)
+    return found
+
+
+def _where(lag: GroupLag) -> str:
+    hint = "; a server whose clock stands still waits for clock.advance()" if lag.delayed else ""
+    return (
+        f"ready {lag.ready}, in flight {lag.in_flight}, retrying {lag.retrying}, waiting for a retry {lag.delayed}, "
+        f"dead {lag.dead}{hint}"
+    )

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a test may ask its server, and wait for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aerobee import Message, Producer, PushConsumer, PushOptions, blocking
+from aerobee.testing import TestServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def server() -> Iterator[TestServer]:
+    with TestServer() as running:
+        yield running
+
+
+def refuse(message: object) -> None:
+    raise ValueError("no such card")
+
+
+async def test_all_messages_of_a_topic_are_given_in_the_order_they_were_stored(server: TestServer) -> None:
+    assert server.messages_of("orders") == []
+    async with Producer(server.namesrv) as producer:
+        for number in range(20):
+            await producer.send(Message("orders", b"%d" % number, keys=[f"k{number}"]))
+    found = server.messages_of("orders")
+    assert [message.body for message in found] == [b"%d" % number for number in range(20)]
+    assert found[7].keys == ["k7"]
+
+
+async def test_a_dead_letter_is_waited_for(server: TestServer) -> None:
+    options = PushOptions(max_reconsume=0)
+    async with (
+        Producer(server.namesrv) as producer,
+        PushConsumer(
+            server.namesrv, group="g", topics={"orders": "*"}, handler=refuse, start="first", options=options
+        ),
+    ):
+        await producer.send(Message("orders", b"doomed"))
+        letter = await server.wait_for_dead_letter("g")
+    assert letter.body == b"doomed"
+    assert letter.property("AEROBEE_LAST_ERROR") == "ValueError: no such card"
+
+
+async def test_idle_is_when_nothing_is_left_to_do(server: TestServer) -> None:
+    handled: list[bytes] = []
+    options = PushOptions(persist_offsets_ms=50)
+    async with Producer(server.namesrv) as producer:
+        for number in range(10):
+            await producer.send(Message("orders", b"%d" % number))
+    async with PushConsumer(
+        server.namesrv, group="g", topics={"orders": "*"}, handler=lambda message: handled.append(message.body),
+        start="first", options=options,
+    ):  # fmt: skip
+        await server.wait_until_idle("g")
+    assert len(handled) == 10
+
+
+async def test_waiting_in_vain_says_where_the_messages_are(server: TestServer) -> None:
+    async with Producer(server.namesrv) as producer:
+        await producer.send(Message("orders", b"x"))
+    async with PushConsumer(server.namesrv, group="g", topics={"orders": "*"}, handler=refuse, start="first"):
+        with pytest.raises(AssertionError, match=r"no dead letter of 'g' within 500 ms: ready \d, .* dead 0"):
+            await server.wait_for_dead_letter("g", timeout_ms=500)
+        with pytest.raises(AssertionError, match=r"not idle after 10 ms.*a retry 1.*clock\.advance\(\)"):
+            await server.wait_until_idle("g", timeout_ms=10)
+
+
+def test_plain_tests_wait_too(server: TestServer) -> None:
+    options = PushOptions(max_reconsume=0, persist_offsets_ms=50)
+    with (
+        blocking.Producer(server.namesrv) as producer,
+        blocking.PushConsumer(
+            server.namesrv, group="g", topics={"orders": "*"}, handler=refuse, start="first", options=options
+        ),
+    ):
+        producer.send(Message("orders", b"doomed"))
+        assert server.blocking.wait_for_dead_letter("g").body == b"doomed"
+        server.blocking.wait_until_idle("g")

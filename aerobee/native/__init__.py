@@ -13,7 +13,18 @@ from importlib import import_module
 from pathlib import Path
 
 SWITCH = "AEROBEE_NATIVE"
-MODULES = ("memory", "headers", "texts", "answers", "drafts", "sends", "reads", "acks")
+MODULES = (
+    "memory",
+    "headers",
+    "texts",
+    "answers",
+    "drafts",
+    "sends",
+    "reads",
+    "acks",
+    "client_records",
+    "client_batches",
+)
 
 
 def _why_off() -> str:

@@ -16,6 +16,7 @@ from aerobee.client.produce.replies import Replies
 from aerobee.client.produce.sender import SINGLE, Sender
 from aerobee.client.session.session import Session
 from aerobee.client.trace import Tracer
+from aerobee.errors import AerobeeError
 from aerobee.protocol import names
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import ONE_WAY
@@ -114,9 +115,10 @@ class Producer:
         """Send and wait until the broker has it. The queue is the one given, or the selector's choice, or that of
         the message's sharding key, or the next in turn."""
         self._check_open()
+        now = self._clock.wall()
         if message.message_id is None:
-            message.message_id = self._ids.next()
-        sending = prepare(message, self._options, self._clock.wall())
+            message.message_id = self._ids.next(now)
+        sending = prepare(message, self._options, now)
         size = len(sending.body)
         if not self._under_way.try_enter(size):
             await self._under_way.enter(size)
@@ -128,7 +130,10 @@ class Producer:
                 result = await self._sender.send(sending, SINGLE, queue)
             else:
                 call, chosen = started
-                result = await self._sender.finish(call, sending, queue, chosen)
+                try:
+                    result = self._sender.finish(await call, sending, chosen)
+                except AerobeeError as error:
+                    result = await self._sender.send_elsewhere(error, sending, queue, chosen)
         finally:
             self._under_way.leave(size)
         if self._tracer is not None:

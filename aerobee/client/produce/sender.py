@@ -126,6 +126,20 @@ class Sender:
         self._deadlines.watch(waiting, self._deadline(sending))
         return warm.connection, frame
 
+    def way(
+        self, sending: Sending, queue: MessageQueue | None
+    ) -> tuple[MessageQueue, str, Callable[[int], bytes]] | None:
+        """For one who has a connection of his own: the queue a first try goes to, its broker's address, and what renders
+        the frame; None when something has to be waited for."""
+        known = self._session.routes.get(sending.topic)
+        if known is None or not known.writable or (queue is not None and queue in self._lines):
+            return None
+        chosen = queue or self._choose(known.writable, sending.topic, None)
+        address = self._session.routes.master(chosen.broker_name)
+        warm = self._warm.get((SINGLE, sending.topic, chosen.broker_name))
+        template = warm.template if warm else self._template(SINGLE, sending.topic, chosen.broker_name)
+        return None if address is None else (chosen, address, self._rendering(template, sending, chosen))
+
     def _rendering(
         self, template: SendTemplate, sending: Sending, queue: MessageQueue
     ) -> Callable[[int], bytes]:

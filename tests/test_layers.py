@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "namesrv": {"net", "protocol"},
     "broker": {"store", "protocol", "native"},
     "fronts": {"broker", "net", "protocol", "native"},
-    "client": {"net", "protocol"},
+    "client": {"net", "protocol", "native"},
     "spark": {"client", "protocol", "charts"},
     "console": {"client", "protocol", "charts"},
     "cli": {"client", "protocol", "native"},

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from aerobee.cli import profiles
+from aerobee.client.running import loop_factory
 from aerobee.client.session.identity import DEFAULT_NAMESRV, usual_namesrv
 from aerobee.clock import SystemClock
 from aerobee.errors import (
@@ -68,13 +69,7 @@ def servers_of(namesrv: str) -> list[str]:
 def run(work: Coroutine[Any, Any, T]) -> T:
     """To the end, or to SIGTERM, which ends it as Ctrl-C does. Clients log only what is an error."""
     logging.getLogger("aerobee").setLevel(os.environ.get("AEROBEE_LOG", "CRITICAL").upper())
-    try:
-        import uvloop
-    except ImportError:
-        factory = None
-    else:
-        factory = uvloop.new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_ended_by_sigterm(work))
 
 

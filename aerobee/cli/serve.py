@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aerobee.client.running import on_signals
+from aerobee.client.running import loop_factory, on_signals
 from aerobee.errors import AerobeeError
 from aerobee.memory import keep_freed
 from aerobee.settings import BrokerConfig, NamesrvConfig, Settings, StoreConfig, load
@@ -207,13 +207,7 @@ def _logging(level: str) -> None:
 
 def _run(server: Server) -> None:
     try:
-        import uvloop
-    except ImportError:
-        factory = None
-    else:
-        factory = uvloop.new_event_loop
-    try:
-        with asyncio.Runner(loop_factory=factory) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_until_signal(server))
     except AerobeeError as error:
         print(f"aerobee: {error}", file=sys.stderr)  # noqa: T201 - the one line of a failed start

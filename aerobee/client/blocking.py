@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same client without `async`: every call runs on one background event loop of the process.
+"""The same client without `async`: calls run on one background event loop of the process, but for plain sends, which
+the caller's own thread does (`produce/direct.py`).
 
 `import aerobee.blocking as aerobee` gives Producer, PushConsumer, PullConsumer, SimpleConsumer, TransactionProducer,
 ScheduledPull and Admin with the same arguments. The loop's thread is made when first needed and made again in a
@@ -14,7 +15,8 @@ import inspect
 import os
 import threading
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from aerobee.client import admin as _admin
 from aerobee.client.consume import pull_consumer as _pull_consumer
@@ -35,9 +37,14 @@ from aerobee.client.options import (
 from aerobee.client.produce import producer as _producer
 from aerobee.client.produce import transaction_producer as _transaction_producer
 from aerobee.client.produce.transaction_producer import TransactionState
+from aerobee.client.running import loop_factory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from aerobee.client.produce.direct import DirectSends
+    from aerobee.client.produce.queue_selector import Selector
+    from aerobee.protocol.bodies import MessageQueue
 
 __all__ = [
     "Admin",
@@ -84,17 +91,9 @@ class _Loop:
         with self._starting:  # callers are threads, the one place where a lock is due
             if self._loop is None or self._pid != os.getpid():
                 self._pid = os.getpid()
-                self._loop = _new_loop()
+                self._loop = (loop_factory() or asyncio.new_event_loop)()
                 threading.Thread(target=self._loop.run_forever, name="aerobee-loop", daemon=True).start()
             return self._loop
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 _background = _Loop()
@@ -105,21 +104,54 @@ if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the background loop and wait for it."""
     loop = _background.get()
-    try:
-        running = asyncio.get_running_loop()
-    except RuntimeError:
-        running = None
-    if running is loop:
+    if _is_running(loop):
         work.close()
         raise RuntimeError(
             "a blocking call on the background loop would wait for itself: use the async client there"
         )
-    future = asyncio.run_coroutine_threadsafe(work, loop)
+    call = _Call(work)
+    loop.call_soon_threadsafe(call.start)
     try:
-        return future.result()
+        call.over.acquire()
     except BaseException:
-        future.cancel()  # Ctrl-C: the call must not go on behind our back
+        loop.call_soon_threadsafe(call.cancel)  # Ctrl-C: the call must not go on behind our back
         raise
+    try:
+        return call.result()
+    except asyncio.CancelledError:
+        raise CancelledError from None
+
+
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
+class _Call(Generic[T]):
+    """A coroutine on its way through the loop; a bare lock wakes the caller, in half the time of a thread's future."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+        self.over = threading.Lock()
+        self.over.acquire()
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._work)
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        self.over.release()
+
+    def result(self) -> T:
+        assert self._task is not None
+        return self._task.result()
+
+    def cancel(self) -> None:
+        assert self._task is not None  # it was started before, for calls into the loop keep their order
+        self._task.cancel()
 
 
 async def _made(make: Callable[..., T], arguments: tuple[Any, ...], named: dict[str, Any]) -> T:
@@ -161,7 +193,8 @@ class _Blocking:
         cls.__doc__ = cls.__doc__ or cls._made_of.__doc__
         for name, member in inspect.getmembers(cls._made_of, inspect.isfunction):
             if not name.startswith("_"):
-                setattr(cls, name, _twin(member))
+                own = getattr(cls, name, None)
+                setattr(cls, name, functools.wraps(member)(own) if own is not None else _twin(member))
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self._client = run(_made(type(self)._made_of, arguments, named))
@@ -173,7 +206,7 @@ class _Blocking:
 
     def __exit__(self, *_: object) -> None:
         if self._pid == os.getpid():
-            run(self._client.stop())
+            self.stop()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -234,11 +267,42 @@ def _plain(value: Any) -> Any:
     return value
 
 
-class Producer(_Blocking):
+class _DirectSending:
+    """Plain sends without a hand-over; whatever does not work out at once goes on in the loop."""
+
+    _direct: DirectSends | None = None
+
+    def send(
+        self: Any,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        argument: Any = None,
+    ) -> SendResult:
+        client = self._here()
+        if self._direct is None:
+            self._direct = client._direct_sends()
+        if not _is_running(_background.get()):
+            sent = self._direct.send(message, queue, selector, argument)
+            if isinstance(sent, SendResult):
+                return sent
+            if sent is not None:
+                return run(client._sender.send_elsewhere(*sent))
+        return run(client.send(message, queue=queue, selector=selector, argument=argument))
+
+    def stop(self: Any) -> None:
+        client = self._here()
+        if self._direct is not None:
+            self._direct.close(client.session.options.stop_wait_ms)
+        run(client.stop())
+
+
+class Producer(_DirectSending, _Blocking):
     _made_of = _producer.Producer
 
 
-class TransactionProducer(_Blocking):
+class TransactionProducer(_DirectSending, _Blocking):
     _made_of = _transaction_producer.TransactionProducer
 
 

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import signal
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
 
 log = logging.getLogger("aerobee.client")
+
+T = TypeVar("T")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -21,17 +24,31 @@ class Client(Protocol):
     async def stop(self) -> None: ...
 
 
-def run(*clients: Client) -> None:
+@overload
+def run(main: Coroutine[Any, Any, T], /) -> T: ...
+@overload
+def run(*clients: Client) -> None: ...
+
+
+def run(*clients: Any) -> Any:
     """Start the clients, wait for SIGTERM or SIGINT (Ctrl-C), finish what is under way, commit, close.
 
     >>> aerobee.run(PushConsumer("127.0.0.1:9876", group="billing", topics={"orders": "*"}, handler=handle))
 
     They are started in the order given and stopped the other way round. A second signal ends at once.
+
+    Given a coroutine instead, run it to its end and return its result, as `asyncio.run` does:
+
+    >>> aerobee.run(main())
+
+    Either way on uvloop's event loop where it is installed, which takes half the CPU of Python's own.
     """
     if not clients:
         raise ValueError("run() was given no client: pass at least one consumer or producer")
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_until_told(clients))
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        if len(clients) == 1 and inspect.iscoroutine(clients[0]):
+            return runner.run(clients[0])
+        return runner.run(_until_told(clients))
 
 
 async def _until_told(clients: tuple[Client, ...]) -> None:
@@ -65,7 +82,8 @@ def on_signals(numbers: Iterable[signal.Signals], heard: Callable[[], object]) -
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(heard))
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's where it is installed (it comes with Aerobee, except on Windows): half the CPU of Python's own loop."""
     try:
         import uvloop
     except ImportError:

@@ -13,7 +13,19 @@ from importlib import import_module
 from pathlib import Path
 
 SWITCH = "AEROBEE_NATIVE"
-MODULES = ("memory", "headers", "texts", "answers", "drafts", "sends", "reads", "pulls", "acks")
+MODULES = (
+    "memory",
+    "headers",
+    "texts",
+    "answers",
+    "drafts",
+    "sends",
+    "reads",
+    "pulls",
+    "acks",
+    "client_records",
+    "client_batches",
+)
 
 
 def _why_off() -> str:

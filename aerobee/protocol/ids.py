@@ -56,11 +56,13 @@ class UniqueIds:
         self._prefix = (self._head + self._salt.to_bytes(4, "big")).hex().upper()
         self._last = -1
 
-    def next(self) -> str:
+    def next(self, now: int | None = None) -> str:
+        """`now` for a caller that has asked the same clock already."""
         if self._forks != _forks:
             self._forks = _forks
             self._start(os.getpid())
-        now = self._clock.wall()
+        if now is None:
+            now = self._clock.wall()
         with self._lock:
             if now >= self._next_month:
                 self._begin_month(now)

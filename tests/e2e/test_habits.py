@@ -295,3 +295,10 @@ async def test_the_name_server_answers_only_when_the_broker_is_registered(
     monkeypatch.setattr(NameServer, "start", watched)
     async with Server(ephemeral=True):
         assert seen == [True]
+
+
+def test_run_takes_a_coroutine_to_its_end_on_the_fast_loop() -> None:
+    async def main() -> str:
+        return type(asyncio.get_running_loop()).__module__
+
+    assert aerobee.run(main()) == "uvloop"

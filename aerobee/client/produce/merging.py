@@ -44,29 +44,33 @@ SAME_TIME_MS = 5  # a turn may be longer than a millisecond
 class Merged:
     """Sends to one queue, and who waits for them; to a connection, one that waits."""
 
-    __slots__ = ("_alone", "born", "calls", "queue", "sendings", "size")
+    __slots__ = ("_alone", "_born", "_loop", "_size", "calls", "queue", "sendings")
 
-    def __init__(self, queue: MessageQueue, born: int, alone: Render) -> None:
+    def __init__(self, queue: MessageQueue, alone: Render) -> None:
         self.queue = queue
-        self.born = born
         self.sendings: list[Sending] = []
         self.calls: list[Call] = []
-        self.size = 0
         self._alone = alone
+        self._loop = asyncio.get_running_loop()
+        self._born = self._size = 0
 
-    def takes(self, sending: Sending) -> bool:
-        return (
-            0 <= sending.born - self.born <= SAME_TIME_MS
-            and len(self.calls) < MOST_MEMBERS
-            and self.size + OVERHEAD + len(sending.body) + len(sending.properties_text) <= MOST_BYTES
-        )
+    def add(self, sending: Sending) -> Call | None:
+        """One more; None when it does not go together with the others."""
+        size = self._size + OVERHEAD + len(sending.body) + len(sending.properties_text)
+        together = size <= MOST_BYTES and 0 <= sending.born - self._born <= SAME_TIME_MS
+        return self._add(sending, size) if together and len(self.calls) < MOST_MEMBERS else None
 
-    def add(self, sending: Sending) -> Call:
-        call: Call = asyncio.get_running_loop().create_future()
-        sending.born = self.born
+    def begin(self, sending: Sending) -> Call:
+        """The first, however large."""
+        self._born = sending.born
+        return self._add(sending, OVERHEAD + len(sending.body) + len(sending.properties_text))
+
+    def _add(self, sending: Sending, size: int) -> Call:
+        call: Call = self._loop.create_future()
+        sending.born = self._born
+        self._size = size
         self.sendings.append(sending)
         self.calls.append(call)
-        self.size += OVERHEAD + len(sending.body) + len(sending.properties_text)
         return call
 
     # -- as one that waits ---------------------------------------------------------------------------------
@@ -115,22 +119,25 @@ class Merging:
     def is_empty(self) -> bool:
         return not self._turn
 
-    def add(self, sending: Sending, queue: MessageQueue) -> Call:
-        """With the others of its queue, where they go together."""
+    def join(self, sending: Sending, queue: MessageQueue) -> Call | None:
+        """With those of its queue that wait for the end of the turn; None when there are none that take it."""
         merged = self._open.get(queue)
-        if merged is None or not merged.takes(sending):
-            merged = self._open[queue] = self._next(sending, queue)
-        return merged.add(sending)
+        return None if merged is None else merged.add(sending)
+
+    def add(self, sending: Sending, queue: MessageQueue) -> Call:
+        """As the first of its queue, for others to join."""
+        merged = self._open[queue] = self._next(queue)
+        return merged.begin(sending)
 
     def add_alone(self, sending: Sending, queue: MessageQueue) -> Call:
         """In a frame of its own, after those that go to the same queue and were sent before."""
         self._open.pop(queue, None)
-        return self._next(sending, queue).add(sending)
+        return self._next(queue).begin(sending)
 
-    def _next(self, sending: Sending, queue: MessageQueue) -> Merged:
+    def _next(self, queue: MessageQueue) -> Merged:
         if not self._turn:
             asyncio.get_running_loop().call_soon(self._end_turn)
-        merged = Merged(queue, sending.born, self._alone)
+        merged = Merged(queue, self._alone)
         self._turn.append(merged)
         return merged
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aerobee import native
 from aerobee.protocol import batch, compression, names
 from aerobee.protocol import properties as props
 from aerobee.protocol.batch import BatchItem
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
     from aerobee.client.message import Message
     from aerobee.client.options import ProducerOptions
+
+if native.is_on:
+    from aerobee.native.client_batches import merged
 
 _KINDS = {kind.name.lower(): kind for kind in compression.Compression}
 
@@ -108,8 +112,10 @@ def prepare_batch(messages: Sequence[Message], now: int) -> Sending:
     return Sending(messages[0].topic, body, text, ids, now)
 
 
-def merge(sendings: Sequence[Sending]) -> Sending:
+def merge(sendings: list[Sending]) -> Sending:
     """Messages of one queue, made ready each by itself and at the same time, as one batch. It has no id of its own: the
     Java broker would make one record of it in a batch topic."""
-    body = batch.encode([BatchItem(each.flag, each.body, each.properties_text) for each in sendings])
+    body = merged(sendings, MAX_PROPERTIES) if native.is_on else None
+    if body is None:
+        body = batch.encode([BatchItem(each.flag, each.body, each.properties_text) for each in sendings])
     return Sending(sendings[0].topic, body, "WAIT\x01true\x02", "", sendings[0].born)

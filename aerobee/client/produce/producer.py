@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 from aerobee.client.message import Message, SendResult
 from aerobee.client.options import ProducerOptions
 from aerobee.client.produce import queue_selector
+from aerobee.client.produce.direct import DirectSends
 from aerobee.client.produce.outgoing import check_batch, prepare, prepare_batch, split
 from aerobee.client.produce.replies import Replies
 from aerobee.client.produce.sender import SINGLE, Sender
 from aerobee.client.session.session import Session
 from aerobee.client.trace import Tracer
+from aerobee.errors import AerobeeError
 from aerobee.protocol import names
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import ONE_WAY
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from aerobee.client.produce.queue_selector import Selector
     from aerobee.clock import Clock
     from aerobee.protocol.bodies import MessageQueue
+    from aerobee.protocol.fast_frames import Sending
     from aerobee.protocol.headers.produce import PushReply
     from aerobee.protocol.headers.transaction import CheckTransaction
     from aerobee.protocol.message import Record
@@ -115,10 +118,7 @@ class Producer:
     ) -> SendResult:
         """Send and wait until the broker has it. The queue is the one given, or the selector's choice, or that of
         the message's sharding key, or the next in turn."""
-        self._check_open()
-        if message.message_id is None:
-            message.message_id = self._ids.next()
-        sending = prepare(message, self._options, self._clock.wall())
+        sending = self._prepared(message)
         size = len(sending.body)
         if not self._under_way.try_enter(size):
             await self._under_way.enter(size)
@@ -130,12 +130,26 @@ class Producer:
                 result = await self._sender.send(sending, SINGLE, queue)
             else:
                 call, chosen = started
-                result = await self._sender.finish(call, sending, queue, chosen)
+                try:
+                    result = self._sender.finish(await call, sending, chosen)
+                except AerobeeError as error:
+                    result = await self._sender.send_elsewhere(error, sending, queue, chosen)
         finally:
             self._under_way.leave(size)
         if self._tracer is not None:
             self._tracer.sent(message, sending, result, self._clock.wall())
         return result
+
+    def _prepared(self, message: Message) -> Sending:
+        self._check_open()
+        now = self._clock.wall()
+        if message.message_id is None:
+            message.message_id = self._ids.next(now)
+        return prepare(message, self._options, now)
+
+    def _direct_sends(self) -> DirectSends:
+        """For a caller that blocks."""
+        return DirectSends(self.session, self._sender, self._prepared)
 
     async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
         """Send without asking for an answer: fast, and nobody knows whether it arrived."""
@@ -185,12 +199,7 @@ class Producer:
     async def _select(self, message: Message, selector: Selector | None, argument: Any) -> MessageQueue:
         queues = await self._sender.queues(message.topic)
         if selector is not None:
-            chosen = selector(queues, message, argument)
-            if chosen not in queues:
-                raise ValueError(
-                    f"the selector chose {chosen!r}, which is no queue of topic {message.topic!r}"
-                )
-            return chosen
+            return queue_selector.by_selector(queues, message, selector, argument)
         return queue_selector.by_sharding_key(queues, message.sharding_key or "")
 
     def _check_open(self) -> None:

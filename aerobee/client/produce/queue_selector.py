@@ -23,6 +23,15 @@ def by_sharding_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
     return queues[place_of_key(key, len(queues))]
 
 
+def by_selector(
+    queues: Sequence[MessageQueue], message: Message, selector: Selector, argument: Any
+) -> MessageQueue:
+    chosen = selector(queues, message, argument)
+    if chosen not in queues:
+        raise ValueError(f"the selector chose {chosen!r}, which is no queue of topic {message.topic!r}")
+    return chosen
+
+
 class InTurn:
     """Round robin. A retry avoids the broker that just failed, if there is another."""
 

@@ -100,12 +100,16 @@ class Sender:
         if queue is not None and queue in self._lines:
             return None
         chosen = queue or self._choose(known.writable, topic, None)
+        merging = self._merging
+        if queue is None and sending.may_merge:
+            call = merging.join(sending, chosen)
+            if call is not None:
+                return call, chosen
         warm = self._warm_connection(SINGLE, topic, chosen.broker_name)
         if warm is None:
             return None
-        merging = self._merging
         if merging.is_empty and warm.connection.awaits_nothing:  # nobody to wait for
-            call: Call = asyncio.get_running_loop().create_future()
+            call = asyncio.get_running_loop().create_future()
             write([self._frame(SINGLE, sending, chosen, call)])
         elif queue is None and sending.may_merge:
             call = merging.add(sending, chosen)
@@ -121,6 +125,20 @@ class Sender:
         frame = warm.connection.rendered(self._rendering(warm.template, sending, queue), waiting)
         self._deadlines.watch(waiting, self._deadline(sending))
         return warm.connection, frame
+
+    def way(
+        self, sending: Sending, queue: MessageQueue | None
+    ) -> tuple[MessageQueue, str, Callable[[int], bytes]] | None:
+        """For one who has a connection of his own: the queue a first try goes to, its broker's address, and what renders
+        the frame; None when something has to be waited for."""
+        known = self._session.routes.get(sending.topic)
+        if known is None or not known.writable or (queue is not None and queue in self._lines):
+            return None
+        chosen = queue or self._choose(known.writable, sending.topic, None)
+        address = self._session.routes.master(chosen.broker_name)
+        warm = self._warm.get((SINGLE, sending.topic, chosen.broker_name))
+        template = warm.template if warm else self._template(SINGLE, sending.topic, chosen.broker_name)
+        return None if address is None else (chosen, address, self._rendering(template, sending, chosen))
 
     def _rendering(
         self, template: SendTemplate, sending: Sending, queue: MessageQueue
@@ -153,20 +171,21 @@ class Sender:
             code, self._group, topic, broker_name, options.template_topic, options.new_topic_queues
         )
 
-    async def finish(
-        self, call: Call, sending: Sending, queue: MessageQueue | None, chosen: MessageQueue
-    ) -> SendResult:
-        """Wait for a try begun by `start_now`; further tries follow when it fails."""
-        try:
-            result = self._good(await call, sending, chosen)
-        except AerobeeError as error:
-            tries = self._tries(sending, queue)
-            tries.at = chosen.broker_name
-            return await self._send_again(tries, error, sending, SINGLE, queue)
+    def finish(self, answer: Command | SendResult, sending: Sending, chosen: MessageQueue) -> SendResult:
+        """What came of a try begun by `start_now`. Raises when it was refused."""
+        result = self._good(answer, sending, chosen)
         if self._faults is not None:
             took_ms = self._clock.wall() - sending.born
             self._faults.answered(chosen.broker_name, took_ms, self._clock.now())
         return result
+
+    async def send_elsewhere(
+        self, error: AerobeeError, sending: Sending, queue: MessageQueue | None, chosen: MessageQueue
+    ) -> SendResult:
+        """Further tries, after one begun by `start_now` has failed."""
+        tries = self._tries(sending, queue)
+        tries.at = chosen.broker_name
+        return await self._send_again(tries, error, sending, SINGLE, queue)
 
     async def send(self, sending: Sending, code: RequestCode, queue: MessageQueue | None) -> SendResult:
         """In turn with those that wait for the same queue. Without a queue given, tries go to other brokers too."""

@@ -71,7 +71,9 @@ class Ports:
         return [getattr(pb, f"{name}Response").FromString(each) for each in answers]
 
     async def telemetry(self, who: Credentials, *commands: Any, **said: str) -> list[Any]:
-        return [pb.TelemetryCommand.FromString(each) for each in await self._ask(who, "Telemetry", commands, said)]
+        return [
+            pb.TelemetryCommand.FromString(each) for each in await self._ask(who, "Telemetry", commands, said)
+        ]
 
     async def _ask(
         self, who: Credentials, name: str, messages: Sequence[Any], said: dict[str, str]

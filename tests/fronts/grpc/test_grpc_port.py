@@ -17,8 +17,8 @@ from aerobee import BrokerConfig, Server
 from aerobee.broker.operations.admin import groups
 from aerobee.fronts.grpc import front
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
-from aerobee.protocol.http2.frames import PREFACE
 from aerobee.fronts.grpc.requests import MAX_BESIDE_BODIES
+from aerobee.protocol.http2.frames import PREFACE
 from aerobee.protocol.message import host_text
 from aerobee.settings import StoreConfig
 from tests.turning import until

@@ -60,7 +60,7 @@ MODULES = {
     "namesrv": {"aerobee.store.metadata", "aerobee.store.saved_table", "aerobee.fronts.gates"},
 }
 EXTRAS = {
-    "grpc": {"fronts/grpc"},
+    "grpc": set(),  # clients of tests only
     "google": {"fronts/grpc"},
     "pyspark": {"spark"},
     "pyarrow": {"spark"},

@@ -29,6 +29,7 @@ from aerobee.protocol.addresses import format_address, parse_address
 from aerobee.protocol.message import pack_host
 from aerobee.settings import VIP_BELOW, BrokerConfig, NamesrvConfig, StoreConfig
 from aerobee.settings.declare import CENTURY_MS
+from aerobee.store import several
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -244,6 +245,7 @@ class Server:
 
     def _open_broker(self) -> Broker:
         assert self._data is not None
+        several.refuse_several(self._data)
         self._broker = broker = assemble(self._config, self._store_config, self._data, self.clock)
         self._exits.callback(broker.store.close)
         if broker.access.audit is not None:

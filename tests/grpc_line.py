@@ -13,6 +13,7 @@ from aerobee.net.unfinished import Unfinished
 from aerobee.protocol.http2 import frames
 from aerobee.protocol.http2.frames import DATA, END_HEADERS, END_STREAM, HEAD, HEADERS, PREFACE, frame
 from aerobee.protocol.http2.hpack import HeaderBlocks, written
+from tests.turning import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,11 +105,18 @@ class Line:
     """One connection."""
 
     def __init__(
-        self, method: Callable[[str], Method], *, greets: bool = True, max_unfinished: int = 1 << 28, **limits: Any
+        self,
+        method: Callable[[str], Method],
+        *,
+        greets: bool = True,
+        max_unfinished: int = 1 << 28,
+        **limits: Any,
     ) -> None:
         limits = {"max_message": 1 << 22, **limits}
         self.clock = ManualClock()
-        self.port = GrpcPort(method, self.clock, Unfinished(max_unfinished), limits=ConnectionLimits(**limits))
+        self.port = GrpcPort(
+            method, self.clock, Unfinished(max_unfinished), limits=ConnectionLimits(**limits)
+        )
         self.connection = GrpcConnection(self.port, ConnectionLimits(**limits))
         self.wire = Wire()
         self.wire.connection = self.connection
@@ -172,8 +180,8 @@ class Line:
     async def ask(self, path: str, *messages: bytes, **fields: str) -> list[bytes]:
         """The answer's messages; Ended when it is none."""
         number = self.call(path, *messages, **fields)
-        while not (heard := self.hear(number)).ended and not self.wire.closed:
-            await asyncio.sleep(0)
+        await until(lambda: self.hear(number).ended or self.wire.closed)
+        heard = self.hear(number)
         last = heard.headers[-1]
         if heard.status:
             raise Ended(heard.status, last.get("grpc-message", ""))
@@ -181,5 +189,4 @@ class Line:
 
     async def close(self) -> None:
         self.wire.abort()
-        while self.connection.held:
-            await asyncio.sleep(0)
+        await until(lambda: not self.connection.held)

@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "blocking": {"client"},
     "__main__": {"cli"},
     "server": {"broker", "console", "fronts", "namesrv", "net", "protocol", "store", "native"},
+    "fleet": {"server", "protocol", "store"},
     "native": set(),
     "charts": set(),
     "errors": set(),
@@ -46,7 +47,7 @@ MAY_IMPORT = {
 MORE = {
     "aerobee/broker/background/registration.py": {"net", "namesrv"},  # it dials the name servers
     "aerobee/broker/background/topic_routes.py": {"net"},  # it asks them
-    "aerobee/cli/serve.py": {"server", "fronts", "namesrv"},  # it starts them
+    "aerobee/cli/serve.py": {"server", "fronts", "namesrv", "fleet"},  # it starts them
     "aerobee/cli/store.py": {"store"},  # it looks at the files
     "aerobee/cli/pipeline.py": {"spark"},  # it runs them
     "aerobee/cli/pipeline_output.py": {"spark"},  # it shows their figures
@@ -61,7 +62,7 @@ MODULES = {
     "namesrv": {"aerobee.store.metadata", "aerobee.store.saved_table", "aerobee.fronts.gates"},
 }
 EXTRAS = {
-    "grpc": {"fronts/grpc"},
+    "grpc": set(),  # clients of tests only
     "google": {"fronts/grpc"},
     "pyspark": {"spark"},
     "pyarrow": {"spark"},

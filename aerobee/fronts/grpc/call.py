@@ -18,7 +18,7 @@ class GrpcCall(Call):
 
     def __init__(self, route: str, data: bytes, exchange: Exchange, read: Callable[[bytes], Any]) -> None:
         super().__init__(Port.GRPC, route, None, exchange.connection.remote, data)
-        self.fields: Mapping[str, str] = exchange.fields  # type: ignore[misc]  # a property where it takes work
+        self.fields: Mapping[str, str] = exchange.fields
         self._read = read
         self._request: Any = None
 

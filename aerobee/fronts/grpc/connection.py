@@ -70,7 +70,6 @@ class GrpcConnection(asyncio.Protocol):
         self._heard_at = self._busy_at = self._port.opened(self)
         loop = asyncio.get_running_loop()
         self._handshake = loop.call_later(self._limits.handshake_ms / 1000, self._too_late)
-        self._write()
 
     def data_received(self, data: bytes) -> None:
         self._reads += 1
@@ -121,7 +120,10 @@ class GrpcConnection(asyncio.Protocol):
     def _open(self, streams: Streams, number: int, fields: dict[str, str]) -> Exchange:
         method = self._port.method(fields.get(":path", ""))
         exchange = Exchange(self, streams, number, fields, method)
-        if not fields.get("content-type", "").startswith("application/grpc") or fields.get(":method") != "POST":
+        if (
+            not fields.get("content-type", "").startswith("application/grpc")
+            or fields.get(":method") != "POST"
+        ):
             exchange.turn_away(codes.NOT_GRPC)
         elif method.opened is not None:
             method.opened(exchange)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.grpc")
 
 _PREFIX = struct.Struct(">BI")
-_UNITS_MS = {"H": 3_600_000, "M": 60_000, "S": 1_000, "m": 1}
+_UNIT_NS = {"H": 3_600 * 10**9, "M": 60 * 10**9, "S": 10**9, "m": 10**6, "u": 1_000, "n": 1}
 _MAX_DIGITS = 8
 _ENDLESS_MS = 10**9  # a deadline further away is none
 
@@ -42,10 +42,25 @@ class Method(NamedTuple):
 
 
 class Exchange(Stream):
-    __slots__ = ("_begun", "_drained", "_kept", "_method", "_partial", "_request", "_task", "connection", "on_stop")
+    __slots__ = (
+        "_begun",
+        "_drained",
+        "_kept",
+        "_method",
+        "_partial",
+        "_request",
+        "_task",
+        "connection",
+        "on_stop",
+    )
 
     def __init__(
-        self, connection: GrpcConnection, streams: Streams, number: int, fields: dict[str, str], method: Method
+        self,
+        connection: GrpcConnection,
+        streams: Streams,
+        number: int,
+        fields: dict[str, str],
+        method: Method,
     ) -> None:
         super().__init__(streams, number, fields)
         self.connection = connection
@@ -63,12 +78,9 @@ class Exchange(Stream):
         """What the caller said, as it came just now."""
         text = self.fields.get("grpc-timeout", "")
         amount, unit = text[:-1], text[-1:]
-        if not amount.isdigit() or len(amount) > _MAX_DIGITS or unit not in "HMSmun":
+        if not amount.isdigit() or len(amount) > _MAX_DIGITS or unit not in _UNIT_NS:
             return None
-        if unit in _UNITS_MS:
-            found = int(amount) * _UNITS_MS[unit]
-        else:
-            found = int(amount) // (1_000 if unit == "u" else 1_000_000)
+        found = int(amount) * _UNIT_NS[unit] // 1_000_000
         return found if found < _ENDLESS_MS else None
 
     # -- what the client says ------------------------------------------------------------------------------
@@ -92,7 +104,9 @@ class Exchange(Stream):
         while len(partial) - at >= _PREFIX.size and not self.said_all:
             compressed, size = _PREFIX.unpack_from(partial, at)
             if compressed:
-                self.fail(Code.UNIMPLEMENTED, "compressed messages are not served: grpc-accept-encoding is identity")
+                self.fail(
+                    Code.UNIMPLEMENTED, "compressed messages are not served: grpc-accept-encoding is identity"
+                )
                 return
             if size > self.connection.max_message:
                 text = f"a message of {size} bytes, limit {self.connection.max_message}"

@@ -95,7 +95,9 @@ def _check_group(system: Any) -> None:
 def _check_user_properties(message: Any) -> None:
     user = message.user_properties
     system = message.system_properties
-    if not user and not system.keys and len(system.tag) < MAX_PROPERTY_BYTES // 4:  # a character has 4 bytes at most
+    if (
+        not user and not system.keys and len(system.tag) < MAX_PROPERTY_BYTES // 4
+    ):  # a character has 4 bytes at most
         return
     if len(user) > MAX_PROPERTIES:
         raise Refused(pb.MESSAGE_PROPERTIES_TOO_LARGE, f"{len(user)} properties, limit {MAX_PROPERTIES}")

@@ -26,13 +26,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.grpc")
 
 TICK_MS = 1_000
-_LOOK_SECONDS = 0.005
 
 
 class GrpcPort:
     """`method` says what serves a path. Time is the real one: a clock moved by hand must not make clients look idle."""
 
-    def __init__(  # noqa: PLR0913 - each is a real part of a port
+    def __init__(
         self,
         method: Callable[[str], Method],
         clock: Clock,
@@ -49,13 +48,18 @@ class GrpcPort:
         self._limits = limits
         self._connections: set[GrpcConnection] = set()
         self._ticks: Timer | None = None
+        self._emptied: asyncio.Future[None] | None = None
         door = DoorLimits(
             max_connections=max_connections,
             handshake_ms=limits.handshake_ms,
             first_byte_ms=limits.handshake_ms,
         )
         self._door = Door(
-            lambda: GrpcConnection(self, self._limits), lambda: len(self._connections), clock, limits=door, tls=tls
+            lambda: GrpcConnection(self, self._limits),
+            lambda: len(self._connections),
+            clock,
+            limits=door,
+            tls=tls,
         )
 
     async def start(self, host: str, port: int) -> int:
@@ -79,6 +83,8 @@ class GrpcPort:
 
     def closed(self, connection: GrpcConnection) -> None:
         self._connections.discard(connection)
+        if not self._connections and self._emptied is not None and not self._emptied.done():
+            self._emptied.set_result(None)
 
     # -- the end -------------------------------------------------------------------------------------------
 
@@ -96,8 +102,9 @@ class GrpcPort:
                     await asyncio.wait(held, return_when=asyncio.FIRST_COMPLETED)
                 for connection in list(self._connections):
                     connection.close()
-                while self._connections:  # until all is read
-                    await asyncio.sleep(_LOOK_SECONDS)
+                if self._connections:
+                    self._emptied = asyncio.get_running_loop().create_future()
+                    await self._emptied
         held = self._held()
         while self._connections:
             for connection in list(self._connections):

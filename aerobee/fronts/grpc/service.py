@@ -81,7 +81,9 @@ class Service:
 
     def _served(self, route: Route) -> Method:
         read, gates = requests.reader(route.request), self._gates(route.name)
-        return Method(partial(self._stream if route.answers is Answers.STREAM else self._unary, route, read, gates))
+        return Method(
+            partial(self._stream if route.answers is Answers.STREAM else self._unary, route, read, gates)
+        )
 
     def _unary(
         self, route: Route, read: requests.Reader, gates: tuple[Gate, ...], exchange: Exchange, data: bytes

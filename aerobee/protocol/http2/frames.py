@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """HTTP/2's frames (RFC 9113): their kinds and flags, and those that we send.
 
-    length 3 | kind 1 | flags 1 | stream 4 | payload
+length 3 | kind 1 | flags 1 | stream 4 | payload
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ MAX_PAYLOAD = 16_384  # of a frame, unless somebody says otherwise; we never do
 MAX_WINDOW = (1 << 31) - 1
 USUAL_WINDOW = 65_535
 
-DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = (
+    range(10)
+)
 END_STREAM = ACK = 0x1
 END_HEADERS, PADDED, WITH_PRIORITY = 0x4, 0x8, 0x20
 

@@ -80,7 +80,9 @@ class HeaderBlocks:
                     raise ProtocolError(f"headers of more than {self._max_bytes} bytes")
                 fields[name] = value
         except IndexError:
-            raise ProtocolError("a header block that ends in the middle, or names what was never said") from None
+            raise ProtocolError(
+                "a header block that ends in the middle, or names what was never said"
+            ) from None
         return fields
 
     def _field(self, index: int) -> _Field:

@@ -16,7 +16,7 @@ _SYMBOLS_BY_LENGTH: dict[int, tuple[int, ...]] = {
     6: tuple(b" %-./3456789=A_bdfghlmnpru"),
     7: tuple(b":BCDEFGHIJKLMNOPQRSTUVWYjkqvwxyz"),
     8: tuple(b"&*,;XZ"),
-    10: tuple(b"!\"()?"),
+    10: tuple(b'!"()?'),
     11: tuple(b"'+|"),
     12: tuple(b"#>"),
     13: tuple(b"\0$@[]~"),

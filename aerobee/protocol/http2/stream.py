@@ -12,14 +12,24 @@ if TYPE_CHECKING:
 class Stream:
     """What its user overrides are the four methods that tell what the peer did."""
 
-    __slots__ = ("allowed", "ends_with", "fields", "heard_all", "number", "said_all", "streams", "unsent", "window")
+    __slots__ = (
+        "allowed",
+        "ends_with",
+        "fields",
+        "heard_all",
+        "number",
+        "said_all",
+        "streams",
+        "unsent",
+        "window",
+    )
 
     def __init__(self, streams: Streams, number: int, fields: dict[str, str]) -> None:
         self.streams = streams
         self.number = number
         self.fields = fields
         self.window = streams.first_window  # bytes that the peer takes
-        self.allowed = streams.limits.window_bytes  # bytes that we take
+        self.allowed = streams.limits.window_bytes  # bytes that it may send
         self.unsent: list[memoryview] = []  # what waits for the peer's windows, in order
         self.ends_with: bytes | None = None  # trailers that wait behind it
         self.heard_all = False

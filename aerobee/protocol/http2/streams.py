@@ -45,6 +45,7 @@ from aerobee.protocol.http2.frames import (
     frame,
 )
 from aerobee.protocol.http2.hpack import HeaderBlocks
+from aerobee.protocol.http2.sending import Sending
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,23 +63,20 @@ class StreamLimits(NamedTuple):
     max_trifles: int = 10_000  # frames between two calls of `forgive` that cost only us
 
 
-class Streams:
-    def __init__(self, limits: StreamLimits, open_stream: Callable[[Streams, int, dict[str, str]], Stream]) -> None:
+class Streams(Sending):
+    def __init__(
+        self, limits: StreamLimits, open_stream: Callable[[Streams, int, dict[str, str]], Stream]
+    ) -> None:
         self.limits = limits
         self._open = open_stream
-        self.out: list[bytes] = []  # for the owner to write
-        self.open: dict[int, Stream] = {}
-        self.first_window = USUAL_WINDOW  # of a new stream, to send
-        self.unsent_bytes = 0
+        super().__init__()
         self.heard = False  # the peer's settings, without which it is none
         self.answered_pings = 0
-        self._window = USUAL_WINDOW  # to send, of all streams
         self._allowed = limits.connection_window_bytes  # to receive, of all
         self._rest = b""
         self._greeted = False
         self._headers = HeaderBlocks(limits.max_headers)
         self._block: tuple[int, int, bytearray] | None = None  # stream, flags and block that goes on
-        self._blocked: dict[int, Stream] = {}  # with something unsent
         self._newest = 0
         self._last: int | None = None  # the newest stream that is still served, once we are leaving
         self._trifles = 0
@@ -91,16 +89,6 @@ class Streams:
             WINDOW_UPDATE: self._window_update,
             CONTINUATION: self._continuation,
         }
-        self.out.append(
-            frames.settings(
-                {
-                    MAX_STREAMS: limits.max_streams,
-                    INITIAL_WINDOW: limits.window_bytes,
-                    MAX_HEADERS: limits.max_headers,
-                }
-            )
-            + frames.window_update(0, limits.connection_window_bytes - USUAL_WINDOW)
-        )
 
     # -- what comes in -----------------------------------------------------------------------------------
 
@@ -117,6 +105,7 @@ class Streams:
                 self._rest = data
                 return
             self._greeted, at = True, len(PREFACE)
+            self._greet()
         while end - at >= HEAD_BYTES:
             length_and_kind, flags, number = HEAD.unpack_from(data, at)
             length = length_and_kind >> 8
@@ -128,6 +117,19 @@ class Streams:
             at = start + length
             self._frame(length_and_kind & 0xFF, flags, number & MAX_WINDOW, data[start:at])
         self._rest = data[at:]
+
+    def _greet(self) -> None:
+        limits = self.limits
+        self.out.append(
+            frames.settings(
+                {
+                    MAX_STREAMS: limits.max_streams,
+                    INITIAL_WINDOW: limits.window_bytes,
+                    MAX_HEADERS: limits.max_headers,
+                }
+            )
+            + frames.window_update(0, limits.connection_window_bytes - USUAL_WINDOW)
+        )
 
     def _frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if self._block is not None and kind != CONTINUATION:
@@ -145,12 +147,7 @@ class Streams:
 
     def _data(self, flags: int, number: int, payload: bytes) -> None:
         size = len(payload)
-        self._allowed -= size
-        if self._allowed < 0:
-            raise BrokenHttp2(Reason.FLOW_CONTROL_ERROR, "more data than the connection's window")
-        if self._allowed < self.limits.connection_window_bytes // 2:
-            self.out.append(frames.window_update(0, self.limits.connection_window_bytes - self._allowed))
-            self._allowed = self.limits.connection_window_bytes
+        self._take(size)
         stream = self.open.get(number)
         if stream is None or stream.heard_all:
             if number > self._newest or not number & 1:
@@ -171,6 +168,15 @@ class Streams:
         elif stream.allowed < self.limits.window_bytes // 2 and number in self.open:
             self.out.append(frames.window_update(number, self.limits.window_bytes - stream.allowed))
             stream.allowed = self.limits.window_bytes
+
+    def _take(self, size: int) -> None:
+        """Against the window of the connection, which is opened again at once: streams have theirs."""
+        self._allowed -= size
+        if self._allowed < 0:
+            raise BrokenHttp2(Reason.FLOW_CONTROL_ERROR, "more data than the connection's window")
+        if self._allowed < self.limits.connection_window_bytes // 2:
+            self.out.append(frames.window_update(0, self.limits.connection_window_bytes - self._allowed))
+            self._allowed = self.limits.connection_window_bytes
 
     def _heard_all(self, stream: Stream) -> None:
         stream.heard_all = True
@@ -196,7 +202,9 @@ class Streams:
         _, first_flags, block = self._block
         block += payload
         if len(block) > self.limits.max_headers:
-            raise BrokenHttp2(Reason.ENHANCE_YOUR_CALM, f"headers of more than {self.limits.max_headers} bytes")
+            raise BrokenHttp2(
+                Reason.ENHANCE_YOUR_CALM, f"headers of more than {self.limits.max_headers} bytes"
+            )
         if flags & END_HEADERS:
             self._block = None
             self._headers_whole(first_flags, number, bytes(block))
@@ -237,7 +245,8 @@ class Streams:
         self._trifles += 1
         if self._trifles > self.limits.max_trifles:
             raise BrokenHttp2(
-                Reason.ENHANCE_YOUR_CALM, f"more than {self.limits.max_trifles} frames a second that ask for nothing"
+                Reason.ENHANCE_YOUR_CALM,
+                f"more than {self.limits.max_trifles} frames a second that ask for nothing",
             )
 
     def forgive(self) -> None:
@@ -269,14 +278,6 @@ class Streams:
         self.heard = True
         self.out.append(frame(SETTINGS, ACK, 0))
 
-    def _resize_windows(self, size: int) -> None:
-        """Of the streams that are open, too; a window may be below zero for a while."""
-        more, self.first_window = size - self.first_window, size
-        for stream in self.open.values():
-            stream.window += more
-        if more > 0:
-            self._send_unsent()
-
     def _ping(self, flags: int, number: int, payload: bytes) -> None:
         self._trifle(flags, number, payload)
         if number or len(payload) != 8:
@@ -291,83 +292,12 @@ class Streams:
         size = frames.number_in(payload)
         if not size:
             raise BrokenHttp2(Reason.PROTOCOL_ERROR, "a window that opens by nothing")
-        if not number:
-            self._window += size
-            if self._window > MAX_WINDOW:
-                raise BrokenHttp2(Reason.FLOW_CONTROL_ERROR, "the connection's window is too large")
-            self._send_unsent()
-            return
-        stream = self.open.get(number)
-        if stream is None:
-            return  # it ended meanwhile
-        stream.window += size
-        if stream.window > MAX_WINDOW:
-            raise BrokenHttp2(Reason.FLOW_CONTROL_ERROR, f"the window of stream {number} is too large")
-        if stream.unsent:
-            self._drain(stream)
+        if number:
+            self._open_window(self.open.get(number), size)
+        else:
+            self._open_all(size)
 
-    # -- what goes out -------------------------------------------------------------------------------------
-
-    def send_headers(self, stream: Stream, block: bytes) -> None:
-        self.out.append(HEAD.pack(len(block) << 8 | HEADERS, END_HEADERS, stream.number) + block)
-
-    def send(self, stream: Stream, data: bytes) -> None:
-        """As far as the windows allow; the rest waits in order."""
-        size = len(data)
-        if size <= MAX_PAYLOAD and size <= stream.window and size <= self._window and not stream.unsent:
-            stream.window -= size
-            self._window -= size
-            self.out.append(HEAD.pack(size << 8, 0, stream.number) + data)
-            return
-        stream.unsent.append(memoryview(data))  # cut up without copying it again and again
-        self.unsent_bytes += size
-        self._blocked[stream.number] = stream
-        self._drain(stream)
-
-    def end(self, stream: Stream, block: bytes) -> None:
-        """Trailers, after what is unsent; nothing may be sent after them."""
-        stream.said_all = True
-        if stream.unsent:
-            stream.ends_with = block
-            return
-        self.out.append(HEAD.pack(len(block) << 8 | HEADERS, END_HEADERS | END_STREAM, stream.number) + block)
-        if stream.heard_all:
-            self.open.pop(stream.number, None)
-        else:  # the rest of the request is of no use any more
-            self.out.append(frames.reset(stream.number, Reason.NO_ERROR))
-            self.open.pop(stream.number, None)
-
-    def _send_unsent(self) -> None:
-        for stream in list(self._blocked.values()):
-            if self._window <= 0:
-                return
-            self._drain(stream)
-
-    def _drain(self, stream: Stream) -> None:
-        unsent, at = stream.unsent, 0
-        while unsent:
-            size = min(len(unsent[0]) - at, MAX_PAYLOAD, stream.window, self._window)
-            if size <= 0:
-                unsent[0] = unsent[0][at:]
-                return
-            self.out.append(HEAD.pack(size << 8, 0, stream.number) + unsent[0][at : at + size])
-            stream.window -= size
-            self._window -= size
-            self.unsent_bytes -= size
-            at += size
-            if at == len(unsent[0]):
-                del unsent[0]
-                at = 0
-        self._blocked.pop(stream.number, None)
-        if stream.ends_with is not None:
-            self.end(stream, stream.ends_with)
-        stream.flowing()
-
-    def _drop_unsent(self, stream: Stream) -> None:
-        self.unsent_bytes -= sum(map(len, stream.unsent))
-        stream.unsent.clear()
-        stream.ends_with = None
-        self._blocked.pop(stream.number, None)
+    # -- the connection as a whole ---------------------------------------------------------------------------
 
     def ping(self) -> None:
         self.out.append(frame(PING, 0, 0, bytes(8)))

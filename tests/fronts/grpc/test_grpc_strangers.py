@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gRPC port without grpc: who gets a pipe, who is turned away, and what is freed."""
+"""The gRPC port and those who come to it for something else: they are cut off, and all they held is freed."""
 
 from __future__ import annotations
 
@@ -9,73 +9,55 @@ import logging
 import os
 import socket
 import ssl
-import struct
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aerobee.fronts.grpc.mux import PREFACE, Mux, MuxLimits, _Back
 
 from aerobee.clock import ManualClock
+from aerobee.fronts.grpc.connection import ConnectionLimits
+from aerobee.fronts.grpc.exchange import Exchange, Method
+from aerobee.fronts.grpc.port import GrpcPort
 from aerobee.net.tls import TlsMode, client_tls, server_tls
 from aerobee.net.unfinished import Unfinished
+from aerobee.protocol.http2.frames import DATA, END_HEADERS, HEADERS, frame
+from aerobee.protocol.http2.hpack import written
+from tests.grpc_line import CALLED, PREFACE, WELCOME
 from tests.turning import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 PATIENT_MS, HASTY_MS = 60_000, 30
+OPEN = frame(HEADERS, END_HEADERS, 1, written(*CALLED.items()))
 
 
 class Port:
-    """A mux before a listener that echoes and remembers its peers by name."""
+    """One that answers what it is asked."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="mux-"))
-        self.peers: list[str] = []
-        self.inside: set[asyncio.StreamWriter] = set()
         self.clock = ManualClock()
-        self.mux: Mux | None = None
+        self.grpc: GrpcPort | None = None
         self.number = 0
         self.unfinished = Unfinished(50_000_000)
 
     async def start(self, handshake_ms: int = PATIENT_MS, host: str = "127.0.0.1", tls: Any = None) -> None:
-        self._server = await asyncio.start_unix_server(self._echo, self.folder / "listener")
-        limits = MuxLimits(
-            handshake_ms=handshake_ms, first_byte_ms=handshake_ms, max_message=30_000_000, max_streams=10
+        limits = ConnectionLimits(handshake_ms=handshake_ms, max_message=30_000_000)
+        self.grpc = GrpcPort(
+            lambda path: Method(Exchange.answer), self.clock, self.unfinished, limits=limits, tls=tls
         )
-        self.mux = Mux(
-            self.folder,
-            self.folder / "listener",
-            self.clock,
-            tls=tls,
-            limits=limits,
-            unfinished=self.unfinished,
-        )
-        self.number = await self.mux.start(host, 0)
+        self.number = await self.grpc.start(host, 0)
 
-    async def _echo(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.peers.append(f"unix:{writer.get_extra_info('peername')}")
-        self.inside.add(writer)
-        with contextlib.suppress(ConnectionError):
-            while data := await reader.read(65536):
-                writer.write(data)
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
-        self.inside.discard(writer)
+    @property
+    def inside(self) -> int:
+        return len(self.grpc._connections) if self.grpc else 0
 
     async def dial(self, host: str = "127.0.0.1", **more: Any) -> tuple[Any, Any]:
         return await asyncio.open_connection(host, self.number, **more)
 
     async def close(self) -> None:
-        if self.mux is not None:
-            await self.mux.close()
-            self._server.close()
-            for writer in self.inside:
-                writer.transport.abort()
-            await until(lambda: not self.inside)
+        if self.grpc is not None:
+            await self.grpc.close(0)
 
 
 @pytest.fixture
@@ -96,10 +78,6 @@ async def hears_nothing_more(reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(ConnectionError):
             while await reader.read(65536):
                 pass
-
-
-def has_ipv6() -> bool:
-    return Path("/proc/net/if_inet6").exists()
 
 
 def descriptors() -> int:
@@ -140,7 +118,7 @@ async def test_who_stays_but_says_no_more_is_cut_off(
     async with asyncio.timeout(10):
         await hears_nothing(reader)
     writer.close()
-    assert not port.peers, "nothing was opened for it"
+    await until(lambda: not port.inside)
 
 
 async def test_a_client_that_went_by_tls_but_never_speaks_is_cut_off(
@@ -154,26 +132,6 @@ async def test_a_client_that_went_by_tls_but_never_speaks_is_cut_off(
     writer.close()
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-async def test_a_pipe_carries_both_ways_and_knows_its_client(port: Port, host: str) -> None:
-    if host == "::1" and not has_ipv6():
-        pytest.skip("no IPv6 on this machine")
-    await port.start(host=host)
-    body = bytes(range(256)) * 20_000
-    clients = [await port.dial(host) for _ in range(3)]
-    for n, (reader, writer) in enumerate(clients):
-        writer.write(PREFACE[:5])
-        writer.write(PREFACE[5:] + body)
-        assert await reader.readexactly(len(PREFACE) + len(body)) == PREFACE + body
-        mine = writer.get_extra_info("sockname")[:2]
-        assert port.mux is not None
-        assert port.mux.address_of(port.peers[n]) == tuple(mine)
-    for _, writer in clients:
-        writer.close()
-    await until(lambda: not port.mux._pipes.clients)  # type: ignore[union-attr]
-    assert not [file for file in port.folder.iterdir() if file.name != "listener"]
-
-
 async def test_plain_clients_are_turned_away_where_tls_is_required(
     port: Port, certificate: tuple[Path, Path]
 ) -> None:
@@ -184,21 +142,8 @@ async def test_plain_clients_are_turned_away_where_tls_is_required(
     await hears_nothing(reader)
     writer.close()
     reader, writer = await port.dial(ssl=client_tls(cert))
-    writer.write(PREFACE)
-    assert await reader.readexactly(len(PREFACE)) == PREFACE
-    writer.close()
-
-
-async def test_a_client_that_never_reads_does_not_keep_its_pipe(port: Port) -> None:
-    await port.start(HASTY_MS)
-    _, writer = await port.dial()
-    writer.transport.pause_reading()
-    writer.write(PREFACE + bytes(20_000_000))
-    assert port.mux is not None
-    sides = port.mux._pipes.open_sides
-    await until(lambda: any(side.transport.get_write_buffer_size() for side in sides if side.transport))
-    next(side for side in sides if isinstance(side, _Back)).abort()
-    await until(lambda: not sides)
+    writer.write(WELCOME)
+    assert await reader.readexactly(5), "settings"
     writer.close()
 
 
@@ -233,16 +178,18 @@ async def test_messages_that_never_get_whole_are_bounded_over_all_clients(
 ) -> None:
     port.unfinished = Unfinished(250_000)
     await port.start()
-    begun = struct.pack(">IBI", 80_000 << 8, 0, 1) + struct.pack(">xI", 90_000) + bytes(79_995)
+    part = bytes(16_000)
     clients = []
     for n in range(1, 4):
         clients.append(await port.dial())
-        clients[-1][1].write(PREFACE + begun)
-        await until(lambda n=n: port.unfinished.total == n * 79_995)  # type: ignore[misc]
-    clients[2][1].write(begun.replace(b"\0\0\0\1", b"\0\0\0\3", 1))  # on another stream
+        clients[-1][1].write(WELCOME + OPEN + frame(DATA, 0, 1, b"\0" + (90_000).to_bytes(4, "big")))
+        clients[-1][1].write(frame(DATA, 0, 1, part) * 5)
+        await until(lambda n=n: port.unfinished.total == n * 80_005)  # type: ignore[misc]
+    clients[2][1].write(OPEN.replace(b"\0\0\0\1", b"\0\0\0\3", 1))  # on another stream
+    clients[2][1].write(frame(DATA, 0, 3, b"\0" + (90_000).to_bytes(4, "big")) + frame(DATA, 0, 3, part))
     await hears_nothing_more(clients[0][0])
     assert caplog.text.count("cutting off") == 1
-    assert port.unfinished.total == 3 * 79_995
+    assert port.unfinished.total == 2 * 80_005 + 16_005
     for _, writer in clients:
         writer.close()
     await until(lambda: port.unfinished.total == 0)

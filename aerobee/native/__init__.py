@@ -13,7 +13,18 @@ from importlib import import_module
 from pathlib import Path
 
 SWITCH = "AEROBEE_NATIVE"
-MODULES = ("memory", "headers", "texts", "answers", "drafts", "sends", "reads", "pulls", "acks")
+MODULES = (
+    "memory",
+    "headers",
+    "texts",
+    "answers",
+    "drafts",
+    "sends",
+    "reads",
+    "repeats",
+    "pulls",
+    "acks",
+)
 
 
 def _why_off() -> str:

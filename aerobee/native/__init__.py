@@ -21,6 +21,7 @@ MODULES = (
     "drafts",
     "sends",
     "reads",
+    "repeats",
     "pulls",
     "acks",
     "client_records",

@@ -16,10 +16,7 @@ from aerobee.native.answers cimport Template
 from aerobee.native.headers cimport Fields, code_at
 from aerobee.native.memory cimport Buffer, Span, decimal, let_go, make_room, put_bytes
 from aerobee.native.reads cimport Chosen, Found, Limits, Log, choose, count_of, set_codes, store_time
-
-cdef enum:
-    MOST_READERS = 10_000
-    MOST_KEYED = 12
+from aerobee.native.repeats cimport Repeats
 
 cdef enum:  # values of an answer
     MIN_OFFSET, MAX_OFFSET, NEXT_OFFSET, VALUES
@@ -54,79 +51,64 @@ cdef class Pulled:
 
 
 cdef class PullLane:
-    """`headers` by their codes. `ask` has what only Python knows: `plain(header)`, and `stretch(request, offset, count)`:
+    """`headers`: of the requests it takes. `ask` has what only Python knows: `plain(header)`, and `stretch(request, offset, count)`:
     units of its queue, the map and the base of the log file they begin in, the first and the last offset; or None.
     `answers`: messages found, as JSON and binary."""
 
-    cdef dict _fields, _readers
+    cdef dict _kinds
     cdef object _ask
     cdef Template _json, _binary
-    cdef int _offset, _commit, _keyed_count
-    cdef int _keyed[MOST_KEYED]
-    cdef Buffer _answers, _key
+    cdef int _offset, _commit
+    cdef Buffer _answers
     cdef Found _found
     cdef readonly list pulls  # of this run
 
-    def __cinit__(self, dict headers not None, ask, answers):
-        self._fields = {code: Fields(header) for code, header in headers.items()}
-        self._ask, self._readers, self.pulls = ask, {}, []
+    def __cinit__(self, headers not None, ask, answers):
+        self._kinds = {header.code: Repeats(header, _MOVING, _IGNORED, ask.plain) for header in headers}
+        self._ask, self.pulls = ask, []
         self._json, self._binary = answers
-        self._answers.at = self._key.at = self._found.chosen.at = NULL
-        self._answers.size = self._key.size = self._found.chosen.size = 0
-        self._answers.room = self._key.room = self._found.chosen.room = 0
-        for fields in self._fields.values():
-            self._find_fields(fields)
+        self._answers.at = self._found.chosen.at = NULL
+        self._answers.size = self._found.chosen.size = 0
+        self._answers.room = self._found.chosen.room = 0
+        for kind in self._kinds.values():  # the fields have the same places in all of them
+            self._offset, self._commit = kind.place("queue_offset"), kind.place("commit_offset")
 
     def __dealloc__(self):
         let_go(&self._answers)
-        let_go(&self._key)
         let_go(&self._found.chosen)
-
-    def _find_fields(self, Fields fields):
-        """They have the same places in both headers."""
-        names = fields.attributes
-        self._offset, self._commit = names.index("queue_offset"), names.index("commit_offset")
-        keyed = [at for at, name in enumerate(names) if name not in (*_MOVING, *_IGNORED)]
-        if len(keyed) > MOST_KEYED:
-            raise ValueError(f"{len(keyed)} fields tell readers apart; {MOST_KEYED} are foreseen")
-        self._keyed_count = len(keyed)
-        for number, at in enumerate(keyed):
-            self._keyed[number] = at
 
     def forget(self):
         """Something that readers rely on may be another now."""
-        self._readers.clear()
+        for kind in self._kinds.values():
+            kind.forget()
 
     def take(self, bytes data not None, Py_ssize_t at, Py_ssize_t most, Py_ssize_t most_answered):
         """Answer the pulls from `at` on, with `most_answered` bytes or little more; where the first frame is that is left
         alone."""
         cdef const uint8_t* start = data
         cdef Py_ssize_t size = len(data)
-        cdef Fields fields
-        cdef int64_t code
+        cdef Repeats kind
         if not 0 <= at <= size:
             raise ValueError(f"no place {at} in {size} bytes")
         self.pulls, self._answers.size = [], 0
         while self._answers.size < most_answered:
-            code = code_at(start + at, size - at)
-            fields = self._fields.get(code)
-            if fields is None or not fields.read(start + at, size - at, most) or fields.frame.code != code:
+            kind = self._kinds.get(code_at(start + at, size - at))
+            if kind is None or not kind.read(start + at, size - at, most) or not self._serve(kind):
                 break
-            if fields.frame.flag or not self._serve(fields, code):
-                break
-            at += fields.frame.size
+            at += kind.fields.frame.size
         return at
 
     @property
     def answers(self):
         return self._answers.at[:self._answers.size]
 
-    cdef bint _serve(self, Fields fields, int64_t code) except -1:
-        cdef Reader reader = self._reader_of(fields, code)
+    cdef bint _serve(self, Repeats kind) except -1:
+        cdef Reader reader = kind.judged()
+        cdef Fields fields = kind.fields
         cdef int64_t offset = fields.values[self._offset].number
         cdef Py_buffer view
         cdef Log log
-        if reader is None:
+        if reader is None or not reader.is_plain:
             return False
         stretch = self._ask.stretch(reader.request, offset, reader._units)
         if stretch is None:
@@ -143,24 +125,6 @@ cdef class PullLane:
         finally:
             PyBuffer_Release(&view)
         return True
-
-    cdef Reader _reader_of(self, Fields fields, int64_t code):
-        cdef Reader reader
-        cdef bytes key
-        cdef int number
-        self._key.size = 0
-        for number in range(self._keyed_count):
-            fields.add_to(&self._key, self._keyed[number])
-        key = self._key.at[:self._key.size]
-        reader = self._readers.get(key)
-        if reader is None:
-            reader = self._ask.plain(fields.header())
-            if reader is None or not reader.is_plain:
-                return None
-            if len(self._readers) >= MOST_READERS:
-                self._readers.clear()
-            self._readers[key] = reader
-        return reader
 
     cdef int _answer(self, Fields fields, int64_t low, int64_t high, int64_t next_offset) except -1:
         cdef uint8_t digits[60]

@@ -194,13 +194,13 @@ class Connection(asyncio.Protocol):
         """The same with somebody ahead of the handler: he takes the frames that he likes, in runs."""
         joined, at = self._frames.join(data), 0
         while at < len(joined):
-            if not (self._paused or self._backlog):
+            if self.is_reading:
                 end, answers = run(joined, at, self)
                 if end > at:
                     if isinstance(answers, bytes):
                         self.write(answers)
                     else:
-                        self._hold(answers, self._run_ready)
+                        self.owe(answers)
                     at = end
                     continue  # what follows may be of another kind that he takes
             frame, at = self._frames.cut(joined, at)
@@ -272,6 +272,10 @@ class Connection(asyncio.Protocol):
         task = asyncio.get_running_loop().create_task(later)
         self._tasks.add(task)
         task.add_done_callback(ready)
+
+    def owe(self, frames: Coroutine[Any, Any, bytes]) -> None:
+        """Write them when they are there."""
+        self._hold(frames, self._run_ready)
 
     def _run_ready(self, task: asyncio.Task[bytes]) -> None:
         self._tasks.discard(task)
@@ -369,6 +373,11 @@ class Connection(asyncio.Protocol):
     @property
     def is_open(self) -> bool:
         return not self._closing and self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether the peer has read its answers so far, or as good as: else its further requests wait."""
+        return not (self._paused or self._backlog)
 
     @property
     def held(self) -> frozenset[asyncio.Task[Any]]:

@@ -121,17 +121,22 @@ class Pair:
         self.connections = [bench.connect() for bench in self.benches]
 
     async def feed(self, *pieces: bytes) -> list[Command]:
+        """Also what was held till now and is answered meanwhile."""
+        await settled()
         for number, bench in enumerate(self.benches):
             if bench.wires[-1].closed:
                 self.connections[number] = bench.connect()
-            bench.wires[-1].written = b""
             for piece in pieces:
                 if not bench.wires[-1].closed:
                     self.connections[number].data_received(piece)
                 await settled()
         reference, lane = [bench.wires[-1].written for bench in self.benches]
-        assert lane == reference
-        return [decode(frame) for frame in FrameDecoder().feed(reference)]
+        for bench in self.benches:
+            bench.wires[-1].written = b""
+        frames = FrameDecoder().feed(reference)
+        for number, (ours, theirs) in enumerate(zip(FrameDecoder().feed(lane), frames, strict=True)):
+            assert ours == theirs, f"answer {number}: {ours[:600]!r} instead of {theirs[:600]!r}"
+        return [decode(frame) for frame in frames]
 
 
 async def settled() -> None:

@@ -11,7 +11,7 @@ from aerobee.protocol import batch, bodies
 from aerobee.protocol.batch import BatchItem
 from aerobee.protocol.bodies import ConsumerData, Heartbeat, MessageModel, SubscriptionData
 from aerobee.protocol.command import Command, encode, request
-from aerobee.protocol.headers.consume import LitePullMessage, PullMessage, SendHeartbeat
+from aerobee.protocol.headers.consume import LitePullMessage, PopMessage, PullMessage, SendHeartbeat
 from aerobee.protocol.headers.produce import SendBatch, SendMessage, SendMessageV2
 
 if TYPE_CHECKING:
@@ -134,6 +134,25 @@ def pull(random: Random) -> Command:
     return request(header)
 
 
+def pop(random: Random, clock: int) -> Command:
+    return request(
+        PopMessage(
+            consumer_group=random.choice(["billing"] * 8 + ["new", "ü"]),
+            topic="orders" if random.random() < 0.95 else "nowhere",
+            queue_id=random.choice([-1, -1, 0, 2]) if random.random() < 0.95 else 7,
+            max_msg_nums=random.choice([1, 8, 32]) if random.random() < 0.95 else 33,
+            invisible_time=30_000,
+            poll_time=random.choice([0, 0, 900]),
+            born_time=random.choice([0, clock, clock - 5_000]),
+            init_mode=random.choice([0, 1]),
+            exp_type=random.choice([None, "TAG"]) if random.random() < 0.9 else "SQL92",
+            exp=random.choice([None, "*", "*", "TagA", "TAGS = 'TagB'"]),
+            order=True if random.random() < 0.03 else random.choice([None, False]),
+            attempt_id="again" if random.random() < 0.03 else None,
+        )
+    )
+
+
 def heartbeat(random: Random) -> Command:
     """What the groups subscribe: pulls without an expression of their own rely on it."""
     topics = random.sample(["orders", "orders", "bills"], random.choice([1, 2, 3]))
@@ -199,10 +218,10 @@ def written(random: Random, command: Command, number: int) -> bytes:
     command.flag = (
         2 if random.random() < 0.08 else random.choice([0, 0, 0, 0, 4]) if random.random() < 0.05 else 0
     )
-    if random.random() < 0.2:
-        command.serialize = 1
-        return encode(command)
+    command.serialize = int(random.random() < 0.2)
     made = encode(command)
+    if command.serialize:
+        return made
     return reshaped(random, made) if random.random() < 0.1 else made
 
 

@@ -11,6 +11,7 @@ properties likewise. Whatever reads or writes a byte outside its buffer, or over
 from __future__ import annotations
 
 import argparse
+import asyncio
 import logging
 import os
 import shutil
@@ -19,6 +20,25 @@ import sys
 import tempfile
 from pathlib import Path
 from random import Random
+from typing import Any
+
+from aerobee import native
+from aerobee.protocol import bodies
+from aerobee.protocol.bodies import BatchAck, BatchAckEntry
+from aerobee.protocol.command import Command, request
+from aerobee.protocol.headers.consume import (
+    AckMessage,
+    BatchAckMessage,
+    ChangeInvisible,
+    PopMessage,
+    PullMessage,
+)
+from aerobee.protocol.headers.produce import SendMessage, SendMessageV2
+from tests.native.bench import SMALL, Bench, settled
+from tests.native.frames import frame, pop, properties, written
+
+if native.is_on:
+    from aerobee.native import headers, reads, texts
 
 ROOT = Path(__file__).parents[2]
 FLAGS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O1")
@@ -85,35 +105,47 @@ def broken(random: Random, data: bytes) -> bytes:
     return bytes(made)
 
 
-def run(cases: int, seed: int) -> None:
-    from aerobee import native
-    from aerobee.native import headers, reads, texts
-    from aerobee.native.acks import AckLane  # noqa: F401 - part of what is tested below
-    from aerobee.protocol.command import encode, request
-    from aerobee.protocol.headers.consume import AckMessage
-    from aerobee.protocol.headers.produce import SendMessage, SendMessageV2
-    from tests.native.bench import SMALL, Bench
-    from tests.native.frames import frame, properties
+RECEIPTS = ["0 1700000000000 60000 0 0 broker-a 0 0", "0 1 2 3 4 5", "9 9", "-1 0 0 999 x y"]
 
+
+def popped(random: Random, number: int) -> Command:
+    """Of what goes with POP: most of it of messages that nobody popped."""
+    place: dict[str, Any] = {
+        "consumer_group": random.choice(["billing", "g"]),
+        "topic": "orders",
+        "queue_id": random.choice([0, 1, -1, 2**40]),
+        "offset": number % 40,
+        "extra_info": random.choice(RECEIPTS),
+    }
+    kind = random.randrange(4)
+    if kind == 0:
+        return request(AckMessage(**place))
+    if kind == 1:
+        return request(ChangeInvisible(**place, invisible_time=random.choice([0, -5, 9_000, 2**50])))
+    if kind == 2:
+        entry = BatchAckEntry(
+            consumer_group="g", topic="orders", pop_time=number, bits=random.choice(["AQ==", "x"])
+        )
+        return request(BatchAckMessage(), bodies.encode(BatchAck(acks=[entry])))
+    return pop(random, 1_700_000_000_000)
+
+
+async def run(cases: int, seed: int) -> None:
     assert native.is_on, native.state
     logging.disable()
     random = Random(seed)
-    fields = [headers.Fields(kind) for kind in (SendMessage, SendMessageV2, AckMessage)]
+    kinds = (SendMessage, SendMessageV2, PullMessage, PopMessage, AckMessage, ChangeInvisible)
+    fields = [headers.Fields(kind) for kind in kinds]
     words = texts.Texts(("DELAY\x01", "TIMER_"), "TAGS", "UNIQ_KEY", "KEYS")
     with tempfile.TemporaryDirectory() as directory:
         bench = Bench(Path(directory), SMALL, lane=True)
         lane, connection = bench.front.run, bench.connect()
         assert lane is not None
+        bench.broker.groups.require("billing")
         for number in range(cases):
             data = b"".join(broken(random, frame(random, number)) for _ in range(random.choice([1, 1, 3])))
-            if random.random() < 0.1:
-                text = random.choice(
-                    ["0 1700000000000 60000 0 0 broker-a 0 0", "0 1 2 3 4 5", "9 9", "-1 0 0 999 x y"]
-                )
-                ack = AckMessage(
-                    consumer_group="g", topic="orders", queue_id=0, extra_info=text, offset=number % 40
-                )
-                data = broken(random, encode(request(ack))) + data
+            if random.random() < 0.3:
+                data = broken(random, written(random, popped(random, number), number)) + data
             end, answers = lane(data, 0, connection)
             assert 0 <= end <= len(data), end
             if not isinstance(answers, bytes):
@@ -125,8 +157,12 @@ def run(cases: int, seed: int) -> None:
             reads.collect(units, data, random.choice([0, -5, 10]), (0, 0), (32, 1 << 20), None, [], [])
             if number % 997 == 0:
                 bench.broker.store.tick(bench.clock.wall())
+                bench.clock.advance(1_000)
+                await settled()
+                connection.connection_lost(None)
                 connection = bench.connect()
                 bench.wires.clear()
+        connection.connection_lost(None)
         bench.broker.store.close()
     print(f"{cases} cases, seed {seed}: nothing found")
 
@@ -140,7 +176,7 @@ def main() -> None:
     parser.add_argument("--here", action="store_true", help="without building: the modules that are loaded")
     options = parser.parse_args()
     if options.here:
-        run(options.cases, options.seed)
+        asyncio.run(run(options.cases, options.seed))
         return
     with tempfile.TemporaryDirectory(prefix="aerobee-fuzz-") as place:
         environment = sanitized(Path(place))

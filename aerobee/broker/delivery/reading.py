@@ -17,6 +17,8 @@ from aerobee.protocol.message import stored_at
 from aerobee.store.results import Found, ReadLimit, ReadStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aerobee.broker.broker import Broker
     from aerobee.broker.pop.in_flight import Lane
     from aerobee.settings import BrokerConfig
@@ -56,6 +58,17 @@ def _compiled(kind: str, expression: str) -> Accept | None:
     except ValueError as error:
         raise SubscriptionParseFailed(str(error)) from None
     return None if accept.codes is None and accept.properties is None else accept
+
+
+def relied_on(broker: Broker) -> tuple[object, ...]:
+    """All that decides whether a reader may read, through which filter and how much: equal to what it was as long as
+    nothing of it has changed."""
+    return (
+        broker.settings.value,
+        broker.groups.data_version,
+        broker.topics.data_version,
+        broker.clients.changes,
+    )
 
 
 # -- how much at once, how far behind ------------------------------------------------------------------
@@ -118,6 +131,23 @@ def peek_position(topic: str, group: str, queue_id: int, broker: Broker) -> int:
         return committed
     lane = broker.pops.leases.in_flight.lanes.get((topic, group, queue_id))
     return committed if lane is None else lane.position(committed)
+
+
+def waiting(topic: str, group: str, queue_ids: Iterable[int], broker: Broker) -> int:
+    """What queues hold for the group. Every pop that is full asks it of all other queues, so it makes few calls."""
+    offsets, store, lanes = broker.offsets, broker.store, broker.pops.leases.in_flight.lanes
+    committed, count = offsets.of(group, topic), 0
+    for queue_id in queue_ids:
+        low, high = store.bounds(topic, queue_id)
+        position = committed.get(queue_id, -1)
+        if position < 0:
+            position = low
+        lane = lanes.get((topic, group, queue_id))
+        if lane is not None and lane.line and not offsets.has_reset(group, topic, queue_id):
+            position = max(position, lane.line[-1].next_offset)
+        if high > position:
+            count += high - position
+    return count
 
 
 def first_offset(topic: str, queue_id: int, start: Start, broker: Broker) -> int:

@@ -19,7 +19,7 @@ from aerobee.broker.delivery.reading import accept_for_pop, note_distance, ordin
 from aerobee.broker.pop.held_pops import Parked, Reads
 from aerobee.broker.pop.orders import OrderedBatch
 from aerobee.broker.pop.pops import retry_topics
-from aerobee.errors import InvalidParameter, StoreError
+from aerobee.errors import BrokerError, InvalidParameter, StoreError
 from aerobee.protocol import message, names
 from aerobee.protocol import properties as props
 from aerobee.protocol.codes import ResponseCode
@@ -84,7 +84,37 @@ def pop(request: Pop, broker: Broker) -> Popped | Coroutine[Any, Any, Popped]:
     """What there is, or a coroutine that waits for something."""
     if hold_left(request.born_time, request.poll_ms, broker.clock) < -STALE_MS:
         return Popped(ResponseCode.POLLING_TIMEOUT)  # its client has given up
-    accept = _admit(request, broker)
+    return _pop(request, _admit(request, broker), broker)
+
+
+class Plain(msgspec.Struct, frozen=True):
+    """A pop that was admitted, and its filter."""
+
+    request: Pop
+    accept: Accept | None
+
+
+def plain(request: Pop, broker: Broker) -> Plain | None:
+    """Such pops are admitted, whenever they come, as long as `reading.relied_on` stays the same; None for one that is
+    to take the whole way: it is refused, or ordered."""
+    if request.ordered or request.attempt_id is not None or broker.groups.get(request.group) is None:
+        return None
+    try:
+        return Plain(request, _admit(request, broker))
+    except BrokerError:
+        return None
+
+
+def pop_again(known: Plain, born_time: int, broker: Broker) -> Popped | Coroutine[Any, Any, Popped]:
+    """As `pop`, of a plain one."""
+    request = msgspec.structs.replace(known.request, born_time=born_time)
+    if hold_left(born_time, request.poll_ms, broker.clock) < -STALE_MS:
+        return Popped(ResponseCode.POLLING_TIMEOUT)
+    return _pop(request, known.accept, broker)
+
+
+def _pop(request: Pop, accept: Accept | None, broker: Broker) -> Popped | Coroutine[Any, Any, Popped]:
+    _learn(request, broker)
     popped = _take(request, accept, broker)
     if popped.messages:
         return popped
@@ -117,6 +147,7 @@ async def _held(request: Pop, accept: Accept | None, broker: Broker) -> Popped:
             popped.code = ResponseCode.POLLING_FULL
             return popped
         accept = _admit(request, broker)  # the topic may be gone, the group disabled
+        _learn(request, broker)
         popped = _take(request, accept, broker)
         if popped.messages:
             return popped
@@ -140,11 +171,13 @@ def _admit(request: Pop, broker: Broker) -> Accept | None:
     if not 0 < request.max_messages <= MAX_MESSAGES:
         raise InvalidParameter(f"pop of {request.max_messages} messages; 1 to {MAX_MESSAGES} are allowed")
     check_reader(request.group, request.topic, request.queue_id, broker)
-    accept = accept_for_pop(request.expression_type, request.expression)
+    return accept_for_pop(request.expression_type, request.expression)
+
+
+def _learn(request: Pop, broker: Broker) -> None:
     broker.clients.learn(
         request.group, request.topic, request.expression_type, request.expression or "*", broker.clock.now()
     )
-    return accept
 
 
 def check_reader(group: str, topic: str, queue_id: int, broker: Broker) -> None:
@@ -173,8 +206,7 @@ def _take(request: Pop, accept: Accept | None, broker: Broker) -> Popped:
     retry_first = not request.ordered and drawn < broker.settings.value.pop_retry_percent
     if retry_first:
         visit.retries(drawn)
-    for queue_id in queues_of(request.topic, request.queue_id, drawn, broker):
-        visit.queue(request.topic, queue_id)
+    visit.queues(request.topic, queues_of(request.topic, request.queue_id, drawn, broker))
     if not (request.ordered or retry_first or visit.room <= 0):
         visit.retries(drawn)
     if popped.messages and popped.rest > 0:
@@ -211,33 +243,30 @@ class _Visit:
     def retries(self, drawn: int) -> None:
         """Both of the group's retry topics, so that none is stranded when the setting is changed."""
         for topic in retry_topics(self.request.topic, self.request.group):
-            for queue_id in queues_of(topic, -1, drawn, self.broker):
-                self.queue(topic, queue_id)
+            self.queues(topic, queues_of(topic, -1, drawn, self.broker))
 
-    def queue(self, topic: str, queue_id: int) -> None:
-        """A queue that fails is left out; the others are still read."""
-        try:
-            self._queue(topic, queue_id)
-        except StoreError as error:
-            log.error("pop topic=%s queue=%d group=%s: %s", topic, queue_id, self.request.group, error)
-            self.popped.rest += self._waiting(topic, queue_id)
-
-    def _waiting(self, topic: str, queue_id: int) -> int:
-        """What a queue holds for the group."""
-        position = reading.peek_position(topic, self.request.group, queue_id, self.broker)
-        return max(0, self.broker.store.max_offset(topic, queue_id) - position)
+    def queues(self, topic: str, queue_ids: list[int]) -> None:
+        """A queue that fails is left out; the others are read. When there are enough, what they hold is counted."""
+        group, popped = self.request.group, self.popped
+        for number, queue_id in enumerate(queue_ids):
+            if self.room <= 0 and not self.request.ordered:
+                popped.rest += reading.waiting(topic, group, queue_ids[number:], self.broker)
+                return
+            try:
+                self._queue(topic, queue_id)
+            except StoreError as error:
+                log.error("pop topic=%s queue=%d group=%s: %s", topic, queue_id, group, error)
+                popped.rest += reading.waiting(topic, group, [queue_id], self.broker)
 
     def _queue(self, topic: str, queue_id: int) -> None:
         request, broker, popped = self.request, self.broker, self.popped
-        if self.room <= 0 and not request.ordered:
-            popped.rest += self._waiting(topic, queue_id)
-            return
         lane = broker.pops.leases.in_flight.lane(topic, request.group, queue_id)
         offset = reading.position(lane, request.start, broker)
         if request.ordered and self._blocked(lane):
             return  # not counted as rest: nobody could take it (8592)
-        if self.room <= 0:
-            popped.rest += max(0, broker.store.max_offset(topic, queue_id) - offset)
+        waiting = broker.store.max_offset(topic, queue_id) - offset
+        if self.room <= 0 or not waiting:
+            popped.rest += max(0, waiting)
             return
         limit = ordinary_limit(self.room, broker.settings.value)
         found = broker.store.read(topic, queue_id, offset, limit, self.accept)

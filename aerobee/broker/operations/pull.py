@@ -179,8 +179,8 @@ class Plain(msgspec.Struct, frozen=True):
 
 
 def plain(request: Pull, broker: Broker) -> Plain | None:
-    """How such pulls are served, at any offset, as long as `relied_on` stays the same; None for one that is to take the
-    whole way: it is refused, or its answer needs more than units and records."""
+    """How such pulls are served, at any offset, as long as `reading.relied_on` stays the same; None for one that is to
+    take the whole way: it is refused, or its answer needs more than units and records."""
     if request.bulk or request.as_stored or broker.settings.value.slave_read:
         return None
     if broker.groups.get(request.group) is None:  # the first of a group makes it
@@ -193,16 +193,6 @@ def plain(request: Pull, broker: Broker) -> Plain | None:
         return None
     limit = _limit(request, broker)
     return Plain(request, accept, limit, units_wanted(limit, accept))
-
-
-def relied_on(broker: Broker) -> tuple[object, ...]:
-    """All that `plain` looks at; equal to what it was when nothing of it has changed."""
-    return (
-        broker.settings.value,
-        broker.groups.data_version,
-        broker.topics.data_version,
-        broker.clients.changes,
-    )
 
 
 class Served(Protocol):

@@ -20,7 +20,7 @@ from aerobee.store.metadata import JsonFile
 from aerobee.store.saved_table import SavedTable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
     from aerobee.clock import Clock
@@ -30,6 +30,7 @@ log = logging.getLogger("aerobee.offsets")
 _BARE_KEY = re.compile(rb"([{,]\s*)(-?\d+)\s*:")
 
 Queues = dict[int, int]
+_NONE: Queues = {}
 Names = set[str]  # `set` itself is a method here
 
 
@@ -63,6 +64,10 @@ class Offsets(SavedTable):
         """The committed offset, or -1."""
         queues = self._table.get((group, topic))
         return -1 if queues is None else queues.get(queue_id, -1)
+
+    def of(self, group: str, topic: str) -> Mapping[int, int]:
+        """The committed offsets of a topic's queues, as they stand: to look at, not to keep."""
+        return self._table.get((group, topic), _NONE)
 
     def set(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         queues = self._table.get((group, topic))

@@ -8,9 +8,10 @@ and figures are the same on both.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aerobee.fronts.remoting.lane_acks import AckRuns
+from aerobee.fronts.remoting.lane_pops import BatchAckRuns, ChangeRuns, PopRuns
 from aerobee.fronts.remoting.lane_pulls import PullRuns
 from aerobee.fronts.remoting.lane_sends import SendRuns
 from aerobee.native.headers import code_of
@@ -24,13 +25,25 @@ if TYPE_CHECKING:
     from aerobee.net.connection import Connection, Run
 
 
+class _Runs(Protocol):
+    @property
+    def codes(self) -> frozenset[int]: ...
+
+    def run(
+        self, data: bytes, at: int, connection: Connection
+    ) -> tuple[int, bytes | Coroutine[Any, Any, bytes]]: ...
+
+
+_KINDS = (SendRuns, PullRuns, PopRuns, AckRuns, BatchAckRuns, ChangeRuns)
+
+
 class Lane:
     """One port's. It serves the codes that no gate stands before."""
 
     def __init__(self, broker: Broker, is_open: Callable[[int], bool], finish: Finish) -> None:
         self._runs: dict[int, Run] = {}
-        for kind in (SendRuns, PullRuns, AckRuns):
-            runs = kind(broker, is_open, finish)
+        for kind in _KINDS:
+            runs: _Runs = kind(broker, is_open, finish)
             self._runs.update(dict.fromkeys(runs.codes, runs.run))
 
     def run(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aerobee.broker.delivery import reading
 from aerobee.broker.operations import pull
 from aerobee.clock import perf_counter_ns
 from aerobee.fronts.remoting import consume
@@ -28,10 +29,7 @@ if TYPE_CHECKING:
     from aerobee.protocol.command import Command
     from aerobee.store.results import Stretch
 
-_HEADERS: dict[int, type[PullMessage]] = {
-    RequestCode.PULL_MESSAGE: PullMessage,
-    RequestCode.LITE_PULL_MESSAGE: LitePullMessage,
-}
+_HEADERS: tuple[type[PullMessage], ...] = (PullMessage, LitePullMessage)
 # Values of a rendered answer that stand nowhere else in it.
 _MIN, _MAX, _NEXT = 1_234_567_891, 1_234_567_892, 1_234_567_893
 
@@ -41,14 +39,14 @@ class PullRuns:
 
     def __init__(self, broker: Broker, is_open: Callable[[int], bool], finish: Finish) -> None:
         self._broker = broker
-        headers = {code: header for code, header in _HEADERS.items() if is_open(code)}
-        self.codes = frozenset(headers)
+        headers = [header for header in _HEADERS if is_open(header.code)]
+        self.codes = frozenset(header.code for header in headers)
         self._pulls = PullLane(headers, self, _found(finish))
         self._relied_on: tuple[object, ...] = ()
 
     def run(self, data: bytes, at: int, connection: Connection) -> tuple[int, bytes]:
         broker, pulls = self._broker, self._pulls
-        relied_on = pull.relied_on(broker)
+        relied_on = reading.relied_on(broker)
         if relied_on != self._relied_on:
             pulls.forget()
             self._relied_on = relied_on

@@ -60,7 +60,12 @@ if TYPE_CHECKING:
 
 
 def pop_message(request: Request, header: PopMessage, broker: Broker) -> Answer | Later:
-    wanted = Pop(
+    wanted = pop_of(header, header.born_time or broker.clock.wall())
+    return answer_of(pop(wanted, broker), partial(popped_answer, request.command))
+
+
+def pop_of(header: PopMessage, born_time: int) -> Pop:
+    return Pop(
         header.consumer_group,
         header.topic,
         Start.MAX if header.init_mode == Start.MAX else Start.MIN,
@@ -68,16 +73,15 @@ def pop_message(request: Request, header: PopMessage, broker: Broker) -> Answer 
         header.max_msg_nums,
         header.invisible_time,
         header.poll_time,
-        header.born_time or broker.clock.wall(),
+        born_time,
         header.exp,
         header.exp_type,
         bool(header.order),
         header.attempt_id,
     )
-    return answer_of(pop(wanted, broker), partial(_popped, request.command))
 
 
-def _popped(command: Command, popped: Popped) -> Answer:
+def popped_answer(command: Command, popped: Popped) -> bytes | Reply:
     if not popped.pop_time:  # refused before it was served: zeros and no strings
         return Reply(popped.code, PopResult(), remark="the request is older than its poll time")
     if command.serialize == 0 and not popped.order_counts:
@@ -118,22 +122,26 @@ def acked(command: Command) -> bytes | Reply:
 
 
 def batch_ack_message(request: Request, header: Header, broker: Broker) -> Answer:
-    batch_ack(decode_batch_ack(request.command.body).acks if request.command.body else [], broker)
+    return batch_acked(request.command.body, broker)
+
+
+def batch_acked(body: bytes, broker: Broker) -> Reply:
+    batch_ack(decode_batch_ack(body).acks if body else [], broker)
     return Reply()
 
 
 def change_invisible_time(request: Request, header: ChangeInvisible, broker: Broker) -> Answer:
+    place = (header.consumer_group, header.topic, header.queue_id, header.invisible_time)
+    return changed_answer(place, header.offset, header.extra_info, broker)
+
+
+def changed_answer(place: tuple[str, str, int, int], offset: int, handle: str, broker: Broker) -> Reply:
+    """`place`: the group, the topic, the queue, and the new invisible time."""
+    group, topic, queue_id, invisible_ms = place
     try:
-        receipt = read_receipt(header.extra_info, header.queue_id, header.offset)
+        receipt = read_receipt(handle, queue_id, offset)
         changed = change_invisible(
-            Change(
-                header.consumer_group,
-                header.topic,
-                header.queue_id,
-                header.offset,
-                receipt,
-                header.invisible_time,
-            ),
+            Change(group, topic, queue_id, offset, receipt, invisible_ms),
             broker,
         )
     except BrokerError as error:

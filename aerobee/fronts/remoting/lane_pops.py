@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of pops, batch acks and changes of invisible time: their requests are read by the compiled lane, which knows
+again those of a consumer that was looked at before (`native/repeats.pyx`). Choosing queues, leases and answers stay
+Python's, whose state all of it is; records are read by the lane anyway (`native/reads.pyx`)."""
+
+from __future__ import annotations
+
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, cast
+
+from aerobee.broker.delivery import reading
+from aerobee.broker.operations import pop
+from aerobee.fronts.remoting.pop import batch_acked, changed_answer, pop_of, popped_answer
+from aerobee.native.repeats import Repeats
+from aerobee.net.reply import Reply, refusal, reply_frame
+from aerobee.protocol.command import Command
+from aerobee.protocol.headers.consume import BatchAckMessage, ChangeInvisible, PopMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from aerobee.broker.broker import Broker
+    from aerobee.fronts.remoting.lane_answers import Finish
+    from aerobee.net.connection import Connection
+    from aerobee.protocol.command import Header
+
+    Given = bytes | Reply | Coroutine[Any, Any, bytes | Reply]
+
+
+class _Runs:
+    """Requests with one kind of header. `codes` are those it serves: no gate stands before them."""
+
+    def __init__(
+        self, broker: Broker, finish: Finish, header: type[Header], moving: tuple[str, ...], *, is_open: bool
+    ) -> None:
+        self._broker = broker
+        self._finish = finish
+        self.codes = frozenset({header.code} if is_open else ())
+        self._asked = Repeats(header, moving, ("broker_name", "lite_topic"), self._plain)
+        self._places = [self._asked.place(name) for name in moving]
+        self._code = header.code
+
+    def _plain(self, header: Any) -> object | None:
+        """What may be kept of a request for those that are like it; None leaves it to the ordinary way."""
+        raise NotImplementedError
+
+    def _answer(self, known: Any, command: Command) -> Given:
+        raise NotImplementedError
+
+    def run(self, data: bytes, at: int, connection: Connection) -> tuple[int, bytes]:
+        """Answers are written one by one: one that fills the peer's buffer makes the next request wait."""
+        asked, most = self._asked, connection.limits.max_frame
+        while connection.is_reading and (known := asked.take(data, at, most)) is not None:
+            at += asked.size
+            self._serve(known, Command(self._code, asked.opaque, serialize=asked.serialize), connection)
+        return at, b""
+
+    def _serve(self, known: Any, command: Command, connection: Connection) -> None:
+        try:
+            given = self._answer(known, command)
+        except Exception as error:
+            given = refusal(command, error, connection.remote_text)
+        if type(given) is CoroutineType:
+            connection.owe(self._later(given, command, connection))
+        else:
+            connection.write(self._frame(command, cast("bytes | Reply", given)))
+
+    async def _later(
+        self, later: Coroutine[Any, Any, bytes | Reply], command: Command, connection: Connection
+    ) -> bytes:
+        try:
+            return self._frame(command, await later)
+        except Exception as error:
+            return self._frame(command, refusal(command, error, connection.remote_text))
+
+    def _frame(self, command: Command, answer: bytes | Reply) -> bytes:
+        return answer if isinstance(answer, bytes) else reply_frame(command, self._finish(command, answer))
+
+
+class PopRuns(_Runs):
+    def __init__(self, broker: Broker, is_open: Callable[[int], bool], finish: Finish) -> None:
+        super().__init__(broker, finish, PopMessage, ("born_time",), is_open=is_open(PopMessage.code))
+        self._relied_on: tuple[object, ...] = ()
+
+    def run(self, data: bytes, at: int, connection: Connection) -> tuple[int, bytes]:
+        relied_on = reading.relied_on(self._broker)
+        if relied_on != self._relied_on:
+            self._asked.forget()
+            self._relied_on = relied_on
+        return super().run(data, at, connection)
+
+    def _plain(self, header: PopMessage) -> pop.Plain | None:
+        return pop.plain(pop_of(header, 0), self._broker)
+
+    def _answer(self, known: pop.Plain, command: Command) -> Given:
+        born_time = self._asked.number(self._places[0]) or self._broker.clock.wall()
+        popped = pop.pop_again(known, born_time, self._broker)
+        if type(popped) is CoroutineType:
+            return _held(popped, command)
+        return popped_answer(command, cast("pop.Popped", popped))
+
+
+async def _held(later: Coroutine[Any, Any, pop.Popped], command: Command) -> bytes | Reply:
+    return popped_answer(command, await later)
+
+
+class ChangeRuns(_Runs):
+    def __init__(self, broker: Broker, is_open: Callable[[int], bool], finish: Finish) -> None:
+        super().__init__(
+            broker, finish, ChangeInvisible, ("offset", "extra_info"), is_open=is_open(ChangeInvisible.code)
+        )
+
+    def _plain(self, header: ChangeInvisible) -> object:
+        return header.consumer_group, header.topic, header.queue_id, header.invisible_time
+
+    def _answer(self, known: tuple[str, str, int, int], command: Command) -> Given:
+        offset, handle = self._places
+        return changed_answer(known, self._asked.number(offset), self._asked.text(handle), self._broker)
+
+
+class BatchAckRuns(_Runs):
+    def __init__(self, broker: Broker, is_open: Callable[[int], bool], finish: Finish) -> None:
+        super().__init__(broker, finish, BatchAckMessage, (), is_open=is_open(BatchAckMessage.code))
+
+    def _plain(self, header: BatchAckMessage) -> object:
+        return self
+
+    def _answer(self, known: object, command: Command) -> Given:
+        return batch_acked(self._asked.body, self._broker)

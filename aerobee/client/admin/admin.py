@@ -204,7 +204,13 @@ class Admin:
         return await self._progress.reset_offsets(group, topic, to, queue_id=queue_id)
 
     async def plan_reset(
-        self, group: str, topic: str, to: str | int | datetime, *, queue_id: int = -1, offset: int | None = None
+        self,
+        group: str,
+        topic: str,
+        to: str | int | datetime,
+        *,
+        queue_id: int = -1,
+        offset: int | None = None,
     ) -> list[ResetStep]:
         """What `reset_offsets` would do, by queue: how many messages come again, how many are skipped."""
         return await self._progress.plan_reset(group, topic, to, queue_id=queue_id, offset=offset)

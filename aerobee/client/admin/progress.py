@@ -115,7 +115,13 @@ class Progress:
         return found
 
     async def plan_reset(
-        self, group: str, topic: str, to: str | int | datetime, *, queue_id: int = -1, offset: int | None = None
+        self,
+        group: str,
+        topic: str,
+        to: str | int | datetime,
+        *,
+        queue_id: int = -1,
+        offset: int | None = None,
     ) -> list[ResetStep]:
         """What `reset_offsets` would do, by queue."""
         queues = (await self._session.refresh_route(topic)).readable

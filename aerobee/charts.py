@@ -7,6 +7,7 @@ of SVG.
 
 from __future__ import annotations
 
+import math
 from html import escape
 from typing import NamedTuple
 
@@ -28,6 +29,14 @@ def nice(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 10 or value == int(value) else f"{value:.2g}"
 
 
+def round_top(value: float) -> float:
+    """The end of an axis of four equal steps with short numbers: 4, 8, 10, 20, 40, 80, 100 ..."""
+    if value <= 0:
+        return 4.0
+    size = 10.0 ** math.floor(math.log10(value))
+    return next(size * step for step in (1, 2, 4, 8, 10, 20) if value <= size * step)
+
+
 def lines(
     series: list[Series],
     *,
@@ -40,7 +49,7 @@ def lines(
     if not points:
         return _empty()
     low_x, high_x = min(x for x, _ in points), max(x for x, _ in points)
-    high_y = max(max(y for _, y in points), 1e-9)
+    high_y = round_top(max(y for _, y in points))
     drawn = [_frame(high_y, unit)]
     for i, one in enumerate(series):
         path = " ".join(f"{_x(x, low_x, high_x):.1f},{_y(y, high_y):.1f}" for x, y in one.points)

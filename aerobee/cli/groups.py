@@ -10,6 +10,7 @@ import typer
 from aerobee.cli import connect, output
 from aerobee.cli.dead_letters import dead, resend
 from aerobee.cli.reset import reset
+from aerobee.protocol.versions import version_text
 
 if TYPE_CHECKING:
     from aerobee.client.admin import Admin, GroupLag
@@ -173,7 +174,7 @@ def _members(found: ConsumerConnection | None) -> dict[str, Any]:
     return {
         "clients": [
             {"clientId": each.client_id, "address": each.client_addr, "language": each.language,
-             "version": output.version_text(each.version)}
+             "version": version_text(each.version)}
             for each in found.connection_set
         ],
         "consumeType": found.consume_type,

@@ -203,19 +203,6 @@ def age(ms: int) -> str:
     return f"{seconds} s"
 
 
-# RocketMQ numbers its versions in pairs, a snapshot and the release, ten releases a minor version.
-_VERSION_4 = 212
-
-
-def version_text(number: int) -> str:
-    """`V5_3_3` for 479."""
-    if number < _VERSION_4:
-        return str(number)
-    major, rest = divmod(number - _VERSION_4, 200)
-    text = f"V{major + 4}_{rest // 20}_{rest % 20 // 2}"
-    return text if rest % 2 else f"{text}_SNAPSHOT"
-
-
 def message_row(message: ReceivedMessage) -> Row:
     """With the names of the Spark columns, so that what works on one works on the other."""
     return {

@@ -11,8 +11,7 @@ import typer
 from aerobee.cli import connect, output, times
 
 if TYPE_CHECKING:
-    from aerobee.client.admin import Admin
-    from aerobee.protocol.bodies import MessageQueue
+    from aerobee.client.admin.progress import ResetStep
 
 COLUMNS = {
     "topic": "topic", "brokerName": "broker", "queueId": "queue", "from": "from", "offset": "to",
@@ -75,33 +74,21 @@ async def _plan(
     async with connect.connected(address) as admin:
         await connect.existing_topic(admin, topic)
         await connect.existing_group(admin, group)
-        queues = (await admin.route(topic)).readable
-        chosen = [each for each in queues if queue_id is None or each.queue_id == queue_id]
-        if not chosen:
-            raise connect.Failed(
-                f"topic {topic!r} has no queue {queue_id}; `aerobee topics show {topic}` lists them"
-            )
-        return [await _row(admin, group, each, place, offset) for each in sorted(chosen)]
+        steps = await admin.plan_reset(
+            group, topic, place, queue_id=-1 if queue_id is None else queue_id, offset=offset
+        )
+    if not steps:
+        raise connect.Failed(
+            f"topic {topic!r} has no queue {queue_id}; `aerobee topics show {topic}` lists them"
+        )
+    return [_row(step) for step in steps]
 
 
-async def _row(
-    admin: Admin, group: str, queue: MessageQueue, place: str | int, offset: int | None
-) -> dict[str, Any]:
-    then = offset if offset is not None else await _offset_of(admin, queue, place)
-    now = await admin.offset(group, queue)
-    low, _ = await admin.offset_range(queue)
-    moved = then - max(low, then if now is None else now)
+def _row(step: ResetStep) -> dict[str, Any]:
     return {
-        "topic": queue.topic, "brokerName": queue.broker_name, "queueId": queue.queue_id, "from": now,
-        "offset": then, "again": max(0, -moved), "skipped": max(0, moved),
+        "topic": step.queue.topic, "brokerName": step.queue.broker_name, "queueId": step.queue.queue_id,
+        "from": step.stands_at, "offset": step.goes_to, "again": step.again, "skipped": step.skipped,
     }  # fmt: skip
-
-
-async def _offset_of(admin: Admin, queue: MessageQueue, place: str | int) -> int:
-    low, high = await admin.offset_range(queue)
-    if isinstance(place, str):
-        return low if place == "first" else high
-    return await admin.offset_at(queue, place)
 
 
 async def _move(

@@ -126,6 +126,9 @@ class ClusterView:
     async def topic_stats(self, topic: str) -> dict[MessageQueue, bodies.TopicOffset]:
         return await self.once(("stats", topic), lambda: self.admin.topic_stats(topic))
 
+    async def groups_of(self, topic: str) -> list[str]:
+        return await self.once(("groups of", topic), lambda: self.admin.groups_of(topic))
+
     async def runtime(self, address: str) -> dict[str, str]:
         return await self.once(("runtime", address), lambda: self.admin.broker_runtime(address))
 

@@ -140,7 +140,7 @@ class History:
         for before, after in pairwise(self.totals):
             seconds = (after.at - before.at) / 1000
             came, went = after.put - before.put, after.got - before.got
-            if seconds > 0 and came >= 0 and went >= 0:
+            if seconds >= 1 and came >= 0 and went >= 0:
                 found.append(Rate(after.at, came / seconds, went / seconds))
         return found
 
@@ -152,7 +152,7 @@ class History:
         last = points[-1]
         first = next(point for point in points if last.at - point.at <= RATE_MS)
         seconds = (last.at - first.at) / 1000
-        return max(0, last.done - first.done) / seconds if seconds > 0 else None
+        return max(0, last.done - first.done) / seconds if seconds >= 1 else None
 
 
 def group_seen(lag: GroupLag) -> GroupSeen:

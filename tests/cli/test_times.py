@@ -9,6 +9,7 @@ import pytest
 
 from aerobee.cli import output
 from aerobee.cli.times import parse_duration, parse_start, parse_time
+from aerobee.protocol.versions import version_text
 
 NOW = 1_800_000_000_000
 LOCAL = round(datetime(2026, 8, 1, 12, 30).timestamp() * 1000)
@@ -70,7 +71,7 @@ def test_ages_read_well() -> None:
     ("number", "text"), [(479, "V5_3_3"), (401, "V4_9_4"), (478, "V5_3_3_SNAPSHOT"), (7, "7")]
 )
 def test_versions_by_number(number: int, text: str) -> None:
-    assert output.version_text(number) == text
+    assert version_text(number) == text
 
 
 def test_bodies_fit_a_table() -> None:

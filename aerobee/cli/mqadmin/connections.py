@@ -11,6 +11,7 @@ from aerobee.cli import connect, output
 from aerobee.cli.mqadmin import common
 from aerobee.errors import AerobeeError, ConsumerNotOnline
 from aerobee.protocol import bodies, names
+from aerobee.protocol.versions import version_text
 
 if TYPE_CHECKING:
     from aerobee.client.admin import Admin
@@ -32,7 +33,7 @@ def consumer_connection(
         common.row(("#ClientId", 36), ("#ClientAddr", 22), ("#Language", 10), ("#Version", 0))
         for each in found.connection_set:
             common.row((each.client_id, 36), (each.client_addr, 22), (each.language, 10),
-                       (output.version_text(each.version), 0))  # fmt: skip
+                       (version_text(each.version), 0))  # fmt: skip
         output.line("\nBelow is subscription:")
         common.row(("#Topic", 20), ("#SubExpression", 0))
         for topic, data in sorted(found.subscription_table.items()):
@@ -67,7 +68,7 @@ def producer_connection(
             raise connect.Failed(f"the producer group {group!r} is not online")
         for number, each in enumerate(found, 1):
             common.row((f"{number:04}", 4), (each.client_id, 32), (each.client_addr, 22), (each.language, 8),
-                       (output.version_text(each.version), 0))  # fmt: skip
+                       (version_text(each.version), 0))  # fmt: skip
 
     common.ask(namesrv, work)
 
@@ -92,7 +93,7 @@ def consumer_status(
         for number, each in enumerate(found.connection_set, 1):
             info = await admin.running_info(group, each.client_id)
             said[each.client_id] = {data.topic: data.sub_string for data in info.subscription_set}
-            common.row((number, 10), (each.client_id, 40), (output.version_text(each.version), 20),
+            common.row((number, 10), (each.client_id, 40), (version_text(each.version), 20),
                        (len(info.mq_table) + len(info.mq_pop_table), 0))  # fmt: skip
         alike = len({tuple(sorted(each.items())) for each in said.values()}) <= 1
         output.line()
@@ -210,7 +211,7 @@ async def _all_groups(admin: Admin) -> None:
         entries = stats.offset_table.values()
         left = sum(max(0, entry.broker_offset - entry.consumer_offset) for entry in entries)
         people = members.connection_set if members else []
-        version = output.version_text(min(each.version for each in people)) if people else "OFFLINE"
+        version = version_text(min(each.version for each in people)) if people else "OFFLINE"
         kind = TYPES.get(members.consume_type, "") if members else ""
         model = members.message_model if members else ""
         common.row((group, 64), (len(people), 6), (version, 24), (kind, 5), (model, 14),

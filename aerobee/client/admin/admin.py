@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from aerobee.client.admin.access import Answer
+    from aerobee.client.admin.progress import ResetStep
     from aerobee.client.message import ReceivedMessage, SendResult
     from aerobee.clock import Clock
     from aerobee.protocol import bodies
@@ -152,6 +153,10 @@ class Admin:
     async def producers(self, group: str) -> list[bodies.Connection]:
         return await self._groups.producers(group)
 
+    async def all_producers(self) -> dict[str, list[bodies.ProducerInfo]]:
+        """Every producer connected now, by its group; of all brokers together."""
+        return await self._groups.all_producers()
+
     async def running_info(self, group: str, client_id: str) -> bodies.ConsumerRunningInfo:
         """What one consumer says about itself."""
         return await self._groups.running_info(group, client_id)
@@ -199,6 +204,18 @@ class Admin:
         """Move a group, running or not: `to` is "first", "last", a time (datetime or epoch ms), or, with a
         `queue_id`, an offset. Returns where each queue stands."""
         return await self._progress.reset_offsets(group, topic, to, queue_id=queue_id)
+
+    async def plan_reset(
+        self,
+        group: str,
+        topic: str,
+        to: str | int | datetime,
+        *,
+        queue_id: int = -1,
+        offset: int | None = None,
+    ) -> list[ResetStep]:
+        """What `reset_offsets` would do, by queue: how many messages come again, how many are skipped."""
+        return await self._progress.plan_reset(group, topic, to, queue_id=queue_id, offset=offset)
 
     async def clone_offsets(self, source: str, target: str, topic: str) -> None:
         """Have `target` go on where `source` stands."""

@@ -14,6 +14,7 @@ from aerobee.protocol.bodies import Mode
 from aerobee.protocol.headers.consume import ConsumeDirectly, GetRequestModes, SetRequestMode
 from aerobee.protocol.headers.groups import (
     AllGroupConfigs,
+    AllProducers,
     ConsumerConnections,
     CreateGroup,
     DeleteGroup,
@@ -119,6 +120,15 @@ class Groups:
             for connection in bodies.decode(answer.body, bodies.ProducerConnection).connection_set:
                 found[connection.client_id] = connection
         return list(found.values())
+
+    async def all_producers(self) -> dict[str, list[bodies.ProducerInfo]]:
+        """Every producer connected now, by its group; of all brokers together."""
+        found: dict[str, dict[str, bodies.ProducerInfo]] = {}
+        for address in (await self._asking.masters()).values():
+            answer = await self._session.call(address, AllProducers(), timeout_ms=TIMEOUT_MS)
+            for group, infos in bodies.decode(answer.body, bodies.ProducerTable).data.items():
+                found.setdefault(group, {}).update({info.client_id: info for info in infos})
+        return {group: list(infos.values()) for group, infos in sorted(found.items())}
 
     async def running_info(self, group: str, client_id: str) -> bodies.ConsumerRunningInfo:
         """What one consumer says about itself."""

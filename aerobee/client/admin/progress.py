@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.client.admin.asking import TIMEOUT_MS
 from aerobee.client.admin.figures import from_stats, merge
@@ -21,6 +21,16 @@ if TYPE_CHECKING:
     from aerobee.client.admin.groups import Groups
     from aerobee.client.admin.topics import Topics
     from aerobee.protocol.bodies import MessageQueue
+
+
+class ResetStep(NamedTuple):
+    """One queue of a reset: where the group stands (None: it never read it), where it would go, what that means."""
+
+    queue: MessageQueue
+    stands_at: int | None
+    goes_to: int
+    again: int  # messages that come once more
+    skipped: int
 
 
 class Progress:
@@ -103,6 +113,34 @@ class Progress:
             answer = await self._session.call(address, header, timeout_ms=TIMEOUT_MS)
             found.update(bodies.decode(answer.body, bodies.ResetOffsetBody).offset_table)
         return found
+
+    async def plan_reset(
+        self,
+        group: str,
+        topic: str,
+        to: str | int | datetime,
+        *,
+        queue_id: int = -1,
+        offset: int | None = None,
+    ) -> list[ResetStep]:
+        """What `reset_offsets` would do, by queue."""
+        queues = (await self._session.refresh_route(topic)).readable
+        chosen = sorted(queue for queue in queues if queue_id in (-1, queue.queue_id))
+        return [await self._step(group, queue, to, offset) for queue in chosen]
+
+    async def _step(
+        self, group: str, queue: MessageQueue, to: str | int | datetime, offset: int | None
+    ) -> ResetStep:
+        low, high = await self.offset_range(queue)
+        if offset is not None:
+            then = offset
+        elif isinstance(to, str):
+            then = low if to == "first" else high
+        else:
+            then = await self.offset_at(queue, to)
+        now = await self.offset(group, queue)
+        moved = then - max(low, then if now is None else now)
+        return ResetStep(queue, now, then, again=max(0, -moved), skipped=max(0, moved))
 
     async def clone_offsets(self, source: str, target: str, topic: str) -> None:
         """Have `target` go on where `source` stands."""

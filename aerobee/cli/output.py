@@ -17,6 +17,7 @@ import msgspec
 import typer
 
 from aerobee.clock import SystemClock
+from aerobee.protocol.codes import version_text as version_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -204,16 +205,6 @@ def age(ms: int) -> str:
 
 
 # RocketMQ numbers its versions in pairs, a snapshot and the release, ten releases a minor version.
-_VERSION_4 = 212
-
-
-def version_text(number: int) -> str:
-    """`V5_3_3` for 479."""
-    if number < _VERSION_4:
-        return str(number)
-    major, rest = divmod(number - _VERSION_4, 200)
-    text = f"V{major + 4}_{rest // 20}_{rest % 20 // 2}"
-    return text if rest % 2 else f"{text}_SNAPSHOT"
 
 
 def message_row(message: ReceivedMessage) -> Row:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from aerobee.protocol.message import Record
     from aerobee.settings import StoreConfig
     from aerobee.store.batch_columns import Places
+    from aerobee.store.histogram import Histogram
     from aerobee.store.results import Accept
 
 log = logging.getLogger("aerobee.store")
@@ -224,6 +225,16 @@ class MessageStore:
     @property
     def refused_puts(self) -> int:
         return self._append_times.failed
+
+    @property
+    def sync_ms(self) -> Histogram:
+        """How long syncs of the log took."""
+        return self._flush.took_ms
+
+    @property
+    def cold_reads(self) -> int:
+        """Reads that went further back than what is taken to be in memory."""
+        return self._reader.cold
 
     @property
     def unsynced_bytes(self) -> int:

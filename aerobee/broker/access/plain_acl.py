@@ -77,6 +77,7 @@ class PlainAcl:
         self.cluster = cluster
         self.look_up = look_up or Nothing()
         self.checks_rights = True
+        self.refused_logins = 0
         self.audit: Audit | None = None
         self._seen = self._state()
         self._known = self._read()  # raises: a server that shall check accounts does not start without them

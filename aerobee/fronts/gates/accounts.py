@@ -28,12 +28,20 @@ def gate(place: Place) -> Gate | None:
     guard: Guard | None = place.parts.guard
     if guard is None or is_open(place):
         return None
-    identify = partial(_by_metadata if place.port is Port.GRPC else _by_fields, guard)
+    identify = partial(_counted, guard, _by_metadata if place.port is Port.GRPC else _by_fields)
     return identify if guard.needs_signature(request_name(place)) else partial(_if_it_can, identify)
 
 
 def is_open(place: Place) -> bool:
     return place.port is Port.NAMESRV and place.route in _OPEN_AT_NAMESRV
+
+
+def _counted(guard: Guard, identify: Callable[[Guard, Call], None], call: Call) -> None:
+    try:
+        identify(guard, call)
+    except BrokerError:
+        guard.refused_logins += 1
+        raise
 
 
 def _by_fields(guard: Guard, call: Call) -> None:

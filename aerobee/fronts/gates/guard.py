@@ -31,6 +31,8 @@ class AuditLog(Protocol):
 
 
 class Guard(Protocol):
+    refused_logins: int
+
     @property
     def audit(self) -> AuditLog | None: ...
     @property

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aerobee.fronts.http import health
+from aerobee.broker.metrics.collect import Metrics
+from aerobee.fronts.http import health, metrics
 from aerobee.fronts.http.app import make_app
 from aerobee.fronts.http.bounds import is_loopback
 from aerobee.fronts.http.front import HttpFront
@@ -33,7 +34,7 @@ def broker_front(
 ) -> HttpFront:
     config = broker.config
     app = make_app(
-        health.routes(checks),
+        [*health.routes(checks), metrics.route(Metrics(broker), lambda: broker.config)],
         console,
         max_body=broker.store.config.max_message_bytes + BESIDE_A_MESSAGE,
         hosts=_hosts(config),

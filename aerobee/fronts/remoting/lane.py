@@ -96,7 +96,7 @@ class Lane:
         """See `net.connection.Run`."""
         code = code_of(data, at)
         if code in self._send_codes:
-            return self._run_sends(data, at, connection)
+            return self._run_sends(code, data, at, connection)
         if code == RequestCode.ACK_MESSAGE and self._acks is not None:
             return self._run_acks(self._acks, data, at, connection)
         return at, b""
@@ -104,7 +104,7 @@ class Lane:
     # -- sends -------------------------------------------------------------------------------------------------
 
     def _run_sends(
-        self, data: bytes, at: int, connection: Connection
+        self, code: int, data: bytes, at: int, connection: Connection
     ) -> tuple[int, bytes | Coroutine[Any, Any, bytes]]:
         broker, sends = self._broker, self._sends
         now = (broker.settings.value, broker.store.config, broker.store.store_host)
@@ -118,6 +118,10 @@ class Lane:
             broker.store.keep(self._draft, sends.calls, self._began)
             for topic in sends.topics:
                 broker.stats.sent_run(topic.name, topic.calls, topic.count, topic.size_bytes)
+                if topic.has_large:
+                    broker.stats.counted.large_run(topic.name, topic.large)
+            # Of the run, for all its requests: codes are rarely mixed, and nobody waits for one of them alone.
+            broker.stats.counted.rpc.answered(code, perf_counter_ns() - self._began, sends.calls)
             if broker.store.needs_sync and sends.answered:
                 kept = Kept(self._draft.start + self._draft.size, data[at:end], sends.answered, sends.answers)
                 return end, self._durable(kept, connection)
@@ -128,10 +132,14 @@ class Lane:
     # -- acks --------------------------------------------------------------------------------------------------
 
     def _run_acks(self, acks: AckLane, data: bytes, at: int, connection: Connection) -> tuple[int, bytes]:
+        began, calls = perf_counter_ns(), 0
         end = acks.take(data, at, connection.limits.max_frame)
         for sheaf in acks.sheaves:
             place = (sheaf.topic, sheaf.group, sheaf.queue_id)
             ack.ack_bits(place, sheaf.start, sheaf.pop_time, sheaf.bits, self._broker)
+            calls += sheaf.bits.bit_count()
+        if calls:
+            self._broker.stats.counted.rpc.answered(AckMessage.code, perf_counter_ns() - began, calls)
         return end, acks.answers
 
     def open_bits(self, sheaf: Sheaf) -> int:

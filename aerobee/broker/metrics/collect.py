@@ -96,8 +96,8 @@ class Metrics:
             broker.groups.all().keys() | broker.clients.groups().keys(),
         )
         return Asked(
-            self._topics.choose(topics, top, self._sent()),
-            self._groups.choose(groups, top, self._got()),
+            self._topics.choose(topics, top, self._sent),
+            self._groups.choose(groups, top, self._got),
         )
 
     def _sent(self) -> Callable[[str], int]:

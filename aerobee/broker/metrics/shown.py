@@ -20,15 +20,17 @@ class Shown:
     def __init__(self) -> None:
         self._chosen: set[str] = set()
 
-    def choose(self, there: Set[str], top: int, busy: Callable[[str], int]) -> Set[str]:
-        """Of all that exist at most `top`; `busy` says how much a name has had to do so far."""
+    def choose(self, there: Set[str], top: int, busy: Callable[[], Callable[[str], int]]) -> Set[str]:
+        """Of all that exist at most `top`; `busy` makes what says how much a name has had to do so far."""
         if len(there) <= top:
-            self._chosen = set(there)
+            self._chosen.clear()
             return there
-        kept = self._chosen & there
+        kept = {name for name in self._chosen if name in there}
         if len(kept) > top:  # the setting was lowered
-            kept = set(heapq.nlargest(top, kept, key=busy))
+            kept = set(heapq.nlargest(top, kept, key=busy()))
         elif len(kept) < top:
-            kept.update(heapq.nlargest(top - len(kept), there - kept, key=busy))
+            others = [name for name in there if name not in kept]
+            others.sort(key=busy(), reverse=True)
+            kept.update(others[: top - len(kept)])
         self._chosen = kept
         return kept

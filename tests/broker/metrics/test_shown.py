@@ -5,7 +5,7 @@ from aerobee.broker.metrics.shown import Shown
 
 
 def choose(shown: Shown, busy: dict[str, int], top: int) -> set[str]:
-    return set(shown.choose(busy.keys(), top, busy.__getitem__))
+    return set(shown.choose(busy.keys(), top, lambda: busy.__getitem__))
 
 
 def test_all_are_shown_while_there_is_room() -> None:

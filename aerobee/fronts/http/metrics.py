@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
+from aerobee.errors import AerobeeError
 from aerobee.fronts.http import exposition
+from aerobee.fronts.http.call import HttpCall, refusal
+from aerobee.protocol.headers.cluster import BrokerRuntime
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
     from aerobee.broker.metrics.collect import Metrics
     from aerobee.broker.metrics.family import Labels
+    from aerobee.fronts.http.call import HttpPath
     from aerobee.settings import BrokerConfig
 
 PIECE_CHARS = 64 * 1024
@@ -37,13 +41,21 @@ def node_labels(config: BrokerConfig) -> Labels:
     return tuple(own.items())
 
 
-def route(metrics: Metrics, config: Callable[[], BrokerConfig], path: str = "/metrics") -> Route:
+def route(metrics: Metrics, config: Callable[[], BrokerConfig], path: HttpPath) -> Route:
+    """Where access control is on it needs the right to look at the broker, unless the settings open it."""
+
     async def scrape(request: Request) -> Response:
+        if not config().open_metrics:
+            call = HttpCall(request, BrokerRuntime(), b"")
+            try:
+                await path.through(call, lambda: None)
+            except AerobeeError as error:
+                return refusal(error, call)
         form = exposition.form_of(request.headers.get("accept", ""))
         text = written(metrics, config(), form)
         return StreamingResponse(text, headers={"content-type": form.value, "cache-control": "no-store"})
 
-    return Route(path, scrape, name="metrics")
+    return Route("/metrics", scrape, name="metrics")
 
 
 async def written(metrics: Metrics, config: BrokerConfig, form: exposition.Form) -> AsyncIterator[str]:

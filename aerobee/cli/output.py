@@ -17,6 +17,7 @@ import msgspec
 import typer
 
 from aerobee.clock import SystemClock
+from aerobee.protocol.codes import version_text as version_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

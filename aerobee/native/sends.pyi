@@ -22,6 +22,9 @@ class Topic:
     calls: int
     count: int
     size_bytes: int
+    has_large: bool
+    @property
+    def large(self) -> tuple[int, ...]: ...
 
 class SendLane:
     topics: list[Topic]

@@ -23,6 +23,8 @@ cdef enum:
     MEMBER_HEAD = 20  # of a message of a batch, before its body
     MOST_KEYS = 4_000  # of a batch; Python counts those of larger ones
     ID_DIGITS = 16  # of a position in the log
+    LARGE = 1024  # bytes, from which on sizes are told apart
+    SIZES = 6
 
 cdef enum:  # values of an answer
     MSG_ID, QUEUE_ID, QUEUE_OFFSET, UNIQUE_KEY, VALUES
@@ -34,7 +36,9 @@ cdef class Topic:
     cdef readonly str name
     cdef readonly object config
     cdef readonly int64_t calls, count, size_bytes
+    cdef readonly bint has_large
     cdef int64_t run, write_queues, read_queues
+    cdef int64_t[SIZES] _large
     cdef dict _queues
 
     def __cinit__(self, config):
@@ -46,6 +50,25 @@ cdef class Topic:
         if queue is None:
             queue = self._queues[queue_id] = Queue(self.name, queue_id)
         return queue
+
+    @property
+    def large(self):
+        """Messages by size: over 1 KiB up to 4 KiB, up to 512 KiB, 1, 2 and 4 MiB, and beyond."""
+        return tuple([self._large[place] for place in range(SIZES)])
+
+    cdef void start(self, int64_t run):
+        cdef int place
+        self.run, self.calls, self.count, self.size_bytes, self.has_large = run, 0, 0, 0, False
+        for place in range(SIZES):
+            self._large[place] = 0
+
+    cdef void add_large(self, int64_t messages, int64_t size_bytes):
+        self.has_large = True
+        self._large[
+            0 if size_bytes <= messages << 12 else 1 if size_bytes <= messages << 19
+            else 2 if size_bytes <= messages << 20 else 3 if size_bytes <= messages << 21
+            else 4 if size_bytes <= messages << 22 else 5
+        ] += messages
 
 
 cdef class SendLane:
@@ -173,11 +196,13 @@ cdef class SendLane:
 
     cdef void _count(self, Topic topic, int64_t messages, int64_t size_bytes):
         if topic.run != self._draft.run:
-            topic.run, topic.calls, topic.count, topic.size_bytes = self._draft.run, 0, 0, 0
+            topic.start(self._draft.run)
             self.topics.append(topic)
         topic.calls += 1
         topic.count += messages
         topic.size_bytes += size_bytes
+        if size_bytes > messages * LARGE:
+            topic.add_large(messages, size_bytes)
 
     # -- one message -----------------------------------------------------------------------------------------
 

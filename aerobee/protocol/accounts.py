@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
 SECURITY_TOKEN = "SecurityToken"
+SECRET = "SecretKey"  # on no wire of RocketMQ's: HTTP's Basic brings it
 
 # Java clients add the zone after they have signed.
 _ZONE = frozenset({"__ZONE_NAME", "__ZONE_MODE"})

@@ -20,10 +20,12 @@ import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from aerobee.clock import perf_counter_ns
 from aerobee.errors import StoreError
 from aerobee.store import checkpoint as checkpoints
 from aerobee.store import platform
 from aerobee.store.directories import sync_directory
+from aerobee.store.histogram import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aerobee.store")
 
+SYNC_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000)
 _SYNC_ONE_BY_ONE = 64  # more queue files than this: one sync of the whole file system is cheaper
 
 
@@ -59,11 +62,12 @@ class Flush:
         self._on_failure = on_failure
         self._sync_everything = after_crash
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="aerobee-flush")
-        self._job: Future[None] | None = None
+        self._job: Future[float] | None = None
         self._job_end = 0
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self.synced = commit_log.end
         self.failure: StoreError | None = None
+        self.took_ms = Histogram(SYNC_MS)
 
     @property
     def is_busy(self) -> bool:
@@ -89,7 +93,7 @@ class Flush:
             loop = asyncio.get_running_loop()
         except RuntimeError:  # driven by hand: the next look finds the job done
             loop = None
-        self._job = self._executor.submit(work)
+        self._job = self._executor.submit(_timed, work)
         if loop is not None:
             self._job.add_done_callback(lambda _: _call_soon(loop, self._collect))
 
@@ -97,10 +101,10 @@ class Flush:
         """The same in this thread; raises StoreError."""
         self.wait()
         work = self._work(checkpoint)
-        job: Future[None] = Future()
+        job: Future[float] = Future()
         self._job = job
         try:
-            job.set_result(work())
+            job.set_result(_timed(work))
         except Exception as error:
             job.set_exception(error)
         self._collect()
@@ -151,6 +155,7 @@ class Flush:
         error = job.exception()
         if error is None:
             self.synced = max(self.synced, self._job_end)
+            self.took_ms.add(job.result())
         else:
             log.critical(
                 "sync of %s failed: %s; the store takes no more writes, check the disk", self._root, error
@@ -174,6 +179,13 @@ class Flush:
     def close(self) -> None:
         self.wait()
         self._executor.shutdown()
+
+
+def _timed(work: Callable[[], None]) -> float:
+    """Milliseconds."""
+    began = perf_counter_ns()
+    work()
+    return (perf_counter_ns() - began) / 1_000_000
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:

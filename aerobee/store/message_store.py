@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from aerobee.protocol.message import Record
     from aerobee.settings import StoreConfig
     from aerobee.store.batch_columns import Places
+    from aerobee.store.histogram import Histogram
 
 log = logging.getLogger("aerobee.store")
 
@@ -218,6 +219,16 @@ class MessageStore(ReadSide):
     @property
     def refused_puts(self) -> int:
         return self._append_times.failed
+
+    @property
+    def sync_ms(self) -> Histogram:
+        """How long syncs of the log took."""
+        return self._flush.took_ms
+
+    @property
+    def cold_reads(self) -> int:
+        """Reads that went further back than what is taken to be in memory."""
+        return self._reader.cold
 
     @property
     def unsynced_bytes(self) -> int:

@@ -70,6 +70,7 @@ class Reader:
         self._reported: set[int] = set()
         self._hopeless: set[tuple[ConsumeQueue, int]] = set()
         self.corrupt = 0
+        self.cold = 0  # reads further back than that
 
     def read(
         self,
@@ -215,6 +216,7 @@ class Reader:
     def _limits(self, units: bytes, limit: ReadLimit) -> tuple[int, int]:
         (physical,) = _POSITION.unpack_from(units)
         if self._log.end - physical > self.memory_bytes:
+            self.cold += 1
             return limit.cold_messages or limit.max_messages, limit.cold_bytes or limit.max_bytes
         return limit.max_messages, limit.max_bytes
 

@@ -35,7 +35,7 @@ from aerobee.store.timer_log import DELETE, FILE_BYTES, NONE, PLAIN, RECORD_BYTE
 from aerobee.store.timer_slots import Slot, TimerSlots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 log = logging.getLogger("aerobee.timer")
@@ -111,6 +111,12 @@ class TimerWheel:
     def progress(self) -> int:
         """Everything due before this time (ms) has been delivered."""
         return self._second * 1000
+
+    def slots(self) -> Iterator[tuple[int, int]]:
+        """Seconds with messages that wait, and how many, in no order."""
+        for second, slot in self._slots.since(self._second):
+            if slot.messages > slot.delivered:
+                yield second, slot.messages - slot.delivered
 
     @property
     def lag(self) -> int:

@@ -55,6 +55,7 @@ class Access(SavedTable):
         self.look_up = look_up or Nothing()
         self.audit: Audit | None = None
         self.plain: PlainAcl | None = None  # the list of RocketMQ 4, where that decides
+        self.refused_logins = 0
         self.users = Users()
         self.policies = Policies()
         self.passed: set[tuple[str, ...]] = set()  # of the gates: what was let through since the last change

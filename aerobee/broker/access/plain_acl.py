@@ -77,6 +77,7 @@ class PlainAcl:
         self.cluster = cluster
         self.look_up = look_up or Nothing()
         self.checks_rights = True
+        self.refused_logins = 0
         self.audit: Audit | None = None
         self.passed: set[tuple[str, ...]] = set()  # of the gates: what was let through since the last reading
         self._seen = self._state()

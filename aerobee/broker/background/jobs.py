@@ -75,6 +75,7 @@ class Background:
     def _show_timers(self) -> None:
         """Under the names of RocketMQ's runtime table."""
         timers, clock = self._timers, self._broker.clock
+        self._broker.stats.counted.timers = timers
         self._broker.stats.gauges.update(
             {
                 "timerReadBehind": lambda: timers.late_seconds(clock.now()),

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from aerobee.broker.delivery.redelivery import Expired, redeliver
 from aerobee.broker.pop.revive_log import unpack
+from aerobee.broker.state.counted import MS_NS
+from aerobee.clock import perf_counter_ns
 from aerobee.errors import StoreError
 
 if TYPE_CHECKING:
@@ -41,7 +43,9 @@ class Revive:
 
     def tick(self, now: int) -> int:
         """Returns the ms until the next look."""
+        began = perf_counter_ns()
         busy = self._attend(now) + self._expire(now)
+        self._broker.stats.counted.scan_ms.add((perf_counter_ns() - began) / MS_NS)
         busy += self._leases.absorb(READ_PER_TICK) == READ_PER_TICK
         self._report()
         if self._is_time("commit", COMMIT_MS, now):
@@ -125,6 +129,7 @@ class Revive:
             leases.log.done(position)
             return
         logged, logged_at = found
+        broker.stats.counted.revived[logged.group, logged.topic, unpack(position)[0]] += 1
         lane = leases.in_flight.lanes.get((logged.topic, logged.group, logged.queue_id))
         bits = 0
         if lane is not None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,6 +30,8 @@ from aerobee.store.timer_log import DELETE, PLAIN, ROLL
 from aerobee.store.timer_wheel import TICK_MS, TimerWheel
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from aerobee.broker.state.stats import Stats
     from aerobee.clock import Clock
     from aerobee.protocol.message import Record
@@ -60,6 +63,9 @@ class Timers:
         self._may_be_early = self._wheel.lag > 0
         # Past the end only when the disk kept the wheel and lost the log: what comes next must not be passed over.
         self._wheel.queue_offset = min(self._wheel.queue_offset, store.max_offset(names.TIMER_TOPIC, QUEUE))
+        # Of those that came in since the start; what waited before is known by its number only.
+        self._since = store.log_max
+        self._waiting: Counter[str] = Counter()
         self._second = -1
         self._recalled: set[str] = set()  # of the second being delivered
 
@@ -77,6 +83,22 @@ class Timers:
     def not_added(self) -> int:
         """Messages in the timer topic that are not in the wheel yet."""
         return max(0, self._store.max_offset(names.TIMER_TOPIC, QUEUE) - self._wheel.queue_offset)
+
+    def by_topic(self) -> Counter[str]:
+        """Messages that wait, by the topic they are for; those that waited at the start have an empty one."""
+        known = Counter({topic: count for topic, count in self._waiting.items() if count > 0})
+        known[""] = max(0, self.pending - known.total())
+        return known
+
+    def within(self, now: int, bounds_s: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """For each slot of the wheel with messages, how many wait and within which bound from now on; 0 = none."""
+        second = (now + self._lead) // 1000
+        for due, waiting in self._wheel.slots():
+            ahead = due - second
+            yield next((bound for bound in bounds_s if ahead < bound), 0), waiting
+
+    def late_ms(self, now: int) -> int:
+        return max(0, now + self._lead - self._wheel.progress - TICK_MS)
 
     def late_seconds(self, now: int) -> int:
         """How far the delivery is behind the clock."""
@@ -130,6 +152,9 @@ class Timers:
             kind |= DELETE
             due_ms = self._place_of_recalled(record) or due_ms
         self._wheel.add(due_ms, record.physical_offset, record.size, props.java_hash(target.topic), now, kind)
+        self._stats.counted.timer_in[target.topic] += 1
+        if not kind & DELETE:
+            self._waiting[target.topic] += 1
 
     def _run_time(self, record: Record) -> int:
         return self._store.run_time(_asked(record), record.physical_offset)
@@ -166,6 +191,8 @@ class Timers:
             self._recalled.clear()
         if due.counted and self._has_copy(due):
             return
+        if due.physical_offset >= self._since and not due.kind & DELETE:
+            self._no_longer_waits(due.physical_offset)
         if due.kind & ROLL:
             self._roll(due.physical_offset)
         elif due.kind & DELETE:
@@ -174,8 +201,18 @@ class Timers:
             if self._may_be_early and (early := self._early(due.physical_offset, now - self._lead)):
                 self._put_back(self._for_the_rest(early))
             else:
-                deliver(due.physical_offset, self._store, self._stats, now - self._wheel.lag)
+                copy = deliver(due.physical_offset, self._store, self._stats, now - self._wheel.lag)
                 self._stats.timed_out()
+                if copy is not None:
+                    self._stats.counted.timer_out[copy.topic] += 1
+
+    def _no_longer_waits(self, physical_offset: int) -> None:
+        record = self._store.record_at(physical_offset)
+        target = None if record is None else target_of(record.properties_text)
+        if target is not None:
+            self._waiting[target.topic] -= 1
+            if not self._waiting[target.topic]:
+                del self._waiting[target.topic]
 
     def _early(self, physical_offset: int, now: int) -> Record | None:
         """The message if it is not due yet."""
@@ -217,7 +254,7 @@ class Timers:
 
     def _put_back(self, copy: Record) -> None:
         self._store.append(copy)
-        self._stats.stored(copy.topic, 1, copy.size)
+        self._stats.moved(copy.topic, 1, copy.size)
 
     def _recall(self, physical_offset: int) -> None:
         record = self._store.record_at(physical_offset)

@@ -42,7 +42,7 @@ def deliver(physical_offset: int, store: MessageStore, stats: Stats, now: int) -
         waiting, topic=target.topic, queue_id=target.queue_id, properties_text=text
     )
     store.append(copy)
-    stats.sent(copy.topic, 1, copy.size)
+    stats.moved(copy.topic, 1, copy.size)
     return copy
 
 

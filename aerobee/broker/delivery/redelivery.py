@@ -52,7 +52,10 @@ def redeliver(expired: Expired, broker: Broker) -> int:
             copies.append(_retry(original, topic, expired.pop_time))
     for batch in (copies, dead):
         _append(batch, broker)
+    origin = names.normal_topic(expired.topic, expired.group)
+    broker.stats.counted.retried[expired.group, origin] += len(copies)
     if dead:
+        broker.stats.counted.dead[expired.group, origin] += len(dead)
         log.warning(
             "group=%s topic=%s queue=%d messages=%d: not acked after %d redeliveries, dead-lettered",
             expired.group,
@@ -75,10 +78,10 @@ def _append(batch: list[Record], broker: Broker) -> None:
         for record in batch:
             with broker.stats.skipped.over("revive", retry_topic=record.topic, message_id=record.message_id):
                 broker.store.append(record)
-                broker.stats.sent(record.topic, 1, record.size)
+                broker.stats.moved(record.topic, 1, record.size)
     else:
         if batch:
-            broker.stats.sent(batch[0].topic, len(batch), sum(record.size for record in batch))
+            broker.stats.moved(batch[0].topic, len(batch), sum(record.size for record in batch))
 
 
 def _originals(expired: Expired, broker: Broker) -> Iterator[Record]:

@@ -114,7 +114,7 @@ def _append_again(half: Half, record: Record, checks: int, broker: Broker) -> Re
     properties[props.TRAN_PREPARED_QUEUE_OFFSET] = str(half.origin)
     copy = msgspec.structs.replace(record, properties_text=props.render(properties))
     broker.store.append(copy)
-    broker.stats.stored(copy.topic, 1, copy.size)
+    broker.stats.moved(copy.topic, 1, copy.size)
     return copy
 
 

@@ -64,8 +64,18 @@ def end_transaction(request: EndTransaction, broker: Broker) -> Ended:
         return _ended_before(origin, request, record, target, broker)
     _check_in_time(record, request, broker)
     message = _commit(record, target, broker) if request.outcome is Outcome.COMMIT else None
+    _count(request.outcome, record, target, broker)
     end = write_op(origin, record.queue_offset, request.outcome, broker)
     return Ended(end, unkept("", end, broker), message)
+
+
+def _count(outcome: Outcome, half: Record, target: Target, broker: Broker) -> None:
+    counted = broker.stats.counted
+    if outcome is Outcome.ROLLBACK:
+        counted.rolled_back[target.topic] += 1
+        return
+    counted.committed[target.topic] += 1
+    counted.finish_s.add(target.topic, max(0, broker.clock.wall() - half.born_timestamp) / 1000)
 
 
 def _half_of(request: EndTransaction, broker: Broker) -> tuple[Record, Target]:
@@ -161,7 +171,7 @@ def _commit(half: Record, target: Target, broker: Broker) -> Record:
     route_delay(record, properties, broker.clock.wall(), len(broker.store.delays), limits.timer_max_delay_ms)
     record.properties_text = props.render(properties)
     broker.store.append(record)
-    broker.stats.stored(record.topic, 1, record.size)
+    broker.stats.moved(record.topic, 1, record.size)
     return record
 
 
@@ -200,7 +210,8 @@ def catch_up(broker: Broker) -> None:
 
 def describe(record: Record, broker: Broker) -> Half:
     """What to remember of a half message, as if this were its only copy."""
-    if target_of(record.properties_text) is None:
+    target = target_of(record.properties_text)
+    if target is None:
         raise MessageIllegal("a half message for no topic and queue that it may go to")
     checks = props.whole_number(props.get(record.properties_text, props.TRANSACTION_CHECK_TIMES)) or 0
     if checks:
@@ -212,7 +223,7 @@ def describe(record: Record, broker: Broker) -> Half:
     offset = record.queue_offset
     stored_at = broker.store.run_time(record.store_timestamp, record.physical_offset)
     due = min(stored_at, broker.clock.now()) + wait_ms
-    return Half(origin_of(record), offset, record.physical_offset, checks, due, [offset])
+    return Half(origin_of(record), offset, record.physical_offset, checks, due, [offset], target.topic)
 
 
 def _restart(broker: Broker) -> None:

@@ -180,11 +180,21 @@ def _send_special(record: Record, topic: TopicConfig, origin: Origin, broker: Br
     if record.topic != real_topic:
         _check_room(text)
     broker.store.append(record)
-    broker.stats.stored(record.topic, 1, record.size)
     end = record.physical_offset + record.size
     timer_out = int(properties[props.TIMER_OUT_MS]) if record.topic == names.TIMER_TOPIC else 0
+    _count(real_topic, record, timer_out - now, broker)
     waits = unkept(real_topic, end, broker, text)
     return Sent(queue_id, record.queue_offset, record.physical_offset, end, unique_key, timer_out, waits)
+
+
+def _count(topic: str, record: Record, timer_ms: int, broker: Broker) -> None:
+    if record.topic == topic:
+        broker.stats.stored(topic, 1, record.size)
+        return
+    broker.stats.waits(topic, record.topic, record.size)
+    if record.topic != names.HALF_TOPIC:
+        waits_ms = broker.store.delays[record.queue_id] if record.topic == names.SCHEDULE_TOPIC else timer_ms
+        broker.stats.counted.delay_s.add(topic, max(0, waits_ms) / 1000)
 
 
 def _writable_topic(name: str, origin: Origin, broker: Broker) -> TopicConfig:
@@ -233,10 +243,12 @@ def _is_dead(record: Record, origin: Origin, broker: Broker) -> bool:
 
 
 def _to_dead_letters(record: Record, properties: dict[str, str], broker: Broker) -> None:
-    record.topic = names.dead_letter_topic(names.retry_group(record.topic))
+    group = names.retry_group(record.topic)
+    record.topic = names.dead_letter_topic(group)
     record.queue_id = 0
     broker.topics.ensure(record.topic)
     properties[props.DELAY] = "-1"
+    broker.stats.counted.dead[group, properties.get(props.RETRY_TOPIC, "")] += 1
 
 
 def _is_half(record: Record, properties: dict[str, str]) -> bool:

@@ -60,8 +60,11 @@ def send_back(request: SendBackRequest, broker: Broker) -> Unkept | None:
         to_schedule(copy, properties, min(level, len(broker.store.delays)))
     copy.properties_text = _with_failure(properties, request.failure)
     broker.store.append(copy)
-    broker.stats.stored(copy.topic, 1, copy.size)
+    broker.stats.moved(copy.topic, 1, copy.size)
     broker.stats.sent_back(request.group, original.topic)
+    if names.is_dead_letter(goes_to):
+        origin = names.normal_topic(properties[props.RETRY_TOPIC], request.group)
+        broker.stats.counted.dead[request.group, origin] += 1
     return unkept(goes_to, copy.physical_offset + copy.size, broker)
 
 

@@ -143,6 +143,9 @@ class Pops:
         self.modes.forget(topic, group)
         for key in [k for k in self._releases if topic in (None, k[0]) and group in (None, k[1])]:
             self._releases.pop(key)[1].cancel()
+        written = self.leases.log.written
+        for place in [k for k in written if group in (None, k[0]) and topic in (None, k[1])]:
+            del written[place]
 
     # -- the end ----------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
@@ -98,6 +99,7 @@ class ReviveLog:
         self._read = [self._first_unread(queue_id) for queue_id in range(queues)]
         # Per queue: checkpoints not done with, counted by blocks of log offsets.
         self._pending: list[dict[int, int]] = [{} for _ in range(queues)]
+        self.written: Counter[tuple[str, str, str]] = Counter()  # by group, topic and kind
 
     def _first_unread(self, queue_id: int) -> int:
         committed = self._offsets.get(GROUP, self.topic, queue_id)
@@ -109,12 +111,15 @@ class ReviveLog:
         """Returns its position."""
         checkpoint.broker_name = self._broker_name
         record = self._record(CHECKPOINT_TAG, encode_revive(checkpoint), checkpoint.unique_key, now)
-        return self._append(queue_id, record, checkpoint.revive_time - 1000)
+        position = self._append(queue_id, record, checkpoint.revive_time - 1000)
+        self.written[checkpoint.group, checkpoint.topic, CHECKPOINT_TAG] += 1
+        return position
 
     def write_ack(self, queue_id: int, ack: AckRecord, now: int, due: int) -> None:
         ack.broker_name = self._broker_name
         tag = BATCH_ACK_TAG if ack.offsets else ACK_TAG
         self._append(queue_id, self._record(tag, encode_revive(ack), ack.unique_key, now), due)
+        self.written[ack.group, ack.topic, ACK_TAG] += 1
 
     def write_drop(self, drop: Drop, now: int) -> int:
         """Returns its place in the commit log."""
@@ -210,10 +215,11 @@ class ReviveLog:
     @property
     def behind(self) -> int:
         """Log messages after the committed offset: what a restart would read."""
-        return sum(
-            self._store.max_offset(self.topic, queue_id) - 1 - self._offsets.get(GROUP, self.topic, queue_id)
-            for queue_id in range(self.queues)
-        )
+        return sum(map(self.behind_in, range(self.queues)))
+
+    def behind_in(self, queue_id: int) -> int:
+        committed = self._offsets.get(GROUP, self.topic, queue_id)
+        return self._store.max_offset(self.topic, queue_id) - 1 - committed
 
 
 def _value(record: Record) -> CheckpointRecord | AckRecord | Drop | None:

@@ -17,7 +17,7 @@ is kept, when they end before they were read.
 from __future__ import annotations
 
 import heapq
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from enum import IntEnum
 
 import msgspec
@@ -43,6 +43,7 @@ class Half(msgspec.Struct):
     checks: int  # times its producers were asked
     due: int  # when to ask (again)
     copies: list[int]  # half-queue offsets of all that a restart might still meet
+    topic: str = ""  # where it is to go
 
 
 class _Ended:
@@ -78,6 +79,7 @@ class HalfMessages:
     def __init__(self, capacity: int = 200_000) -> None:
         self._capacity = capacity
         self._open: dict[int, Half] = {}
+        self.by_topic: Counter[str] = Counter()  # open ones
         self._due: list[tuple[int, int]] = []  # (due, origin); stale entries are skipped
         self._offsets: list[tuple[int, int]] = []  # (newest copy, origin); stale entries are skipped
         self._ended = _Ended()
@@ -118,6 +120,7 @@ class HalfMessages:
         known = self._open.get(half.origin)
         if known is None:
             self._open[half.origin] = half
+            self.by_topic[half.topic] += 1
         elif known.offset < half.offset:  # a copy that an earlier run appended
             half.copies = [*known.copies, half.offset]
             self._open[half.origin] = half
@@ -152,7 +155,7 @@ class HalfMessages:
     def end(self, origin: int, offset: int, outcome: Outcome) -> list[int]:
         """The transaction, met as the copy at `offset`, is over. Returns the offsets its op record must name:
         all copies that a restart from any earlier progress could meet."""
-        half = self._open.pop(origin, None)
+        half = self._take(origin)
         named = sorted({*half.copies, offset} if half else {origin, offset})
         for copy in named:
             if copy >= self.cursor:  # not read yet, or appended by this run and still to be passed
@@ -165,7 +168,15 @@ class HalfMessages:
 
     def forget(self, origin: int) -> None:
         """The message is gone from the store; there is nothing to end."""
-        self._open.pop(origin, None)
+        self._take(origin)
+
+    def _take(self, origin: int) -> Half | None:
+        half = self._open.pop(origin, None)
+        if half is not None:
+            self.by_topic[half.topic] -= 1
+            if not self.by_topic[half.topic]:
+                del self.by_topic[half.topic]
+        return half
 
     def due(self, now: int, limit: int) -> list[Half]:
         """Transactions to ask about now. Each comes once until `moved` or `postpone` gives it its next time."""

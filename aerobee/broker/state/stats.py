@@ -7,8 +7,9 @@ does: every 10 s for the minute (7 kept), every 10 min for the hour (7), every h
 is the difference between the newest sample and the oldest one kept.
 
 For other parts: `sent(topic, count, size_bytes)` after an append, `stored` where its topic may be one of the
-broker's own, `got(group, topic, count, size_bytes)` when a pull or pop returns messages, `missed()` when it returns
-none, `remove_topic` and `remove_group` when one is deleted.
+broker's own, `waits` where a producer's message waits in one of those, `moved` for copies that the broker makes,
+`got(group, topic, count, size_bytes)` when a pull or pop returns messages, `missed()` when it returns none,
+`remove_topic` and `remove_group` when one is deleted. What only metrics show is in `counted`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections import deque
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from aerobee.broker.state.counted import KIB, Counted
 from aerobee.broker.state.skipped import Skipped
 from aerobee.protocol import names
 
@@ -160,6 +162,7 @@ class Stats:
         # `stats.gauges["timerCongestNum"] = lambda: timers.pending`.
         self.gauges: dict[str, Callable[[], int]] = {"recordsSteppedOver": lambda: self.skipped.count}
         self.skipped = Skipped()  # what background jobs could not handle
+        self.counted = Counted()
         self._day = self._day_of(now)
         self._waiting = 0
         self._mornings = [(0, 0), (0, 0)]  # (put, got) at yesterday's and today's midnight
@@ -177,12 +180,20 @@ class Stats:
         self.put_calls += 1
         self.put_count += count
         self.put_bytes += size_bytes
+        if size_bytes > KIB:
+            self.counted.large(topic, count, size_bytes)
 
     def sent_run(self, topic: str, calls: int, count: int, size_bytes: int) -> None:
-        """As `sent`, for several requests at once."""
-        self.sent(topic, count, size_bytes)
-        self._topic_put[topic].calls += calls - 1
-        self.put_calls += calls - 1
+        """As `sent`, for several requests at once, none of them large."""
+        meter = self._topic_put.get(topic)
+        if meter is None:
+            meter = self._topic_put[topic] = Meter(self._sampled_at)
+        meter.calls += calls
+        meter.count += count
+        meter.size_bytes += size_bytes
+        self.put_calls += calls
+        self.put_count += count
+        self.put_bytes += size_bytes
 
     def stored(self, topic: str, count: int, size_bytes: int) -> None:
         """As `sent`, for any topic: what waits in one of the broker's own is counted among the day's when it has
@@ -190,6 +201,22 @@ class Stats:
         self.sent(topic, count, size_bytes)
         if names.is_system_topic(topic):
             self._waiting += count
+
+    def waits(self, topic: str, kept_in: str, size_bytes: int) -> None:
+        """A producer's message for `topic` that waits in one of the broker's own: for its time, or for its producer's
+        word."""
+        self.moved(kept_in, 1, size_bytes)
+        came = self.counted.came[topic]
+        (came.transactional if kept_in == names.HALF_TOPIC else came.delayed).add(size_bytes)
+
+    def moved(self, topic: str, count: int, size_bytes: int) -> None:
+        """As `stored`, for what no producer sent there: the broker did."""
+        self.sent_run(topic, 1, count, size_bytes)
+        if names.is_system_topic(topic):
+            self._waiting += count
+        came = self.counted.came[topic]
+        came.moved_count += count
+        came.moved_bytes += size_bytes
 
     def got(self, group: str, topic: str, count: int, size_bytes: int) -> None:
         key = f"{topic}@{group}"
@@ -245,12 +272,14 @@ class Stats:
         return meter
 
     def remove_topic(self, topic: str) -> None:
+        self.counted.remove_topic(topic)
         self._topic_put.pop(topic, None)
         self._behind = {key: value for key, value in self._behind.items() if key[1] != topic}
         for name in (GROUP_GET, SENT_BACK, GROUP_ACK, GROUP_CK):
             self._drop(name, [key for key in self._meters[name] if key.partition("@")[0] == topic])
 
     def remove_group(self, group: str) -> None:
+        self.counted.remove_group(group)
         self._behind = {key: value for key, value in self._behind.items() if key[0] != group}
         for name in (GROUP_GET, SENT_BACK, GROUP_ACK, GROUP_CK):
             self._drop(name, [key for key in self._meters[name] if key.partition("@")[2] == group])
@@ -264,6 +293,7 @@ class Stats:
     def tick(self, now: int) -> int:
         """Take the samples that are due; returns the milliseconds until the next call is wanted."""
         self.late_ms, self._wanted_at = max(0, now - self._wanted_at), now
+        self.counted.late_ms.add(self.late_ms)
         self._new_day(now)
         if not self._seconds or now - self._seconds[-1].at >= 1000:
             self._seconds.append(
@@ -311,6 +341,10 @@ class Stats:
             self._mornings = [self._mornings[1], (self.put_count - self._waiting, self.get_count)]
 
     # -- figures -----------------------------------------------------------------------------------------
+
+    def meters(self, name: str) -> list[tuple[str, Meter]]:
+        """All of a kind, by topic, or by `topic@group`."""
+        return list(self._meters[name].items())
 
     def figures(self, name: str, key: str) -> Spans | None:
         """The figures of VIEW_BROKER_STATS_DATA; None when nothing of that name and key was counted."""

@@ -6,6 +6,7 @@ Nothing else that a peer says of itself counts: no header names a user, a source
 
 from __future__ import annotations
 
+import hmac
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,12 +29,21 @@ def gate(place: Place) -> Gate | None:
     guard: Guard | None = place.parts.guard
     if guard is None or is_open(place):
         return None
-    identify = partial(_by_metadata if place.port is Port.GRPC else _by_fields, guard)
+    ways = {Port.GRPC: _by_metadata, Port.HTTP: _by_secret}
+    identify = partial(_counted, guard, ways.get(place.port, _by_fields))
     return identify if guard.needs_signature(request_name(place)) else partial(_if_it_can, identify)
 
 
 def is_open(place: Place) -> bool:
     return place.port is Port.NAMESRV and place.route in _OPEN_AT_NAMESRV
+
+
+def _counted(guard: Guard, identify: Callable[[Guard, Call], None], call: Call) -> None:
+    try:
+        identify(guard, call)
+    except BrokerError:
+        guard.refused_logins += 1
+        raise
 
 
 def _by_fields(guard: Guard, call: Call) -> None:
@@ -44,6 +54,18 @@ def _by_fields(guard: Guard, call: Call) -> None:
         call.user = None
         return
     if not accounts.is_signed(secret, fields, call.body, call.version):
+        raise guard.badly_signed(user)
+    call.user = user
+
+
+def _by_secret(guard: Guard, call: Call) -> None:
+    """HTTP's Basic brings the secret itself."""
+    user = call.fields.get(accounts.ACCESS_KEY, "")
+    secret = guard.secret_of(user, call.remote[0])
+    if secret is None:
+        call.user = None
+        return
+    if not hmac.compare_digest(secret.encode(), call.fields.get(accounts.SECRET, "").encode()):
         raise guard.badly_signed(user)
     call.user = user
 

@@ -30,6 +30,7 @@ class Port(Enum):
     VIP = "vip"
     GRPC = "grpc"
     NAMESRV = "namesrv"
+    HTTP = "http"
 
 
 class Place(NamedTuple):
@@ -65,7 +66,7 @@ class Call:
 
     @property
     def fields(self) -> Mapping[str, str]:
-        """What came beside the body, as text: remoting's extFields, gRPC's metadata."""
+        """What came beside the body, as text: remoting's extFields, gRPC's metadata, HTTP's account."""
         raise NotImplementedError
 
     @property

@@ -32,6 +32,8 @@ class AuditLog(Protocol):
 
 
 class Guard(Protocol):
+    refused_logins: int
+
     @property
     def audit(self) -> AuditLog | None: ...
     @property

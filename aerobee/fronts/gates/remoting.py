@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import logging
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from aerobee.clock import perf_counter_ns
 from aerobee.errors import RequestCodeNotSupported
 from aerobee.fronts.gates.call import Call, Place, Port, pass_gates
 from aerobee.fronts.gates.table import checks_at, gates_at
 from aerobee.net.connection import Large, Reply
 from aerobee.net.reply import refusal
 from aerobee.net.routes import Request, Route
+from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Header
 
 if TYPE_CHECKING:
@@ -28,6 +30,17 @@ log = logging.getLogger("aerobee.front")
 
 R = TypeVar("R")
 
+NOBODYS = -1
+ONE_WAY = -1  # in the place of an answer's code: there is none
+# Requests that wait for messages to come.
+HELD = frozenset(
+    {
+        RequestCode.PULL_MESSAGE,
+        RequestCode.LITE_PULL_MESSAGE,
+        RequestCode.POP_MESSAGE,
+        RequestCode.NOTIFICATION,
+    }
+)
 _COMPLAIN_EVERY_MS = 60_000
 _MAX_COMPLAINTS = 1000  # codes remembered: a scan of all of them must not grow this for ever
 
@@ -63,6 +76,23 @@ class RemotingCall(Call):
         return self._header
 
 
+class Times(Protocol):
+    """Told of every request how long it took, by its code and the answer's."""
+
+    def answered(self, code: int, took_ns: int) -> None:
+        """Well and at once: the usual way."""
+
+    def add(self, code: int, response: int, took_ns: int, *, held: bool) -> None: ...
+
+
+class Untimed:
+    def answered(self, code: int, took_ns: int) -> None:
+        """Nobody asks."""
+
+    def add(self, code: int, response: int, took_ns: int, *, held: bool) -> None:
+        """Nobody asks."""
+
+
 def _as_it_is(command: Command, reply: Reply) -> Reply:
     return reply
 
@@ -77,11 +107,13 @@ class RemotingPath:
         parts: Any,
         clock: Clock,
         finish: Callable[[Command, Reply], Reply] = _as_it_is,
+        times: Times | None = None,
     ) -> None:
         self._port = port
         self._parts = parts
         self._clock = clock
         self._finish = finish  # what a port adds to answers, refusals among them
+        self._times = times or Untimed()
         self._complained: dict[int, int] = {}  # unknown code -> when it was last logged
         # Routes without gates, as plain tuples: a named one takes seven times as long to take apart.
         self._open: dict[int, tuple[type[Header], Adapter]] = {}
@@ -126,6 +158,7 @@ class RemotingPath:
     def handle(self, connection: Connection, command: Command) -> Answer | Later:
         request = Request(connection, command)
         route = self._open.get(command.code)
+        began = perf_counter_ns()
         try:
             if route is None:
                 answer = self._through_gates(request)
@@ -133,12 +166,17 @@ class RemotingPath:
                 header, adapter = route
                 answer = adapter(request, command.fields(header), self._parts)
         except Exception as error:
-            return self._finish(command, refusal(command, error, connection.remote_text))
+            answer = refusal(command, error, connection.remote_text)
         if type(answer) is bytes or answer is None or type(answer) is Large:
+            self._times.answered(command.code, perf_counter_ns() - began)
             return answer
         if type(answer) is Reply:
+            # Codes that nobody serves are anybody's to make up: they are one.
+            code = command.code if route is not None or command.code in self._gated else NOBODYS
+            result = ONE_WAY if command.is_one_way else int(answer.code)
+            self._times.add(code, result, perf_counter_ns() - began, held=False)
             return self._finish(command, answer)
-        return self._later(request, cast("Later", answer))
+        return self._later(request, cast("Later", answer), began)
 
     def _through_gates(self, request: Request) -> Answer | Later:
         name, (header, adapter), gates = self._gated.get(request.command.code, self._unknown)
@@ -150,11 +188,15 @@ class RemotingPath:
 
         return cast("Answer | Later", pass_gates(gates, call, work))
 
-    async def _later(self, request: Request, later: Later) -> Answer:
+    async def _later(self, request: Request, later: Later, began: int) -> Answer:
         try:
             answer = await later
         except Exception as error:
             answer = refusal(request.command, error, request.connection.remote_text)
+        code = result_of(answer)
+        # Others that are answered later wait for the disk, or for another broker: that is the time they take.
+        held = request.command.code in HELD
+        self._times.add(request.command.code, code, perf_counter_ns() - began, held=held)
         return self._finish(request.command, answer) if type(answer) is Reply else answer
 
     def _refuse(self, request: Request, header: Header, parts: Any) -> Answer:
@@ -166,6 +208,11 @@ class RemotingPath:
             self._complained[code] = now
             log.warning("request code=%d peer=%s: not supported", code, request.connection.remote_text)
         raise RequestCodeNotSupported(f" request type {code} not supported")
+
+
+def result_of(answer: Answer) -> int:
+    """The code that an answer carries; whole frames are made for those that went well."""
+    return int(answer.code) if type(answer) is Reply else 0
 
 
 def answer_of(result: R | Coroutine[Any, Any, R], make: Callable[[R], Answer]) -> Answer | Later:

@@ -61,6 +61,7 @@ class Peer:
             "language": language if language in LANGUAGES else "OTHER",
             "version": VERSION,
             "client_version": version,
+            "protocol": "grpc",
         }
         self.settings: Any = None
         self.group = ""

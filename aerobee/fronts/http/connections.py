@@ -48,7 +48,7 @@ class HttpConnections:
         self._limits = limits
         self._state = ServerState()
         self._config = Config(
-            app,  # type: ignore[arg-type]  # Starlette and uvicorn each have types of their own for it
+            app,
             http=HttpConnection,
             ws="none",
             lifespan="off",

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aerobee.fronts.http import health
+from aerobee.broker.metrics.collect import Metrics
+from aerobee.fronts.http import api, health, metrics
 from aerobee.fronts.http.app import make_app
 from aerobee.fronts.http.bounds import is_loopback
+from aerobee.fronts.http.call import HttpPath
 from aerobee.fronts.http.front import HttpFront
 
 if TYPE_CHECKING:
@@ -31,9 +33,10 @@ def broker_front(
     real_clock: Clock,
     tls: ServerTls | None,
 ) -> HttpFront:
-    config = broker.config
+    config, path = broker.config, HttpPath(broker)
+    scraped = metrics.route(Metrics(broker), lambda: broker.config, path)
     app = make_app(
-        health.routes(checks),
+        [*health.routes(checks), scraped, *api.routes(broker, path)],
         console,
         max_body=broker.store.config.max_message_bytes + BESIDE_A_MESSAGE,
         hosts=_hosts(config),

@@ -39,7 +39,7 @@ class RemotingFront:
 
     def __init__(self, broker: Broker, port: Port = Port.BROKER) -> None:
         self.broker = broker
-        path = RemotingPath(port, ROUTES, broker, broker.clock, self._stamped)
+        path = RemotingPath(port, ROUTES, broker, broker.clock, self._stamped, broker.stats.counted.rpc)
         self.handle = path.handle
         self.run: Run | None = None  # what takes the busiest requests ahead of `handle`, where it is built
         if native.is_on:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aerobee.broker.operations import ack
+from aerobee.clock import perf_counter_ns
 from aerobee.fronts.remoting.lane_answers import both
 from aerobee.fronts.remoting.pop import acked
 from aerobee.native.acks import AckLane
@@ -34,11 +35,14 @@ class AckRuns:
         self._acks = AckLane(AckMessage, self, both(AckMessage.code, finish, acked), ORDERLY_QUEUE)
 
     def run(self, data: bytes, at: int, connection: Connection) -> tuple[int, bytes]:
-        acks = self._acks
+        acks, began, calls = self._acks, perf_counter_ns(), 0
         end = acks.take(data, at, connection.limits.max_frame)
         for sheaf in acks.sheaves:
             place = (sheaf.topic, sheaf.group, sheaf.queue_id)
             ack.ack_bits(place, sheaf.start, sheaf.pop_time, sheaf.bits, self._broker)
+            calls += sheaf.bits.bit_count()
+        if calls:
+            self._broker.stats.counted.rpc.answered(AckMessage.code, perf_counter_ns() - began, calls)
         return end, acks.answers
 
     def open_bits(self, sheaf: Sheaf) -> int:

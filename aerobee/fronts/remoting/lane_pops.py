@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from aerobee.broker.delivery import reading
 from aerobee.broker.operations import pop
+from aerobee.clock import perf_counter_ns
+from aerobee.fronts.gates.remoting import HELD, result_of
 from aerobee.fronts.remoting.pop import batch_acked, changed_answer, pop_of, popped_answer
 from aerobee.native.repeats import Repeats
 from aerobee.net.reply import Reply, refusal, reply_frame
@@ -34,6 +36,7 @@ class _Runs:
         self, broker: Broker, finish: Finish, header: type[Header], moving: tuple[str, ...], *, is_open: bool
     ) -> None:
         self._broker = broker
+        self._rpc = broker.stats.counted.rpc
         self._finish = finish
         self.codes = frozenset({header.code} if is_open else ())
         self._asked = Repeats(header, moving, ("broker_name", "lite_topic"), self._plain)
@@ -56,22 +59,28 @@ class _Runs:
         return at, b""
 
     def _serve(self, known: Any, command: Command, connection: Connection) -> None:
+        began = perf_counter_ns()
         try:
             given = self._answer(known, command)
         except Exception as error:
             given = refusal(command, error, connection.remote_text)
         if type(given) is CoroutineType:
-            connection.owe(self._later(given, command, connection))
+            connection.owe(self._later(given, command, connection, began))
         else:
-            connection.write(self._frame(command, cast("bytes | Reply", given)))
+            answer = cast("bytes | Reply", given)
+            self._rpc.add(self._code, result_of(answer), perf_counter_ns() - began, held=False)
+            connection.write(self._frame(command, answer))
 
     async def _later(
-        self, later: Coroutine[Any, Any, bytes | Reply], command: Command, connection: Connection
+        self, later: Coroutine[Any, Any, bytes | Reply], command: Command, connection: Connection, began: int
     ) -> bytes:
         try:
-            return self._frame(command, await later)
+            answer = await later
         except Exception as error:
-            return self._frame(command, refusal(command, error, connection.remote_text))
+            answer = refusal(command, error, connection.remote_text)
+        held = self._code in HELD
+        self._rpc.add(self._code, result_of(answer), perf_counter_ns() - began, held=held)
+        return self._frame(command, answer)
 
     def _frame(self, command: Command, answer: bytes | Reply) -> bytes:
         return answer if isinstance(answer, bytes) else reply_frame(command, self._finish(command, answer))

@@ -14,6 +14,7 @@ from aerobee.broker.operations import pull
 from aerobee.clock import perf_counter_ns
 from aerobee.fronts.remoting import consume
 from aerobee.fronts.remoting.lane_answers import both
+from aerobee.native.headers import code_of
 from aerobee.native.pulls import PullLane, Reader
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.headers.consume import LitePullMessage, PullMessage
@@ -56,6 +57,7 @@ class PullRuns:
         if pulls.pulls:
             broker.store.took((perf_counter_ns() - began) // len(pulls.pulls))
             pull.settle(pulls.pulls, broker)
+            broker.stats.counted.rpc.answered(code_of(data, at), perf_counter_ns() - began, len(pulls.pulls))
         return end, pulls.answers
 
     def plain(self, header: PullMessage) -> Reader | None:

@@ -13,6 +13,7 @@ from aerobee.broker.delivery.keeping import NOT_WAITING
 from aerobee.broker.operations import send
 from aerobee.clock import perf_counter_ns
 from aerobee.fronts.remoting.lane_answers import OPAQUE, template
+from aerobee.native.headers import code_of
 from aerobee.native.sends import SendLane
 from aerobee.native.texts import Texts
 from aerobee.net.reply import Reply, refusal, reply_frame
@@ -87,6 +88,10 @@ class SendRuns:
             broker.store.keep(self._draft, sends.calls, self._began)
             for topic in sends.topics:
                 broker.stats.sent_run(topic.name, topic.calls, topic.count, topic.size_bytes)
+                if topic.has_large:
+                    broker.stats.counted.large_run(topic.name, topic.large)
+            # Of the run, for all its requests: codes are rarely mixed, and nobody waits for one of them alone.
+            broker.stats.counted.rpc.answered(code_of(data, at), perf_counter_ns() - self._began, sends.calls)
             if broker.store.needs_sync and sends.answered:
                 kept = Kept(self._draft.start + self._draft.size, data[at:end], sends.answered, sends.answers)
                 return end, self._durable(kept, connection)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aerobee.broker.operations.admin import attributes
+from aerobee.broker.state.counted import Stopwatch
 from aerobee.errors import ConsumerNotOnline, GroupNotFound, InvalidParameter, SystemFailure
 from aerobee.protocol import names
 from aerobee.protocol.bodies import (
@@ -35,9 +36,10 @@ log = logging.getLogger("aerobee.groups")
 
 async def put_groups(configs: Iterable[GroupConfig], broker: Broker) -> None:
     """Create or change groups, all or none; their attributes come as `+key` to set and `-key` to drop."""
-    for config in [_checked(config, broker) for config in configs]:
-        broker.groups.put(config)
-    await broker.groups.saved()
+    with Stopwatch(broker.stats.counted.group_made):
+        for config in [_checked(config, broker) for config in configs]:
+            broker.groups.put(config)
+        await broker.groups.saved()
 
 
 def _checked(config: GroupConfig, broker: Broker) -> GroupConfig:

@@ -10,6 +10,7 @@ import msgspec
 
 from aerobee.broker import checks
 from aerobee.broker.operations.admin import attributes
+from aerobee.broker.state.counted import Stopwatch
 from aerobee.errors import InvalidParameter
 from aerobee.protocol import names
 from aerobee.protocol.bodies import MessageQueue, TopicConfigs, TopicOffset, TopicStats
@@ -26,20 +27,22 @@ MAX_PERM = 15
 
 async def put_topic(config: TopicConfig, changes: str, broker: Broker) -> None:
     """Create or change a topic. `changes` is `+key=value,-key` for its attributes."""
-    broker.topics.put(checked(config, attributes.parse(changes), broker))
-    await broker.topics.saved()
+    with Stopwatch(broker.stats.counted.topic_made):
+        broker.topics.put(checked(config, attributes.parse(changes), broker))
+        await broker.topics.saved()
 
 
 async def put_topics(configs: list[TopicConfig], broker: Broker) -> None:
     """All of them, or, when any is refused, none."""
-    wanted = [
-        # A list exported by a tool has its attributes without signs.
-        checked(config, {_signed(key): value for key, value in config.attributes.items()}, broker)
-        for config in configs
-    ]
-    for config in wanted:
-        broker.topics.put(config)
-    await broker.topics.saved()
+    with Stopwatch(broker.stats.counted.topic_made):
+        wanted = [
+            # A list exported by a tool has its attributes without signs.
+            checked(config, {_signed(key): value for key, value in config.attributes.items()}, broker)
+            for config in configs
+        ]
+        for config in wanted:
+            broker.topics.put(config)
+        await broker.topics.saved()
 
 
 def _signed(key: str) -> str:

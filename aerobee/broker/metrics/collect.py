@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All metrics of a broker at one moment, or nearly: nobody waits for it.
+
+Each part of the list is a generator that stops wherever it has done a little, and between two such steps, when the
+turn has lasted long enough, everybody else has theirs. A scrape of ten thousand topics holds the loop no longer
+than one of ten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from aerobee.broker.metrics import health, lag, pops, storage, traffic
+from aerobee.broker.metrics.family import Scrape
+from aerobee.broker.metrics.shown import OTHER, Shown
+from aerobee.broker.state.stats import GROUP_GET, TOPIC_PUT
+from aerobee.clock import perf_counter_ns
+from aerobee.protocol import names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Set
+
+    from aerobee.broker.broker import Broker
+    from aerobee.broker.metrics.family import Labels
+
+TURN_NS = 2_000_000
+PARTS = (health.collect, traffic.collect, lag.collect, storage.collect, pops.collect)
+
+
+class Asked:
+    """One scrape: what it has found, and which topics and groups it shows under their own names."""
+
+    def __init__(self, topics: Set[str], groups: Set[str]) -> None:
+        self.scrape = Scrape()
+        self.topics = topics
+        self.groups = groups
+
+    def shown_topic(self, topic: str) -> str:
+        return topic if topic in self.topics or names.is_system_topic(topic) else OTHER
+
+    def shown_group(self, group: str) -> str:
+        return group if group in self.groups else OTHER
+
+    def pair(self, group: str, topic: str) -> Labels:
+        """A topic that a group reads. Where it is told by POP under a name for its retries, it is its own topic."""
+        normal = names.normal_topic(topic, group)
+        retry = normal != topic or names.is_retry(topic) or names.is_dead_letter(topic)
+        shown = OTHER if self.shown_group(group) == OTHER else self.shown_topic_of(normal, group)
+        return (
+            ("consumer_group", self.shown_group(group)),
+            ("topic", shown),
+            ("is_retry", "true" if retry else "false"),
+            ("is_system", traffic.is_system(topic, group)),
+        )
+
+    def shown_topic_of(self, topic: str, group: str) -> str:
+        """A group's own retry topic goes with the group."""
+        own = (names.retry_topic(group), names.dead_letter_topic(group))
+        return topic if topic in own else self.shown_topic(topic)
+
+
+class Metrics:
+    """Scrapes of one broker; who asks while one is under way gets the same."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._topics = Shown()
+        self._groups = Shown()
+        self._under_way: asyncio.Task[Scrape] | None = None
+
+    async def scrape(self) -> Scrape:
+        if self._under_way is None or self._under_way.done():
+            self._under_way = asyncio.get_running_loop().create_task(self._collect())
+        return await asyncio.shield(self._under_way)
+
+    async def _collect(self) -> Scrape:
+        asked = self._asked()
+        began = perf_counter_ns()
+        for _ in self._steps(asked):
+            if perf_counter_ns() - began > TURN_NS:
+                await asyncio.sleep(0)
+                began = perf_counter_ns()
+        return asked.scrape
+
+    def _steps(self, asked: Asked) -> Iterator[None]:
+        for part in PARTS:
+            yield from part(self._broker, asked)
+
+    def _asked(self) -> Asked:
+        """Chosen in one turn; but for the first of many there is little to choose."""
+        broker, top = self._broker, self._broker.config.metrics_top
+        topics, groups = (
+            broker.topics.all().keys(),
+            broker.groups.all().keys() | broker.clients.groups().keys(),
+        )
+        return Asked(
+            self._topics.choose(topics, top, self._sent),
+            self._groups.choose(groups, top, self._got),
+        )
+
+    def _sent(self) -> Callable[[str], int]:
+        meters = dict(self._broker.stats.meters(TOPIC_PUT))
+        return lambda topic: meters[topic].count if topic in meters else 0
+
+    def _got(self) -> Callable[[str], int]:
+        counts: Counter[str] = Counter()
+        for key, meter in self._broker.stats.meters(GROUP_GET):
+            counts[key.partition("@")[2]] += meter.count
+        return counts.__getitem__

@@ -71,6 +71,7 @@ EXTRAS = {
     "starlette": {"console", "fronts/http"},
     "uvicorn": {"console", "fronts/http"},
     "h11": {"fronts/http"},
+    "opentelemetry": {"fronts/otlp", "client"},
 }
 CLOCKS = {
     "time.time",

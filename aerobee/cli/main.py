@@ -73,6 +73,7 @@ EXTRAS = {
     "delta": ("deltalake",),
     "iceberg": ("pyiceberg",),
     "console": ("starlette", "uvicorn", "h11", "jinja2"),
+    "otel": ("opentelemetry",),
 }
 
 

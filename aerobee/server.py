@@ -116,6 +116,7 @@ class Server:
         self._listeners: list[Listener] = []
         self._grpc: Front | None = None
         self._http: Front | None = None
+        self._watching: list[object] = []  # exporters of metrics
         self._registration: Registration | None = None
         self._tls: ServerTls | None = None
         self._http_tls: ServerTls | None = None
@@ -185,8 +186,8 @@ class Server:
                 # Last: whoever asks it for a topic finds the broker registered already.
                 await self._name_server.start()
                 self._exits.push_async_callback(self._name_server.stop)
-            if broker is not None and self._config.http_port != OFF:
-                await self._start_http(broker)
+            if broker is not None:
+                await self._start_watching(broker)
         except BaseException:
             await self.stop()
             raise
@@ -354,15 +355,41 @@ class Server:
 
     # -- HTTP ----------------------------------------------------------------------------------------------
 
+    async def _start_watching(self, broker: Broker) -> None:
+        """What operators watch it by; without the packages for it a broker does its work all the same."""
+        wanted = [
+            (self._config.http_port != OFF, "HTTP", "console", self._start_http),
+            (
+                self._config.metrics_exporter != "DISABLE",
+                "the export of metrics",
+                "console,otel",
+                self._export,
+            ),
+        ]
+        for is_wanted, what, extra, start in wanted:
+            try:
+                if is_wanted:
+                    await start(broker)
+            except ImportError as error:
+                log.warning(
+                    "%s is off: %s; `pip install 'aerobee[%s]'` brings what it needs", what, error, extra
+                )
+
+    async def _export(self, broker: Broker) -> None:
+        from aerobee.fronts.http.opening import exporter
+
+        export = exporter(broker, self._real_clock, self._http_tls)
+        if export is not None:
+            self._watching.append(export)
+            self._exits.push_async_callback(export.stop)
+            await export.start()
+
     async def _start_http(self, broker: Broker) -> None:
         """Last of all: what it shows is there. It must not keep a broker from its work, so a usual port that somebody
         else has, two servers on one machine, is told and left."""
-        try:
-            from aerobee.fronts.http.health import checks_of
-            from aerobee.fronts.http.opening import broker_front
-        except ImportError as error:
-            log.warning("HTTP is off: %s; `pip install 'aerobee[console]'` brings what it needs", error)
-            return
+        from aerobee.fronts.http.health import checks_of
+        from aerobee.fronts.http.opening import broker_front
+
         checks = checks_of(broker, self._not_registered)
         front = broker_front(broker, checks, self._console(), self._real_clock, self._http_tls)
         self._exits.push_async_callback(front.stop)

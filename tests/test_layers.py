@@ -75,6 +75,7 @@ EXTRAS = {
     "h11": {"fronts/http"},
     "jinja2": {"console"},
     "markupsafe": {"console"},
+    "opentelemetry": {"fronts/otlp", "client"},
 }
 CLOCKS = {
     "time.time",

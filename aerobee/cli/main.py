@@ -74,6 +74,7 @@ EXTRAS = {
     "delta": ("deltalake",),
     "iceberg": ("pyiceberg",),
     "console": ("starlette", "uvicorn", "h11", "jinja2"),
+    "otel": ("opentelemetry",),
 }
 
 

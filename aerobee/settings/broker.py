@@ -317,6 +317,7 @@ class BrokerConfig(Watching, frozen=True, kw_only=True):
     ] = 24 * 3600 * 1000
 
     def check_together(self) -> None:
+        super().check_together()
         if bool(self.tls_cert) != bool(self.tls_key):
             missing = "tls_key" if self.tls_cert else "tls_cert"
             raise ValueError(f"setting '{missing}' is empty: a certificate and its key go together")

@@ -84,3 +84,17 @@ class Watching(Declared, frozen=True, kw_only=True):
         int, setting("full log files that are kept: FILE.1 is the newest", low=1, high=10_000)
     ] = 10
     log_format: Annotated[str, choice("lines for people, or one JSON object a line", "text", "json")] = "text"
+
+    def check_together(self) -> None:
+        if self.metrics_exporter == "OTLP_GRPC" and not self.otlp_target:
+            raise ValueError("setting 'metrics_exporter' is OTLP_GRPC: 'otlp_target' must name the collector")
+        for name, text in (("metrics_label", self.metrics_label), ("otlp_headers", self.otlp_headers)):
+            if any(
+                pair.count(":") < 1 or not pair.partition(":")[0].strip() for pair in text.split(",") if pair
+            ):
+                raise ValueError(f"setting '{name}' is not of the form name:value,name:value")
+        names = [pair.partition(":")[0].strip() for pair in self.metrics_label.split(",") if pair]
+        if not all(name.isidentifier() and name.isascii() for name in names):
+            raise ValueError(
+                "setting 'metrics_label' has a name of other characters than letters, digits and _"
+            )

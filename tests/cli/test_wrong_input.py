@@ -367,6 +367,7 @@ def test_every_extra_is_known_by_the_modules_of_its_packages() -> None:
     """A package that is added to an extra must be added to what names the extra, too."""
     spelled = {
         "grpcio": "grpc", "protobuf": "google",
+        "opentelemetry-sdk": "opentelemetry", "opentelemetry-exporter-otlp-proto-grpc": "opentelemetry",
         "grpcio-status": "grpc_status", "googleapis-common-protos": "google", "pyyaml": "yaml",
     }  # fmt: skip
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]

@@ -25,7 +25,11 @@ RETRIED = counter("rocketmq_pop_revive_retry_messages_total", "Messages that wer
 OFFSETS = gauge("rocketmq_pop_offset_buffer_size", "Leases whose end a group's offset waits for.")
 CHECKPOINTS = gauge("rocketmq_pop_checkpoint_buffer_size", "Leases in memory only.")
 # Messages, though the name says otherwise.
-LAG = gauge("rocketmq_pop_revive_lag_milliseconds", "Messages of the revive log that are not done with.")
+LAG = gauge(
+    "rocketmq_pop_revive_lag_milliseconds",
+    "Messages of the revive log that are not done with.",
+    "milliseconds",
+)
 LATENCY = gauge("rocketmq_pop_revive_latency_milliseconds", "How late redelivery is.", "milliseconds")
 
 OK = ("put_status", "PUT_OK")

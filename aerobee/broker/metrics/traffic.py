@@ -32,7 +32,9 @@ COMMITTED = counter("rocketmq_commit_messages_total", "Transactions that were co
 ROLLED_BACK = counter("rocketmq_rollback_messages_total", "Transactions that were rolled back.")
 # RocketMQ says milliseconds and counts seconds; boards made for it expect that.
 FINISHED = histogram(
-    "rocketmq_finish_message_latency_milliseconds", "Seconds from a message's birth to its commit."
+    "rocketmq_finish_message_latency_milliseconds",
+    "Seconds from a message's birth to its commit.",
+    "milliseconds",
 )
 
 NORMAL, FIFO, DELAY, TRANSACTION = "normal", "fifo", "delay", "transaction"

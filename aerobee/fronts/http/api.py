@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from aerobee.broker.operations import query
 from aerobee.broker.operations.admin import figures, settings
@@ -222,11 +222,10 @@ ENTRIES = (
 
 
 def routes(broker: Broker, path: HttpPath) -> list[BaseRoute]:
-    return [
-        *(_route(entry, broker, path) for entry in ENTRIES),
-        Route("/api/openapi.json", openapi.document(ENTRIES), name="openapi"),
-        Route("/api", openapi.page(ENTRIES), name="api"),
-    ]
+    entries: list[BaseRoute] = [_route(entry, broker, path) for entry in ENTRIES]
+    entries.append(Route("/openapi.json", openapi.document(ENTRIES), name="openapi"))
+    # All below /api is the API's: what it does not have is not asked of the console, which has everything else.
+    return [Route("/api", openapi.page(ENTRIES), name="api"), Mount("/api", routes=entries)]
 
 
 def _route(entry: Entry, broker: Broker, path: HttpPath) -> Route:
@@ -242,7 +241,7 @@ def _route(entry: Entry, broker: Broker, path: HttpPath) -> Route:
             return refusal(error, call)
         return JSONResponse(answer, headers={"cache-control": "no-store"})
 
-    return Route(f"/api{entry.path}", serve, methods=[entry.method], name=f"{entry.method} {entry.path}")
+    return Route(entry.path, serve, methods=[entry.method], name=f"{entry.method} {entry.path}")
 
 
 def _same_origin(request: Request) -> None:

@@ -105,3 +105,31 @@ def test_it_does_not_matter_how_the_bytes_arrive(
         at, turn = at + size, turn + 1
     assert bit_by_bit.pending_bytes == at_once.pending_bytes == sum(u.got for u in at_once._streams.values())
     assert bit_by_bit.completed == at_once.completed
+
+
+@pytest.mark.parametrize(
+    ("last", "left"),
+    [
+        (frame(HEADERS, 1, b"h", END_STREAM), 0),  # trailers
+        (frame(HEADERS, 1, b"h"), 45),
+        (frame(8, 1, bytes(4), END_STREAM), 45),  # a window's update: that bit says nothing there
+        (frame(SETTINGS, 0, b"", END_STREAM), 45),  # an acknowledgement
+        (frame(RST_STREAM, 3, bytes(4)), 45),
+    ],
+)
+def test_only_what_ends_a_stream_ends_it(last: bytes, left: int) -> None:
+    assert fed(frame(DATA, 1, message(100)[:50]), last).pending_bytes == left
+
+
+def test_a_message_as_large_as_may_be_is_counted_and_a_larger_one_until_its_stream_ends_is_not() -> None:
+    assert fed(frame(DATA, 1, message(1_000)[:500]), most=1_000).pending_bytes == 495
+    uploads = fed(frame(DATA, 1, message(1_001)[:500]), most=1_000)
+    assert uploads.pending_bytes == 0
+    uploads.feed(frame(DATA, 1, b"", END_STREAM))
+    uploads.feed(frame(DATA, 1, message(10)[:9]))  # its number again, as a stranger may
+    assert uploads.pending_bytes == 4
+
+
+def test_the_bit_before_a_streams_number_does_not_count() -> None:
+    uploads = fed(frame(DATA, 1, message(100)[:50]), frame(RST_STREAM, 1 | 0x80000000, bytes(4)))
+    assert uploads.pending_bytes == 0

@@ -231,6 +231,27 @@ def test_after_15_checks_it_is_given_up_and_can_be_brought_back(bench: Any) -> N
     assert len(bench.records("orders")) == 1
 
 
+def test_what_is_brought_back_starts_anew_with_all_its_checks_before_it(bench: Any) -> None:
+    properties = {
+        "UNIQ_KEY": "k",
+        "REAL_TOPIC": "orders",
+        "REAL_QID": "2",
+        "TRANSACTION_CHECK_TIMES": "15",
+        "TRAN_PREPARED_QUEUE_OFFSET": "7",
+    }
+    given_up = Record(names.CHECK_MAX_TOPIC, b"body", props.render(properties), 3)
+    bench.broker.store.append(given_up)
+    resume_check(given_up.offset_id, bench.broker)
+    (back,) = bench.records(names.HALF_TOPIC)
+    assert (back.body, back.queue_id) == (b"body", 0)
+    assert back.properties == {
+        "UNIQ_KEY": "k",
+        "REAL_TOPIC": "orders",
+        "REAL_QID": "2",
+        "TRANSACTION_CHECK_TIMES": "0",
+    }
+
+
 def test_bringing_back_wants_the_id_of_a_half_message(bench: Any) -> None:
     sent = bench.send()
     for wrong in ("zz", message.offset_message_id(b"\x7f\0\0\1\0\0\0\0", sent.physical_offset)):

@@ -140,7 +140,7 @@ async def test_step_9_without_subscription_the_pull_waits(pull: Any, session: An
     assert session.asked == []
 
 
-@pytest.mark.seed("S001-21", "S001-22", "S001-23", "S002-6", "S004-1", "S004-2", "S004-4")
+@pytest.mark.seed("S001-21", "S001-22", "S001-23", "S002-6", "S002-30", "S004-1", "S004-2", "S004-4")
 async def test_steps_11_and_12_the_request_carries_all_conditions(pull: Any, session: Any) -> None:
     p = pull(topics={"T": "A||B"})
     p.member.subscriptions.told({"T": 77})

@@ -78,7 +78,7 @@ async def test_a_pull_consumer_that_shares_queues_looks_anew_when_their_route_ch
     assert len(wakes) == woken + (topics is not None)
 
 
-@pytest.mark.seed("S002-6")
+@pytest.mark.seed("S002-6", "S002-30")
 async def test_a_pull_consumer_lets_the_broker_hold_its_pull_for_20_s(session: Any) -> None:
     consumer = PullConsumer("127.0.0.1:1", group="g", topics={"T": "A"})
     consumer.session = consumer._member.session = session

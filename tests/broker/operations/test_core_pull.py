@@ -365,6 +365,39 @@ async def test_pull_of_an_empty_queue_is_held_and_answered_by_the_next_message(b
     assert bodies(await held) == [b"at last"]
 
 
+@pytest.mark.seed("S002-15", "S002-29")
+async def test_a_woken_pull_runs_after_the_send_that_woke_it_and_not_within_it(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.broker.topics.ensure("orders", 4)
+    held = bench.hold()
+    await turns()
+    reads: list[Any] = []
+    read = bench.broker.store.read
+    monkeypatch.setattr(bench.broker.store, "read", lambda *a, **k: reads.append(a) or read(*a, **k))
+    bench.send(body=b"first")
+    assert (reads, held.done()) == ([], False)
+    bench.send(body=b"second")  # before the pull had its turn
+    assert bodies(await held) == [b"first", b"second"]
+    assert len(reads) == 1
+
+
+@pytest.mark.seed("S002-13", "S002-17")
+async def test_what_a_held_pull_asked_for_counts_when_it_is_woken(bench: Any, clock: Any) -> None:
+    """Its offset, its filter, its limit and its time, whatever others on the queue asked for."""
+    for tag in "AB":
+        bench.send(properties={"TAGS": tag})
+    later = bench.hold(offset=2, expression="B", max_messages=1, hold_ms=10_000)
+    sooner = bench.hold(offset=2, expression="C", hold_ms=5_000)
+    await turns()
+    clock.advance(5_000)
+    assert (await sooner).next_offset == 2
+    for tag in "ABB":
+        bench.send(body=tag.encode(), properties={"TAGS": tag})
+    found = await later
+    assert (bodies(found), found.next_offset) == ([b"B"], 4)
+
+
 async def test_message_that_comes_between_the_read_and_the_parking_is_not_missed(bench: Any) -> None:
     bench.broker.topics.ensure("orders", 4)
     later = bench.start_pull(hold_ms=15_000)

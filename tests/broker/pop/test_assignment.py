@@ -231,7 +231,7 @@ def test_queues_of_other_brokers_are_assigned_where_a_route_is_known(shop):
 # -- POP shares ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.seed("S000-40", "S000-75")
+@pytest.mark.seed("S000-39", "S000-40", "S000-75")
 @pytest.mark.parametrize("extra", [0, -1, 2, 8])
 def test_case_1_everybody_pops_every_queue(shop, extra):
     join(shop, "c1", "c2", "c3")
@@ -249,7 +249,7 @@ def test_case_1_is_one_entry_per_broker():
     assert [(queue.broker_name, queue.queue_id) for queue in found] == [("a", -1), ("b", -1)]
 
 
-@pytest.mark.seed("S000-41", "S000-43", "S000-77")
+@pytest.mark.seed("S000-39", "S000-41", "S000-43", "S000-77")
 def test_case_2_a_client_has_its_own_share_and_those_of_the_next_in_the_ring(shop):
     join(shop, "c1", "c2", "c3", "c4")
     set_mode(shop, popShareQueueNum=1)

@@ -203,6 +203,7 @@ async def test_a_wake_up_taken_by_a_connection_that_goes_is_handed_on(shop):
     assert [one.body for one in await second] == ["a"]
 
 
+@pytest.mark.seed("S000-52")
 async def test_too_many_requests_of_one_key_or_in_all_are_refused(make_shop):
     shop = make_shop(pop_polling_per_key=2, pop_polling_total=5)
     held = [shop.hold() for _ in range(3)]  # more than the limit: one above it, as in RocketMQ

@@ -233,6 +233,7 @@ def test_issue_11180_offsets_beyond_32_bits():
 # -- B. locks, memory, buffers -----------------------------------------------------------------------------------
 
 
+@pytest.mark.seed("S000-65")
 def test_issue_5813_8601_8704_a_failing_read_leaves_the_queue_usable(shop, monkeypatch):
     shop.send("a")
     with monkeypatch.context() as patch:
@@ -556,6 +557,23 @@ def test_issue_8686_8957_not_knowing_is_null_so_clients_keep_what_they_have(shop
 
 
 # -- S000: what POP is for ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.seed("S000-10")
+async def test_a_consumer_that_leaves_holds_up_nobody_and_no_rebalance_is_waited_for(shop):
+    """What is in its queue is another's at once; what it had is another's when its time is over."""
+    shop.send(*map(str, range(40)), queue_id=2)
+    left_with = shop.pop(queue_id=-1, invisible_ms=10_000)
+    assert len(left_with) == 32
+    others = shop.pop(queue_id=-1, invisible_ms=60_000)
+    assert {one.body for one in others} == {str(i) for i in range(32, 40)}
+    shop.ack(*others)
+    waiting = shop.hold(queue_id=-1, poll_ms=20_000)
+    await turns()
+    shop.wait(9_800)
+    assert not waiting.done()
+    shop.wait(600)
+    assert {one.body for one in await waiting} == {str(i) for i in range(32)}
 
 
 @pytest.mark.seed("S000-12", "S000-22")

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from aerobee.broker.pop import bits
 from aerobee.broker.pop.due_buckets import BUCKET_MS, DueBuckets
 from aerobee.errors import DiskFull
 from aerobee.protocol import names
+from aerobee.protocol.headers.consume import Notification
 from aerobee.protocol.message import Record
 
 steps = st.lists(
@@ -166,3 +169,20 @@ def test_the_topic_of_a_message_that_a_request_points_at(shop: Any) -> None:
     assert [pointed.topic_at(place) for place in (-1, 1 << 40)] == [None, None]
     assert [pointed.is_group(name) for name in ("billing", "nobody")] == [True, False]
     assert (Nothing().topic_at(0), Nothing().is_group("billing")) == (None, False)
+
+
+@pytest.mark.parametrize("born_time", [0, None])
+async def test_a_notification_that_does_not_say_when_it_was_made_is_held_from_now_on(
+    shop: Any, born_time: int | None
+) -> None:
+    fields = {} if born_time is None else {"born_time": born_time}
+    later = shop.ask(
+        Notification(consumer_group="billing", topic="orders", queue_id=-1, poll_time=5_000, **fields)
+    )
+    assert inspect.iscoroutine(later), "held"
+    task = asyncio.ensure_future(later)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    shop.send("a")
+    reply = await task
+    assert (reply.code, reply.header.has_msg) == (0, True)

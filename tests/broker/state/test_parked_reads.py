@@ -213,6 +213,7 @@ async def test_full_table_does_not_hold() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.seed("S002-19", "S002-23")
 async def test_thousands_of_readers_of_one_queue_are_all_served() -> None:
     bench = Bench(capacity=10_000)
     held = [bench.hold() for _ in range(5_000)]

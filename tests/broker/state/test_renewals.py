@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from aerobee.broker.pop import renewals as renewals_module
 from aerobee.broker.pop.renewals import AHEAD_MS, LONGEST_MS, STEPS_MS, Renewals
 from aerobee.protocol.receipt import Receipt
 
@@ -70,3 +71,35 @@ def test_a_clock_that_is_set_makes_no_lease_due_sooner_or_later(jump: int) -> No
     end = START + jump + LONGEST_MS - AHEAD_MS
     assert renewals.extension(lease, end - 1) is not None
     assert renewals.extension(lease, end) is None
+
+
+def test_beyond_the_bound_a_message_is_left_to_its_first_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renewals_module, "MAX_LEASES", 2)
+    renewals = Renewals()
+    for offset in range(3):
+        renewals.hold("g", "t", "c", receipt(offset))
+    assert len(renewals) == 2
+    assert [lease.receipt.offset for lease in renewals.due(START + 60_000)] == [0, 1]
+
+
+def test_what_is_dropped_or_known_no_more_is_not_due() -> None:
+    renewals = Renewals()
+    for offset in range(3):
+        renewals.hold("g", "t", "c", receipt(offset))
+    renewals.drop(renewals.of_client("c")[1])
+    renewals.release("g", "t", receipt(2))
+    assert [lease.receipt.offset for lease in renewals.due(START + 60_000)] == [0]
+    assert len(renewals) == 1
+
+
+def test_a_lease_is_extended_to_three_hours_after_the_first_delivery_and_no_further() -> None:
+    renewals = Renewals()
+    renewals.hold("g", "t", "c", receipt())
+    (lease,) = renewals.of_client("c")
+    end = START + LONGEST_MS
+    assert renewals.extension(lease, end - 30_000) == 30_000
+    assert renewals.extension(lease, end - AHEAD_MS - 1) == AHEAD_MS + 1
+    assert renewals.extension(lease, end - AHEAD_MS) is None
+    lease.renewed = 99
+    assert renewals.extension(lease, START) == STEPS_MS[-1]
+    assert STEPS_MS == (60_000, 180_000, 300_000, 600_000, 1_800_000, 3_600_000)

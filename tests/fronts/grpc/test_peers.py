@@ -29,6 +29,9 @@ from aerobee.protocol.bodies import (
 )
 from aerobee.protocol.command import request as command_of
 from aerobee.protocol.headers.consume import NotifyIdsChanged
+from aerobee.protocol.headers.transaction import CheckTransaction
+from aerobee.protocol.message import Record, encode
+from aerobee.protocol.transaction_id import TransactionId
 from aerobee.settings import BrokerConfig, StoreConfig
 
 if TYPE_CHECKING:
@@ -240,3 +243,16 @@ def test_settings_that_are_not_taken_register_nobody(
         peers.settle(peer, settings)
     assert refused.value.code == code
     assert broker.clients.find_client("c1") is None
+
+
+async def test_a_producer_is_asked_about_its_transaction_by_telemetry() -> None:
+    peer = Peer("c1", "JAVA", "5", ("10.0.0.1", 1))
+    half = Record("orders", b"body", "UNIQ_KEY\x01m1\x02", 0, 5, physical_offset=77)
+    header = CheckTransaction(tran_state_table_offset=9, commit_log_offset=1_234, transaction_id="m1")
+    peer.send(command_of(header, encode(half)))
+    told = await peer.next_command()
+    assert told.status == pb.Status(code=pb.OK, message="OK")
+    recover = told.recover_orphaned_transaction_command
+    assert (recover.message.body, recover.message.topic.name) == (b"body", "orders")
+    assert recover.message.system_properties.delivery_attempt == 1
+    assert recover.transaction_id == TransactionId(9, 1_234, "m1").text

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each gate alone, with a guard that says what it is told to: who it lets through, whom it asks, what it writes down."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from aerobee.errors import (
+    AccessDenied,
+    InvalidParameter,
+    ProtocolError,
+    RequestCodeNotSupported,
+    SystemFailure,
+)
+from aerobee.fronts.gates import accounts, audit, limits, permissions, vip
+from aerobee.fronts.gates.call import Call, Place, Port
+from aerobee.fronts.gates.guard import request_name
+from aerobee.protocol.codes import RequestCode
+
+NOW = 1_700_000_000_000
+
+
+class Guard:
+    """Users by name and secret; `trusted` needs none. Remembers what it was asked."""
+
+    cluster, look_up, checks_rights = "c", None, True
+
+    def __init__(self, **secrets: str) -> None:
+        self._secrets = secrets
+        self.asked: list[Any] = []
+        self.audit: Any = None
+        self.open: set[str] = set()
+
+    def needs_signature(self, request: str) -> bool:
+        return request not in self.open
+
+    needs_right = needs_signature
+
+    def secret_of(self, user: str, source: str) -> str | None:
+        self.asked.append((user, source))
+        if source == "trusted":
+            return None
+        if user not in self._secrets:
+            raise AccessDenied(f"no {user}")
+        return self._secrets[user]
+
+    def badly_signed(self, user: str) -> AccessDenied:
+        return AccessDenied(f"bad signature of {user}")
+
+    def may_everything(self, user: str) -> bool:
+        self.asked.append(("everything", user))
+        return user == "root"
+
+    def check(self, user: str, needs: Any, source: str, code: int | None) -> None:
+        self.asked.append(("check", user, needs, source, code))
+
+    def unreadable(self, user: str) -> AccessDenied:
+        return AccessDenied(f"unreadable from {user}")
+
+
+class Asked(Call):
+    def __init__(self, port: Port = Port.BROKER, fields: dict[str, str] | None = None, **more: Any) -> None:
+        super().__init__(
+            port,
+            more.get("route", "SendMessageV2"),
+            more.get("code", 310),
+            (more.get("source", "10.0.0.1"), 1),
+            more.get("body", b""),
+        )
+        self._fields, self._asked = fields or {}, more.get("asked")
+
+    @property
+    def fields(self) -> dict[str, str]:
+        return self._fields
+
+    @property
+    def asked(self) -> Any:
+        if isinstance(self._asked, Exception):
+            raise self._asked
+        return self._asked
+
+
+def at(
+    guard: Guard | None, port: Port = Port.BROKER, route: str = "SendMessageV2", code: int | None = 310
+) -> Place:
+    return Place(port, route, code, SimpleNamespace(wall=lambda: NOW), SimpleNamespace(guard=guard))  # type: ignore[arg-type]
+
+
+# -- who is it ------------------------------------------------------------------------------------------------------
+
+
+def for_grpc(user: str, secret: str, date: str = "20260101T000000Z") -> dict[str, str]:
+    signature = hmac.new(secret.encode(), date.encode(), hashlib.sha1).hexdigest().upper()
+    written = f"MQv2-HMAC-SHA1 Credential={user}, SignedHeaders=x-mq-date-time, Signature={signature}"
+    return {"authorization": written, "x-mq-date-time": date}
+
+
+def for_remoting(user: str, secret: str, body: bytes) -> dict[str, str]:
+    content = user.encode() + body  # the values by the names of their fields, and the body
+    signature = base64.b64encode(hmac.new(secret.encode(), content, hashlib.sha1).digest()).decode()
+    return {"AccessKey": user, "Signature": signature}
+
+
+def identified(port: Port, fields: dict[str, str], source: str = "10.0.0.1", body: bytes = b"") -> str | None:
+    gate = accounts.gate(at(Guard(ann="s3cret"), port, code=None if port is Port.GRPC else 310))
+    assert gate is not None
+    call = Asked(port, fields, source=source, body=body)
+    gate(call)
+    return call.user
+
+
+def test_who_signs_well_is_known() -> None:
+    assert identified(Port.GRPC, for_grpc("ann", "s3cret")) == "ann"
+    assert identified(Port.BROKER, for_remoting("ann", "s3cret", b"body"), body=b"body") == "ann"
+
+
+@pytest.mark.parametrize("port", [Port.GRPC, Port.BROKER])
+def test_who_comes_from_a_trusted_address_is_asked_for_nothing(port: Port) -> None:
+    assert identified(port, {}, source="trusted") is None
+    wrong = for_grpc("ann", "wrong") if port is Port.GRPC else for_remoting("ann", "wrong", b"")
+    assert identified(port, wrong, source="trusted") is None
+
+
+@pytest.mark.parametrize(
+    ("port", "fields", "why"),
+    [
+        (Port.GRPC, {}, "no "),
+        (Port.GRPC, for_grpc("eve", "x"), "no eve"),
+        (Port.GRPC, for_grpc("ann", "wrong"), "bad signature of ann"),
+        (
+            Port.GRPC,
+            for_grpc("ann", "s3cret") | {"x-mq-date-time": "20260101T000001Z"},
+            "bad signature of ann",
+        ),
+        (Port.GRPC, {"authorization": for_grpc("ann", "s3cret")["authorization"]}, "datetime is null."),
+        (Port.BROKER, {}, "no "),
+        (Port.BROKER, for_remoting("eve", "x", b""), "no eve"),
+        (Port.BROKER, for_remoting("ann", "s3cret", b"other"), "bad signature of ann"),
+    ],
+)
+def test_who_does_not_is_refused(port: Port, fields: dict[str, str], why: str) -> None:
+    with pytest.raises(AccessDenied) as refused:
+        identified(port, fields)
+    assert refused.value.remark == why
+
+
+@pytest.mark.parametrize("port", [Port.GRPC, Port.BROKER])
+def test_a_request_on_the_white_list_is_anybodys_but_who_signs_it_well_is_known(port: Port) -> None:
+    guard = Guard(ann="s3cret")
+    place = at(guard, port, "SendMessage", None if port is Port.GRPC else 310)
+    guard.open = {request_name(place)}
+    assert guard.open == {"apache.rocketmq.v2.SendMessageRequest" if port is Port.GRPC else "310"}
+    gate = accounts.gate(place)
+    assert gate is not None
+    signed = for_grpc("ann", "s3cret") if port is Port.GRPC else for_remoting("ann", "s3cret", b"")
+    for fields, user in ((signed, "ann"), ({}, "")):
+        call = Asked(port, fields)
+        call.user = "somebody else"
+        gate(call)
+        assert call.user == user
+
+
+def test_without_a_guard_there_are_no_gates_of_its() -> None:
+    for make in (accounts.gate, permissions.gate, audit.gate):
+        assert make(at(None)) is None
+    assert audit.gate(at(Guard())) is None, "and none that writes where nothing is written"
+    assert request_name(at(None, Port.GRPC, "", None)) == ""
+
+
+# -- may they ---------------------------------------------------------------------------------------------------------
+
+
+def checked(user: str | None, asked: Any = None, route: str = "SendMessageV2", code: int = 310) -> list[Any]:
+    guard = Guard()
+    gate = permissions.gate(at(guard, route=route, code=code))
+    assert gate is not None
+    call = Asked(asked=asked, route=route, code=code)
+    call.user = user
+    gate(call)
+    return guard.asked
+
+
+def test_rights_are_asked_of_users_alone() -> None:
+    topic, request = SimpleNamespace(topic="orders"), ("DeleteTopic", RequestCode.DELETE_TOPIC_IN_BROKER)
+    assert checked(None, topic, *request) == [], "an address that is trusted is asked nothing"
+    assert checked("root", topic, *request) == [("everything", "root")]
+    everything, (what, user, needs, source, code) = checked("ann", topic, *request)
+    assert (everything, what, user) == (("everything", "ann"), "check", "ann")
+    assert (source, code) == ("10.0.0.1", request[1])
+    assert [need.resource.text for need in needs] == ["Topic:orders"]
+
+
+@pytest.mark.parametrize("wrong", [ProtocolError("x"), ValueError("x"), AttributeError("x")])
+def test_a_request_that_cannot_be_read_is_nobodys_right(wrong: Exception) -> None:
+    with pytest.raises(AccessDenied, match="unreadable from ann"):
+        checked("ann", wrong)
+
+
+def test_what_nobody_listed_has_no_needs_to_be_met() -> None:
+    assert checked("ann", None, "", 9_999)[-1] == ("check", "ann", None, "10.0.0.1", 9_999)
+
+
+@pytest.mark.parametrize(
+    ("checks_rights", "open_requests", "there"),
+    [(True, set(), True), (False, set(), False), (True, {"310"}, False)],
+)
+def test_rights_are_checked_where_the_settings_say_so(
+    checks_rights: bool, open_requests: set[str], there: bool
+) -> None:
+    guard = Guard()
+    guard.checks_rights, guard.open = checks_rights, open_requests
+    assert (permissions.gate(at(guard)) is not None) is there
+
+
+# -- what is written down -----------------------------------------------------------------------------------------------
+
+
+class Written:
+    def __init__(self) -> None:
+        self.lines: list[tuple[Any, ...]] = []
+
+    def changed(self, now: int, facts: dict[str, Any]) -> None:
+        self.lines.append(("changed", now, facts))
+
+    def refused(self, now: int, source: str, facts: dict[str, Any]) -> None:
+        self.lines.append(("refused", now, source, facts))
+
+
+def written(error: BaseException | None, user: str | None = "ann", **more: Any) -> list[tuple[Any, ...]]:
+    guard, book = Guard(), Written()
+    guard.audit = book
+    code = more.get("code", RequestCode.UPDATE_AND_CREATE_TOPIC)
+    place = at(guard, route=more.get("route", "CreateTopic"), code=code)
+    gate = audit.gate(place)
+    assert gate is not None
+    call = Asked(**{"route": "CreateTopic", "code": code, "asked": SimpleNamespace(topic="orders"), **more})
+    call.user = user
+    ended = gate(call)
+    assert ended is not None
+    ended(error)
+    return book.lines
+
+
+FACTS = {
+    "user": "ann",
+    "from": "10.0.0.1",
+    "port": "broker",
+    "request": "CreateTopic",
+    "resources": ["Topic:orders"],
+}
+
+
+def test_changes_are_written_however_they_end_and_refusals_apart() -> None:
+    assert written(None) == [("changed", NOW, {**FACTS, "result": "allowed"})]
+    assert written(SystemFailure("no room")) == [
+        ("changed", NOW, {**FACTS, "result": "failed", "why": "no room"})
+    ]
+    assert written(AccessDenied("not you")) == [
+        ("refused", NOW, "10.0.0.1", {**FACTS, "result": "refused", "why": "not you"})
+    ]
+
+
+def test_of_what_changes_nothing_only_refusals_are_written() -> None:
+    reading = {"code": RequestCode.PULL_MESSAGE, "route": "PullMessage"}
+    asked = SimpleNamespace(topic="orders", consumer_group="g")
+    assert written(None, **reading, asked=asked) == written(SystemFailure("x"), **reading, asked=asked) == []
+    ((kind, _, _, facts),) = written(AccessDenied("not you"), **reading, asked=asked)
+    assert (kind, facts["request"], facts["result"]) == ("refused", "PullMessage", "refused")
+
+
+@pytest.mark.parametrize(
+    ("user", "fields", "shown"),
+    [
+        ("ann", {"AccessKey": "eve"}, "ann"),
+        ("", {"AccessKey": "eve"}, "eve?"),
+        ("", for_grpc("eve", "x"), "eve?"),
+        ("", {}, ""),
+        ("", {"authorization": "nonsense"}, ""),
+        (None, {"AccessKey": "eve"}, "eve?"),
+        ("u" * 5_000, {}, "u" * 256),
+    ],
+)
+def test_who_was_not_found_is_written_as_who_it_says_to_be(
+    user: str | None, fields: dict[str, str], shown: str
+) -> None:
+    ((_, _, facts),) = written(None, user, fields=fields)
+    assert facts["user"][:256] == shown
+    assert len(facts["user"]) <= audit._MAX_TEXT
+
+
+@pytest.mark.parametrize(
+    ("asked", "target"),
+    [
+        (SimpleNamespace(topic="t", username="shop"), "shop"),
+        (SimpleNamespace(topic="t", subject="User:shop"), "User:shop"),
+        (SimpleNamespace(topic="t", username="", subject="User:shop"), "User:shop"),
+        (SimpleNamespace(topic="t"), None),
+        (ProtocolError("x"), None),
+    ],
+)
+def test_a_change_of_a_user_names_the_user(asked: Any, target: str | None) -> None:
+    ((_, _, facts),) = written(None, asked=asked)
+    assert facts.get("target") == target
+
+
+def test_a_strangers_large_request_is_not_read_to_be_written_down() -> None:
+    limit = audit._MAX_STRANGERS_BODY
+    for size, user, resources in (
+        (limit, "", ["Topic:orders"]),
+        (limit + 1, "", []),
+        (limit + 1, "ann", ["Topic:orders"]),
+    ):
+        ((_, _, facts),) = written(None, user, body=bytes(size))
+        assert facts["resources"] == resources
+    ((_, _, facts),) = written(None, asked=ProtocolError("x"))
+    assert facts["resources"] == []
+
+
+# -- how much, and where ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("route", ["UpdateBrokerConfig", "UpdateNamesrvConfig"])
+def test_settings_are_of_a_size(route: str) -> None:
+    gate = limits.gate(at(None, route=route))
+    assert gate is not None
+    gate(Asked(body=bytes(65_536)))
+    with pytest.raises(InvalidParameter, match="settings of 65537 bytes, limit 65536"):
+        gate(Asked(body=bytes(65_537)))
+
+
+@pytest.mark.parametrize(
+    ("route", "name", "what"),
+    [("SendMessage", "messages", "messages"), ("AckMessage", "entries", "receipts")],
+)
+def test_grpc_requests_hold_so_much(route: str, name: str, what: str) -> None:
+    gate = limits.gate(at(None, Port.GRPC, route, None))
+    assert gate is not None
+    gate(Asked(route=route, asked=SimpleNamespace(**{name: [0] * 1_000})))
+    with pytest.raises(InvalidParameter, match=f"1001 {what} in one request, limit 1000"):
+        gate(Asked(route=route, asked=SimpleNamespace(**{name: [0] * 1_001})))
+    assert limits.gate(at(None, Port.BROKER, route)) is None
+    assert limits.gate(at(None, Port.GRPC, "QueryRoute", None)) is None
+
+
+READING = (
+    RequestCode.PULL_MESSAGE,
+    RequestCode.LITE_PULL_MESSAGE,
+    RequestCode.POP_MESSAGE,
+    RequestCode.PEEK_MESSAGE,
+    RequestCode.NOTIFICATION,
+    RequestCode.POLLING_INFO,
+)
+
+
+def test_the_second_port_reads_nothing() -> None:
+    refused = {code for code in RequestCode if vip.gate(at(None, Port.VIP, "x", code)) is not None}
+    assert refused == set(READING)
+    assert all(vip.gate(at(None, Port.BROKER, "x", code)) is None for code in READING)
+    gate = vip.gate(at(None, Port.VIP, "x", RequestCode.POP_MESSAGE))
+    assert gate is not None
+    with pytest.raises(RequestCodeNotSupported, match=f"request code {RequestCode.POP_MESSAGE}"):
+        gate(Asked(code=RequestCode.POP_MESSAGE))

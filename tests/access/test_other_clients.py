@@ -14,7 +14,6 @@ from aerobee.net.connection import Reply
 from aerobee.net.pool import Pool
 from aerobee.protocol import bodies, names
 from aerobee.protocol.accounts import Credentials, sign
-from aerobee.protocol.bodies.registration import RegisterBrokerBody
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import request
 from aerobee.protocol.headers import consume as hr
@@ -192,7 +191,7 @@ async def test_a_broker_of_another_cluster_is_not_replaced(ports: Ports) -> None
     """Routes go by the broker's name: a right to one's own cluster is no right to a name in another."""
     ports.grant("Cluster:hers Update")
     false: dict[str, Any] = {"broker_addr": "10.6.6.6:10911", "broker_id": 0, "cluster_name": "hers"}
-    body = bodies.encode(RegisterBrokerBody())
+    body = bodies.encode(bodies.RegisterBrokerBody())
     theirs = hn.RegisterBroker(broker_name="broker-a", **false)
     assert said(await ports.ask_namesrv(ANN, theirs, body)) == (
         16,

@@ -86,10 +86,10 @@ def send(number: int, who: Credentials = ANN, topic: str = "mine") -> bytes:
     return frame(SendMessageV2(topic=topic, queue_id=0, properties=properties), who, number)
 
 
-@pytest.fixture(params=[{}, {"audit": True}], ids=["", "audited"])
+@pytest.fixture(params=["plain", "audited"])
 def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
-    audit = {"audit_log": str(tmp_path / "audit.jsonl")} if request.param else {}
-    config = BrokerConfig(authentication=True, authorization=True, **audit)
+    audit = str(tmp_path / "audit.jsonl") if request.param == "audited" else ""
+    config = BrokerConfig(authentication=True, authorization=True, audit_log=audit)
     made = Bench(assemble(config, SMALL, tmp_path / "data", ManualClock()))
     assert made.feed(send(0)) == [0]
     yield made

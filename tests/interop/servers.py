@@ -320,6 +320,7 @@ class RocketMQ(Server):
                         "grpcServerPort": int(self.grpc.rpartition(":")[2]),
                         "remotingListenPort": self.proxy_remoting_port,
                         "localServeAddr": HOST,
+                        **self._proxy_accounts(),
                     }
                 )
             )
@@ -337,6 +338,19 @@ class RocketMQ(Server):
             30,
             f"{self.broker} in its name server",
         )
+
+    def _proxy_accounts(self) -> dict[str, object]:
+        """The proxy asks by settings of its own, and finds users and policies in the broker of its process."""
+        if self.settings.get("authenticationEnabled") != "true":
+            return {}
+        found = "org.apache.rocketmq.proxy.auth.Proxy{}MetadataProvider"
+        return {
+            "authenticationEnabled": True,
+            "authenticationMetadataProvider": found.format("Authentication"),
+            "authorizationEnabled": self.settings.get("authorizationEnabled") == "true",
+            "authorizationMetadataProvider": found.format("Authorization"),
+            "innerClientAuthenticationCredentials": self.settings["innerClientAuthenticationCredentials"],
+        }
 
     def stop(self) -> None:
         for name in ("broker", "namesrv"):

@@ -51,7 +51,7 @@ def secured(server_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
     data = tmp_path_factory.mktemp("secured") / "data"
     if server_kind == "aerobee":
         settings["audit_log"] = str(data.with_name(AUDIT))
-    server = make(server_kind, data, settings)
+    server = make(server_kind, data, settings, proxy=True)
     if isinstance(server, Aerobee):
         server.ports["broker"] = str(free_port())  # a port that is known has one two below it
     server.start()

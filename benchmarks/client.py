@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast the client is: a producer with many sends in flight, a push consumer, POP; CPU time a message.
+"""How fast the client is, async and blocking, beside the official Java and Go clients on the same broker: sends and
+consumed messages a second, and CPU time a message.
 
-    python benchmarks/client.py [--namesrv HOST:PORT] [--count 200000] [--in-flight 256] [--size 128]
-        [--cpp .interop/venv-cpp/bin/python] [--profile]
+    python -m benchmarks.client [--namesrv HOST:PORT] [--count 200000] [--in-flight 64] [--size 128] [--seconds 6]
+        [--peers java,go] [--cpp .interop/venv-cpp/bin/python] [--profile]
 
-Without --namesrv a server is started in a process of its own (`aerobee serve`). The client's CPU time is measured
-by itself, so the server beside it does not count: messages per CPU second are what one core of client can do.
+Without --namesrv a server is started in a process of its own (`aerobee serve`). A client's CPU time is measured by
+itself, so the server beside it does not count: messages per CPU second are what one core of client can do. Peers whose
+tools are not on the machine are left out, and said so; `--peers ''` leaves out all.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -25,11 +28,14 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+from aerobee import blocking
 from aerobee.client.admin import Admin
 from aerobee.client.consume.push_consumer import PushConsumer
 from aerobee.client.message import Message
 from aerobee.client.options import Options
 from aerobee.client.produce.producer import Producer
+from benchmarks import client_peers
+from benchmarks.client_peers import Figure
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -45,12 +51,7 @@ def cpu_seconds() -> float:
 async def measured(what: str, count: int, work: Callable[[], Awaitable[None]]) -> None:
     cpu, wall = cpu_seconds(), time.perf_counter()
     await work()
-    cpu, wall = cpu_seconds() - cpu, time.perf_counter() - wall
-    print(
-        f"{what:<28} {count:>8} messages  {count / wall:>9.0f}/s  {cpu / count * 1e6:>6.1f} us CPU a message"
-        f"  {count / cpu:>9.0f}/s a core",
-        flush=True,
-    )
+    print(Figure(what, count, time.perf_counter() - wall, cpu_seconds() - cpu).line(), flush=True)
 
 
 async def send_many(namesrv: str, topic: str, count: int, in_flight: int, body: bytes) -> None:
@@ -65,7 +66,7 @@ async def send_many(namesrv: str, topic: str, count: int, in_flight: int, body: 
         async def work() -> None:
             await asyncio.gather(*(worker() for _ in range(in_flight)))
 
-        await measured(f"send, {in_flight} in flight", count, work)
+        await measured(f"async: send, {in_flight} in flight", count, work)
 
 
 async def send_batches(namesrv: str, topic: str, count: int, body: bytes) -> None:
@@ -79,7 +80,7 @@ async def send_batches(namesrv: str, topic: str, count: int, body: bytes) -> Non
         async def work() -> None:
             await asyncio.gather(*(worker() for _ in range(16)))
 
-        await measured("send, batches of 64", count // 64 * 64, work)
+        await measured("async: send, batches of 64", count // 64 * 64, work)
 
 
 async def consume(namesrv: str, topic: str, count: int, kind: str, options: Options) -> None:
@@ -112,8 +113,65 @@ async def consume(namesrv: str, topic: str, count: int, kind: str, options: Opti
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(done.wait(), 120)
 
-    await measured(f"push, {kind}, batch {options.pull_batch}", count, work)
+    await measured(f"async: push, {kind}, batch {options.pull_batch}", count, work)
     await consumer.stop()
+
+
+def send_blocking(namesrv: str, topic: str, count: int, threads: int, body: bytes) -> None:
+    with blocking.Producer(namesrv, group="bench-blocking") as producer:
+        producer.send(Message(topic, body))
+        share = count // threads
+
+        def work() -> None:
+            for _ in range(share):
+                producer.send(Message(topic, body))
+
+        workers = [threading.Thread(target=work) for _ in range(threads)]
+        cpu, wall = cpu_seconds(), time.perf_counter()
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        what = f"blocking: send, {threads} threads"
+        took = (time.perf_counter() - wall, cpu_seconds() - cpu)
+        print(Figure(what, share * threads, *took).line(), flush=True)
+
+
+def consume_blocking(namesrv: str, topic: str, count: int) -> None:
+    got, done = 0, threading.Event()
+
+    def handle(message: object) -> None:
+        nonlocal got
+        got += 1  # a count lost to another thread only ends the run late
+        if got >= count - 100:
+            done.set()
+
+    group = f"bench-{uuid.uuid4().hex[:8]}"
+    cpu, wall = cpu_seconds(), time.perf_counter()
+    with blocking.PushConsumer(namesrv, group=group, topics={topic: "*"}, handler=handle, start="first"):
+        done.wait(120)
+        took = (time.perf_counter() - wall, cpu_seconds() - cpu)
+    print(Figure("blocking: push, plain function", got, *took).line(), flush=True)
+    got, cpu, wall = 0, cpu_seconds(), time.perf_counter()
+    with blocking.PullConsumer(
+        namesrv, group=f"{group}-pull", topics={topic: "*"}, start="first"
+    ) as consumer:
+        while got < count and (messages := consumer.poll(max_messages=1_000, timeout_ms=5_000)):
+            got += len(messages)
+        took = (time.perf_counter() - wall, cpu_seconds() - cpu)
+    print(Figure("blocking: poll of 1,000", got, *took).line(), flush=True)
+
+
+def beside(namesrv: str, topic: str, arguments: argparse.Namespace) -> None:
+    for name in filter(None, arguments.peers.split(",")):
+        if not client_peers.available(name):
+            print(f"{name}: left out, there is no {name} on this machine")
+            continue
+        with blocking.Admin(namesrv) as admin:
+            admin.create_topic(f"{topic}-{name}", queues=8)
+        sized = (arguments.in_flight, arguments.size, arguments.seconds)
+        for figure in client_peers.measure(name, namesrv, topic, *sized):
+            print(figure.line(), flush=True)
 
 
 @contextlib.contextmanager
@@ -147,9 +205,10 @@ def server(namesrv: str | None) -> Iterator[str]:
             child.wait(20)
 
 
-async def main(namesrv: str, arguments: argparse.Namespace) -> None:
-    topic, body, count = f"bench-{uuid.uuid4().hex[:8]}", b"x" * arguments.size, arguments.count
+async def main(namesrv: str, topic: str, arguments: argparse.Namespace) -> None:
+    body, count = b"x" * arguments.size, arguments.count
     async with Admin(namesrv) as admin:
+        await admin.create_topic(f"{topic}-blocking", queues=8)
         await admin.create_topic(topic, queues=8)
         while not await admin.topic_exists(topic):  # noqa: ASYNC110 - another process says when
             await asyncio.sleep(0.05)
@@ -180,11 +239,14 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--namesrv")
     parser.add_argument("--count", type=int, default=200_000)
-    parser.add_argument("--in-flight", type=int, default=256)
+    parser.add_argument("--in-flight", type=int, default=64)
     parser.add_argument("--size", type=int, default=128)
+    parser.add_argument("--seconds", type=float, default=6, help="for each load of a peer")
+    parser.add_argument("--peers", default="java,go", help="official clients to run beside")
     parser.add_argument("--cpp", metavar="PYTHON", help="a python with PyPI rocketmq 0.4.4, to run beside")
     parser.add_argument("--profile", action="store_true", help="print the functions that took the most time")
     given = parser.parse_args()
+    name = f"bench-{uuid.uuid4().hex[:8]}"
     with server(given.namesrv) as address:
         if given.profile:
             import cProfile
@@ -192,8 +254,11 @@ if __name__ == "__main__":
 
             profile = cProfile.Profile()
             profile.enable()
-            uvloop.run(main(address, given))
+            uvloop.run(main(address, name, given))
             profile.disable()
             pstats.Stats(profile).sort_stats("tottime").print_stats(25)
         else:
-            uvloop.run(main(address, given))
+            uvloop.run(main(address, name, given))
+        send_blocking(address, f"{name}-blocking", given.count // 4, 16, b"x" * given.size)
+        consume_blocking(address, name, given.count)
+        beside(address, name, given)

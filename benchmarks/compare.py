@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "interop"
 import peers
 import servers
 
-from benchmarks import load, report
+from benchmarks import client_peers, load, report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -291,19 +291,9 @@ class Bench:
 
 
 def client_load(*arguments: object) -> load.Count:
-    class_path = peers.server_class_path()
-    source, classes = HERE / "java" / "ClientLoad.java", peers.CACHE / "classes" / "client-load"
-    with peers.built("javac-client-load", [source]) as needed:
-        if needed:
-            classes.mkdir(parents=True, exist_ok=True)
-            peers.run(["javac", "-nowarn", "-cp", class_path, "-d", str(classes), str(source)], HERE)
-    home = peers.CACHE / "home" / "client-load"
-    home.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        ["java", "-Xmx512m", *servers.JAVA_OPENS, f"-Duser.home={home}", "-cp", f"{classes}:{class_path}",
-         "ClientLoad", *map(str, arguments)],
-        capture_output=True, text=True, timeout=120, check=True, cwd=home,
-        preexec_fn=servers.die_with_parent,
+        [*client_peers.java(), *map(str, arguments)],
+        capture_output=True, text=True, timeout=120, check=True, preexec_fn=servers.die_with_parent,
     )  # fmt: skip
     row = json.loads(done.stdout.strip().splitlines()[-1])
     return load.Count(row["messages"], row["seconds"], row["refused"])

@@ -64,8 +64,10 @@ public final class ClientLoad {
             thread.setDaemon(true);
             thread.start();
         }
+        Thread.sleep(Math.max(0, (counted - System.nanoTime()) / 1_000_000));
+        long before = cpuNanos();
         done.await();
-        report(sent.sum(), (System.nanoTime() - counted) / 1e9, failed.sum());
+        report(sent.sum(), (System.nanoTime() - counted) / 1e9, failed.sum(), (cpuNanos() - before) / 1e9);
     }
 
     /** A push consumer over a backlog, from the 1000th message to the last that came within the time. */
@@ -89,18 +91,28 @@ public final class ClientLoad {
         long began = System.nanoTime();
         long last = first;
         long lastAt = began;
+        long before = cpuNanos();
+        long used = before;
         while (System.nanoTime() < began + (long) (seconds * 1e9) && System.nanoTime() < lastAt + 500_000_000L) {
             Thread.sleep(5);
             long now = got.sum();
             if (now > last) {
                 last = now;
                 lastAt = System.nanoTime();
+                used = cpuNanos();
             }
         }
-        report(last - first, (lastAt - began) / 1e9, 0);
+        report(last - first, (lastAt - began) / 1e9, 0, (used - before) / 1e9);
     }
 
-    static void report(long messages, double seconds, long failed) {
-        System.out.printf("{\"messages\":%d,\"seconds\":%.6f,\"refused\":%d}%n", messages, seconds, failed);
+    /** Of this process, collector and compiler included. */
+    static long cpuNanos() {
+        return ((com.sun.management.OperatingSystemMXBean)
+            java.lang.management.ManagementFactory.getOperatingSystemMXBean()).getProcessCpuTime();
+    }
+
+    static void report(long messages, double seconds, long failed, double cpuSeconds) {
+        System.out.printf("{\"messages\":%d,\"seconds\":%.6f,\"refused\":%d,\"cpu_seconds\":%.6f}%n",
+            messages, seconds, failed, cpuSeconds);
     }
 }

@@ -38,6 +38,22 @@ class TestByHand:
             assert await consumer.receive(wait_ms=100) == []
         assert set(seen.values()) == {1}
 
+    async def test_of_acks_that_leave_together_none_comes_again_and_the_others_do(self, cluster: Any) -> None:
+        topic, group = await cluster.topic(queues=2), await cluster.group()
+        await fill(cluster, topic, 40)
+        async with simple(cluster, group, topic) as consumer:
+            taken: list[Any] = []
+            while len(taken) < 40:
+                taken += await consumer.receive(invisible_ms=4_000)
+            left = {m.body for m in taken if int(m.body) % 10 == 3}
+            await asyncio.gather(*(m.ack() for m in taken if m.body not in left))
+            again: set[bytes] = set()
+            while again < left:
+                part = await consumer.receive(invisible_ms=30_000, wait_ms=20_000)
+                again |= {m.body for m in part}
+                await asyncio.gather(*(m.ack() for m in part))
+            assert again == left
+
     @pytest.mark.seed("S000-18", "S000-22", "S000-27")
     async def test_what_is_not_acked_comes_again(self, cluster: Any) -> None:
         topic, group = await cluster.topic(queues=1), await cluster.group()

@@ -56,6 +56,25 @@ async def test_a_message_arrives_with_everything_it_was_sent_with(cluster: Any) 
     assert found.topic == topic
 
 
+async def test_merged_sends_have_the_ids_and_offsets_that_the_store_has(cluster: Any) -> None:
+    topic = await cluster.topic()
+    async with Producer(cluster.namesrv, group="shop", options=cluster.options) as producer:
+        await producer.send(Message(topic, b"first"))
+        messages = [Message(topic, b"%d" % n, tags="t", keys=[f"k{n}"], flag=n) for n in range(60)]
+        sent = await asyncio.gather(*map(producer.send, messages))
+    assert len({(one.queue, one.queue_offset) for one in sent}) == 60
+    found = {message.body: message for message in await read_all(cluster, topic, 61)}
+    for n, one in enumerate(sent):
+        message = found[b"%d" % n]
+        assert (message.message_id, message.offset_id) == (one.message_id, one.offset_id)
+        assert (message.queue, message.queue_offset) == (one.queue, one.queue_offset)
+        assert (message.tags, message.keys, message.flag) == ("t", [f"k{n}"], n)
+        assert one.transaction_id == one.message_id
+    async with Admin(cluster.namesrv, options=cluster.options) as admin:
+        for one in sent[::20]:
+            assert (await admin.message_by_id(one.offset_id)).message_id == one.message_id
+
+
 async def test_an_unknown_topic_is_created_by_the_first_send(cluster: Any) -> None:
     topic = cluster.fresh("created")
     async with Producer(cluster.namesrv, group="shop", options=cluster.options) as producer:

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m benchmarks.rivals [--rounds 3] [--only Aerobee,NATS] [--save]`: some five minutes; --save writes RIVALS.md.
+
+Every round starts each server anew, with fresh data, and runs the same loads against it (`loads.py`), in turn, so that
+what the machine does meanwhile hits all of them. The figures are medians over the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.rivals import page
+from benchmarks.rivals.servers import SERVERS, Missing, resident_mib
+
+if TYPE_CHECKING:
+    from benchmarks.rivals.page import Rounds
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def one_round(name: str) -> dict[str, Any]:
+    directory = Path(tempfile.mkdtemp(prefix="rivals-"))
+    try:
+        server = SERVERS[name](directory)
+        try:
+            start_s = server.start()
+            idle_mib = resident_mib(server.pids())
+            pids = ",".join(map(str, server.pids()))
+            load = [sys.executable, "-m", "benchmarks.rivals.loads", name, server.address, pids]
+            done = subprocess.run(load, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+            if done.returncode:
+                raise Missing(f"{name}: the load failed: {done.stderr[-1500:]}")
+            figures: dict[str, Any] = json.loads(done.stdout)
+            figures["start"] = {"s": start_s}
+            figures["memory"] = {"idle_mib": idle_mib, "used_mib": resident_mib(server.pids())}
+            return figures
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default=",".join(SERVERS))
+    parser.add_argument("--save", action="store_true")
+    given = parser.parse_args()
+    rounds: Rounds = {name: [] for name in given.only.split(",")}
+    missing: dict[str, str] = {}
+    began, load_before = time.time(), os.getloadavg()[0]
+    for number in range(given.rounds):
+        for name in rounds:
+            if name in missing:
+                continue
+            try:
+                rounds[name].append(one_round(name))
+            except Missing as error:
+                missing[name] = str(error)
+            print(f"round {number + 1} {name}: {missing.get(name, 'done')}", file=sys.stderr, flush=True)
+    text = page.text(
+        {name: found for name, found in rounds.items() if found},
+        missing,
+        page.Run(began, load_before, os.getloadavg()[0], given.rounds),
+    )
+    print(text)
+    if given.save:
+        (ROOT / "benchmarks" / "RIVALS.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -46,7 +46,7 @@ MAY_IMPORT = {
 MORE = {
     "aerobee/broker/background/registration.py": {"net", "namesrv"},  # it dials the name servers
     "aerobee/broker/background/topic_routes.py": {"net"},  # it asks them
-    "aerobee/cli/serve.py": {"server", "fronts", "namesrv", "fleet"},  # it starts them
+    "aerobee/cli/serving.py": {"server", "fronts", "namesrv", "fleet"},  # it starts them
     "aerobee/cli/access.py": {"broker"},  # it decides by the same rules
     "aerobee/cli/store.py": {"store"},  # it looks at the files
     "aerobee/cli/pipeline.py": {"spark"},  # it runs them

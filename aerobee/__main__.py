@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-from aerobee.cli.main import main
+from aerobee.cli.entry import main
 
 main()

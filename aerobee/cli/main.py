@@ -192,12 +192,13 @@ def run(arguments: list[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("AEROBEE_DEBUG"):
             raise
-        return _failed(error)
+        return failed(error)
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def _failed(error: Exception) -> int:
+def failed(error: Exception) -> int:
+    """Says so in one line; the exit code."""
     text, code = str(error), 1
     match error:
         case _ClickError():

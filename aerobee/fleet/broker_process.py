@@ -52,7 +52,7 @@ class BrokerProcess:
             code = await self._process.wait()
             raise AerobeeError(f"{self.name} did not start: exit code {code}")
         self.addresses = {name: where for name, where in _ADDRESS.findall(line) if where != _OFF}
-        for setting, front in (("port", "broker"), ("grpc_port", "grpc")):
+        for setting, front in (("port", "broker"), ("grpc_port", "grpc"), ("http_port", "http")):
             if front in self.addresses:
                 self._ports[setting] = parse_address(self.addresses[front])[1]
 

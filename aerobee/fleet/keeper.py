@@ -31,7 +31,8 @@ log = logging.getLogger("aerobee.fleet")
 
 STOP_MS = 30_000
 _MOST = 26  # named by letters
-_PORT_STEP = {"port": 10, "grpc_port": 1}  # between brokers: beside a broker's port is its second one
+_PORTS = ("port", "grpc_port", "http_port")
+_PORT_STEP = 10  # between brokers: beside a broker's port is its second one, and no front meets another's
 
 
 def names_of(first: str, count: int) -> list[str]:
@@ -117,8 +118,8 @@ class Keeper:
         if config.tls_required:
             own["namesrv_tls"] = "true"
         ports = {
-            setting: port + number * step if (port := getattr(config, setting)) > 0 else port
-            for setting, step in _PORT_STEP.items()
+            setting: port + number * _PORT_STEP if (port := getattr(config, setting)) > 0 else port
+            for setting in _PORTS
         }
         pairs = [word for setting, value in own.items() for word in ("--set", f"{setting}={value}")]
         return BrokerProcess(name, [*self._arguments, *pairs], ports)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aerobee.cli import connect, output, times
+from aerobee.cli import complete, connect, output, times
 from aerobee.cli.topics import user_groups
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ app = typer.Typer(
     help="Find messages by id, key, offset or time; browse queues.",
 )
 
-Topic = Annotated[str, typer.Argument(help="topic")]
+Topic = Annotated[str, typer.Argument(help="topic", autocompletion=complete.topics)]
 Limit = Annotated[int, typer.Option("--limit", "-l", help="at most so many", min=1)]
 Broker = Annotated[
     str | None, typer.Option("--broker", "-b", help="broker name, where several have the topic")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from aerobee.console.rendering import age, number, percent
+from aerobee.console.writing import age, number, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

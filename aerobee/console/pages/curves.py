@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 from markupsafe import Markup
 
 from aerobee import charts
-from aerobee.console.rendering import age, drawn
+from aerobee.console.rendering import drawn
+from aerobee.console.writing import age
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

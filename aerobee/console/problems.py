@@ -97,7 +97,7 @@ def disk_fills(totals: Sequence[Total]) -> Iterator[Problem]:
         )
         yield Problem(
             BAD if hours < 6 else WARN,
-            Text("The disk will be full in {time}.", time=age(int(hours * 3_600_000))),
+            Text("The disk will be full in {time}.", time=age(round(hours * 3_600_000))),
             why,
             place,
         )

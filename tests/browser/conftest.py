@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real browser (Debian's chromium, driven by Playwright) on the console of a server in this process.
 
-`make browser` installs what it needs. Pages are looked at by a person too: screenshots go to AEROBEE_SHOTS, when it is set.
+`make browser` installs what it needs. Pages are looked at by a person too: screenshots go where AEROBEE_SHOTS says.
 """
 
 from __future__ import annotations

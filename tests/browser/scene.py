@@ -20,7 +20,9 @@ HOSTILE_BODIES = {
     "binary": bytes(range(256)),
     "large": b"x" * (4 * 1024 * 1024 - 1024),
 }
-QUICK = Options(rebalance_ms=500, rebalance_soon_ms=200, rebalance_min_ms=100, persist_offsets_ms=500, stop_wait_ms=200)
+QUICK = Options(
+    rebalance_ms=500, rebalance_soon_ms=200, rebalance_min_ms=100, persist_offsets_ms=500, stop_wait_ms=200
+)
 
 
 class Scene:
@@ -58,7 +60,13 @@ class Scene:
             body = json.dumps({"order": number, "amount": number * 37 % 500, "user": f"u-{number % 20}"})
             tags = "paid" if number % 3 else "void"
             await producer.send(
-                Message("orders", body.encode(), tags=tags, keys=[f"o-{number}"], properties={"amount": str(number)})
+                Message(
+                    "orders",
+                    body.encode(),
+                    tags=tags,
+                    keys=[f"o-{number}"],
+                    properties={"amount": str(number)},
+                )
             )
         for number in range(40):
             await producer.send(Message("payments", b'{"payment": %d}' % number))

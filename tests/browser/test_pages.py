@@ -68,5 +68,7 @@ def test_a_page_fits_a_phone_in_the_dark(
     page = open_page(PHONE, color_scheme="dark", bypass_csp=True)
     page.goto(address + path)
     shot(page, f"phone{path}")
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], "the page itself scrolls sideways"
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], (
+        "the page itself scrolls sideways"
+    )
     assert violations(page, AXE) == []

@@ -53,7 +53,9 @@ MORE = {
     "aerobee/cli/pipeline.py": {"spark"},  # it runs them
     "aerobee/cli/pipeline_output.py": {"spark"},  # it shows their figures
     "aerobee/cli/console.py": {"console"},  # it serves it
-    "aerobee/cli/demo.py": {"demo", "server", "spark"},  # it shows them all
+    "aerobee/cli/top.py": {"console"},  # it shows the same figures
+    "aerobee/cli/top_views.py": {"console"},
+    "aerobee/cli/demo.py": {"console", "demo", "server", "spark"},  # it shows them all
     "aerobee/__init__.py": {"server", "client"},  # what `import aerobee` gives
 }
 # Single modules of a layer that is otherwise closed to them.

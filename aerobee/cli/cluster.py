@@ -32,12 +32,13 @@ def cluster(ctx: typer.Context, namesrv: connect.Namesrv = None, json: output.Js
 
 
 @app.command("list")
-def list_(namesrv: connect.Namesrv = None, json: output.Json = False) -> None:
+def list_(watch: connect.Watch = None, namesrv: connect.Namesrv = None, json: output.Json = False) -> None:
     """Each broker with its version, messages in and out, and disk.
 
     aerobee cluster list --json
     """
-    connect.run(_list(connect.address_of(namesrv), json=output.wants_json(json)))
+    address, as_json = connect.address_of(namesrv), output.wants_json(json)
+    connect.run(connect.watched(lambda: _list(address, json=as_json), watch))
 
 
 async def _list(address: str, *, json: bool) -> None:

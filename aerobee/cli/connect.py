@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from aerobee.cli import profiles
+from aerobee.cli import output, profiles
 from aerobee.client.running import loop_factory
 from aerobee.client.session.identity import DEFAULT_NAMESRV, usual_namesrv
 from aerobee.clock import SystemClock
@@ -28,7 +28,7 @@ from aerobee.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterable
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 
     from aerobee.client.admin import Admin
 
@@ -42,6 +42,12 @@ Namesrv = Annotated[
         "--namesrv", "-n", help=f"name servers, ';' between them; or ${VARIABLE} [{DEFAULT_NAMESRV}]"
     ),
 ]
+
+Watch = Annotated[
+    float | None,
+    typer.Option("--watch", "-w", help="again every so many seconds", min=0.2, metavar="SECONDS"),
+]
+CLEAR = b"\x1b[H\x1b[2J"
 
 # `aerobee topics -n HOST:PORT list` means the same as `aerobee topics list -n HOST:PORT`.
 _namesrv_given: ContextVar[str | None] = ContextVar("namesrv_given", default=None)
@@ -91,6 +97,17 @@ async def _ended_by_sigterm(work: Coroutine[Any, Any, T]) -> T:
         if told:
             raise typer.Exit(0) from None
         raise
+
+
+async def watched(work: Callable[[], Coroutine[Any, Any, None]], every_s: float | None) -> None:
+    """Once, or again and again until it is ended: on a terminal each time in place of the last."""
+    while True:
+        if every_s is not None and output.on_terminal():
+            output.write(CLEAR)
+        await work()
+        if every_s is None:
+            return
+        await clock.sleep(round(every_s * 1000))
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from aerobee.cli import connect, counted, output, profiles, times
+from aerobee.cli import complete, connect, counted, output, profiles, times
 
 if TYPE_CHECKING:
     from aerobee.client.admin import Admin
@@ -39,8 +39,13 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(help="topic to consume")],
-    group: Annotated[str, typer.Option("--group", "-g", help="consumer group; it keeps the progress")],
+    topic: Annotated[str, typer.Argument(help="topic to consume", autocompletion=complete.topics)],
+    group: Annotated[
+        str,
+        typer.Option(
+            "--group", "-g", help="consumer group; it keeps the progress", autocompletion=complete.groups
+        ),
+    ],
     mode: Annotated[
         Fetch, typer.Option("--mode", help="push: pull or POP, as the broker says; pull; pop: ack each one")
     ] = Fetch.PUSH,

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aerobee.cli import connect, output
+from aerobee.cli import complete, connect, output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aerobee.client.message import ReceivedMessage
 
-Group = Annotated[str, typer.Argument(help="consumer group")]
+Group = Annotated[str, typer.Argument(help="consumer group", autocompletion=complete.groups)]
 Limit = Annotated[int, typer.Option("--limit", "-l", help="at most so many", min=1)]
 Ids = Annotated[list[str] | None, typer.Option("--id", help="only this message id; repeatable")]
 Keys = Annotated[str | None, typer.Option("--key", help="only messages with a key like this: 'o-1*'")]

@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+import signal
 import sys
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +20,8 @@ from rich.table import Table
 from aerobee.errors import AerobeeError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from aerobee.demo.proof import Proof
     from aerobee.demo.shop import Shop
 
@@ -32,6 +36,9 @@ def demo(
         "aerobee-demo"
     ),
     spark: Annotated[bool, typer.Option("--spark/--no-spark", help="prove it with Spark afterwards")] = True,
+    stay: Annotated[
+        bool, typer.Option("--stay", help="leave server and console up afterwards, until Ctrl-C")
+    ] = False,
 ) -> None:
     """An online shop on an embedded server: push with retries, POP with a hung consumer, order, and Spark's proof.
 
@@ -39,13 +46,13 @@ def demo(
 
     aerobee demo --orders 5000 --out /tmp/shop
 
-    aerobee demo --no-spark
+    aerobee demo --no-spark --stay
     """
     # Refused payments and a hung consumer are the story, not news: only errors may speak.
     logging.getLogger("aerobee").setLevel(logging.ERROR)
     if spark:
         _needs_spark()
-    ok = asyncio.run(_story(orders, out, prove_it=spark))
+    ok = asyncio.run(_story(orders, out, prove_it=spark, stay=stay))
     raise typer.Exit(0 if ok else 1)
 
 
@@ -59,14 +66,18 @@ def _needs_spark() -> None:
         ) from None
 
 
-async def _story(orders: int, out: Path, *, prove_it: bool) -> bool:
+async def _story(orders: int, out: Path, *, prove_it: bool, stay: bool) -> bool:
     from aerobee import Server, StoreConfig
     from aerobee.demo.shop import GROUPS, TOPIC, Shop, run
 
     shutil.rmtree(out / "lake", ignore_errors=True)
     console.rule("[bold]Aerobee demo")
-    async with Server(ephemeral=True, grpc_port=-1, store=StoreConfig(delay_levels=DELAY_LEVELS)) as server:
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(
+            Server(ephemeral=True, grpc_port=-1, store=StoreConfig(delay_levels=DELAY_LEVELS))
+        )
         console.print(f"name server {server.namesrv}, broker {server.broker_address}: one process, no JVM")
+        address = await stack.enter_async_context(_shown(server.namesrv))
         console.print(
             f"{orders:,} orders. [b]billing[/b]: push, 1 % of payments fail. [b]shipping[/b]: POP, 1 of 3 hangs."
         )
@@ -75,11 +86,41 @@ async def _story(orders: int, out: Path, *, prove_it: bool) -> bool:
         with _Screen(shop) as screen:
             await run(shop, screen.draw)
         _told(shop)
-        if not prove_it:
-            return shop.out_of_order == 0
-        proof = await _proved(server.namesrv, TOPIC, list(GROUPS), out)
-    _print_proof(shop, proof)
-    return proof.lost == 0 and proof.lake_rows == orders and shop.out_of_order == 0
+        ok = shop.out_of_order == 0
+        if prove_it:
+            proof = await _proved(server.namesrv, TOPIC, list(GROUPS), out)
+            _print_proof(shop, proof)
+            ok = ok and proof.lost == 0 and proof.lake_rows == orders
+        if stay:
+            await _stay(server.namesrv, address)
+    return ok
+
+
+@asynccontextmanager
+async def _shown(namesrv: str) -> AsyncIterator[str]:
+    """The web console beside the story; the story goes on without it where its packages are not installed."""
+    try:
+        from aerobee.console.app import make_app
+        from aerobee.console.serving import serving
+    except ImportError as error:
+        console.print(f"no web console: it needs {error.name} (pip install 'aerobee[console]')")
+        yield ""
+        return
+    async with serving(make_app(namesrv), "127.0.0.1", 0) as address:
+        console.print(f"watch it at [b]{address}[/b] while it runs", soft_wrap=True)
+        yield address
+
+
+async def _stay(namesrv: str, address: str) -> None:
+    where = f"console {address}, " if address else ""
+    console.print(f"still up: {where}name server {namesrv}. Ctrl-C ends it.", soft_wrap=True)
+    sys.stdout.flush()
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError, ValueError, RuntimeError):  # a system or a thread without them
+            loop.add_signal_handler(number, ended.set)
+    await ended.wait()
 
 
 async def _proved(namesrv: str, topic: str, groups: list[str], out: Path) -> Proof:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aerobee.cli import connect, output
+from aerobee.cli import complete, connect, output
 from aerobee.cli.dead_letters import dead, resend
 from aerobee.cli.reset import reset
 from aerobee.protocol.versions import version_text
@@ -20,8 +20,8 @@ app = typer.Typer(
     add_completion=False, help="Consumer groups: exact lag, members, reset, pull or POP, dead letters."
 )
 
-Group = Annotated[str, typer.Argument(help="consumer group")]
-Topic = Annotated[str, typer.Option("--topic", "-t", help="topic")]
+Group = Annotated[str, typer.Argument(help="consumer group", autocompletion=complete.groups)]
+Topic = Annotated[str, typer.Option("--topic", "-t", help="topic", autocompletion=complete.topics)]
 Cluster = Annotated[str | None, typer.Option("--cluster", "-c", help="only the brokers of this cluster")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="do not ask")]
 
@@ -51,6 +51,7 @@ def groups(ctx: typer.Context, namesrv: connect.Namesrv = None, json: output.Jso
 @app.command("list")
 def list_(
     every: Annotated[bool, typer.Option("--all", "-a", help="with RocketMQ's own groups")] = False,
+    watch: connect.Watch = None,
     namesrv: connect.Namesrv = None,
     json: output.Json = False,
 ) -> None:
@@ -58,7 +59,8 @@ def list_(
 
     aerobee groups list --json
     """
-    connect.run(_list(connect.address_of(namesrv), every=every, json=output.wants_json(json)))
+    address, as_json = connect.address_of(namesrv), output.wants_json(json)
+    connect.run(connect.watched(lambda: _list(address, every=every, json=as_json), watch))
 
 
 async def _list(address: str, *, every: bool, json: bool) -> None:
@@ -120,12 +122,18 @@ def _warn(group: str, conflicts: dict[str, dict[str, list[str]]]) -> None:
 
 
 @app.command()
-def show(group: Group, namesrv: connect.Namesrv = None, json: output.Json = False) -> None:
+def show(
+    group: Group,
+    watch: connect.Watch = None,
+    namesrv: connect.Namesrv = None,
+    json: output.Json = False,
+) -> None:
     """One group: its figures, each queue, its members and what they subscribe to.
 
     aerobee groups show billing
     """
-    connect.run(_show(connect.address_of(namesrv), group, json=output.wants_json(json)))
+    address, as_json = connect.address_of(namesrv), output.wants_json(json)
+    connect.run(connect.watched(lambda: _show(address, group, json=as_json), watch))
 
 
 async def _show(address: str, group: str, *, json: bool) -> None:

@@ -55,6 +55,7 @@ COMMANDS = {
     "admin": Home(
         "aerobee.cli.mqadmin:app", "RocketMQ's mqadmin commands, with its names, flags and output."
     ),
+    "top": Home("aerobee.cli.top:top", "The cluster's figures, live in the terminal."),
     "console": Home("aerobee.cli.console:console", "The web console, for any cluster; Apache's too."),
     "pipeline": Home(
         "aerobee.cli.pipeline:app", "Spark jobs over topics: consume, lake, ledger, report, replay."

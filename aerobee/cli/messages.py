@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aerobee.cli import connect, output, times
+from aerobee.cli import complete, connect, output, times
 from aerobee.cli.message_trace import trace
 from aerobee.cli.topics import user_groups
 
@@ -25,7 +25,7 @@ app = typer.Typer(
 )
 app.command()(trace)
 
-Topic = Annotated[str, typer.Argument(help="topic")]
+Topic = Annotated[str, typer.Argument(help="topic", autocompletion=complete.topics)]
 Limit = Annotated[int, typer.Option("--limit", "-l", help="at most so many", min=1)]
 Broker = Annotated[
     str | None, typer.Option("--broker", "-b", help="broker name, where several have the topic")

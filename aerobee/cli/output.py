@@ -48,8 +48,19 @@ def wants_json(given: bool) -> bool:
 # -- writing ---------------------------------------------------------------------------------------------
 
 
+# Where lines go instead, while a command's output is kept as values.
+_kept: ContextVar[Callable[[str], None] | None] = ContextVar("lines_kept", default=None)
+
+
+def keep_lines(keep: Callable[[str], None] | None) -> None:
+    _kept.set(keep)
+
+
 def line(text: str = "") -> None:
-    write(text.encode() + b"\n")
+    if (keep := _kept.get()) is not None:
+        keep(text)
+    else:
+        write(text.encode() + b"\n")
 
 
 def write(data: bytes) -> None:

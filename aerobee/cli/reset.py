@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aerobee.cli import connect, output, times
+from aerobee.cli import complete, connect, output, times
 
 if TYPE_CHECKING:
     from aerobee.client.admin.progress import ResetStep
@@ -20,8 +20,8 @@ COLUMNS = {
 
 
 def reset(
-    group: Annotated[str, typer.Argument(help="consumer group")],
-    topic: Annotated[str, typer.Option("--topic", "-t", help="topic")],
+    group: Annotated[str, typer.Argument(help="consumer group", autocompletion=complete.groups)],
+    topic: Annotated[str, typer.Option("--topic", "-t", help="topic", autocompletion=complete.topics)],
     to: Annotated[str, typer.Option("--to", help=f"first, last, or {times.EXAMPLES}")] = "last",
     queue: Annotated[int | None, typer.Option("--queue", "-q", help="only this queue", min=0)] = None,
     offset: Annotated[int | None, typer.Option("--offset", "-o", help="with --queue: there", min=0)] = None,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from aerobee.cli import connect, counted, output, times
+from aerobee.cli import complete, connect, counted, output, times
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -57,7 +57,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def send(
-    topic: Annotated[str, typer.Argument(help="topic to send to")],
+    topic: Annotated[str, typer.Argument(help="topic to send to", autocompletion=complete.topics)],
     body: Annotated[str | None, typer.Argument(help="the message [the lines of stdin]")] = None,
     tags: Annotated[str | None, typer.Option("--tags", help="tag that consumers filter by")] = None,
     keys: Annotated[list[str] | None, typer.Option("--keys", help="key to find it by; repeatable")] = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aerobee.cli import connect, output, topic_retention
+from aerobee.cli import complete, connect, output, topic_retention
 
 if TYPE_CHECKING:
     from aerobee.client.admin import Admin
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, help="Topics: list, show, create, change, delete.")
 
 PERMS = {"rw": 6, "r": 4, "w": 2, "none": 0}
-Topic = Annotated[str, typer.Argument(help="topic")]
+Topic = Annotated[str, typer.Argument(help="topic", autocompletion=complete.topics)]
 Queues = Annotated[
     int | None, typer.Option("--queues", "-q", help="queues on each broker", min=1, max=16_384)
 ]
@@ -44,13 +44,18 @@ def topics(ctx: typer.Context, namesrv: connect.Namesrv = None, json: output.Jso
 
 @app.command("list")
 def list_(
-    pattern: Pattern = None, every: All = False, namesrv: connect.Namesrv = None, json: output.Json = False
+    pattern: Pattern = None,
+    every: All = False,
+    watch: connect.Watch = None,
+    namesrv: connect.Namesrv = None,
+    json: output.Json = False,
 ) -> None:
     """All topics with their queues, permission and number of messages.
 
     aerobee topics list 'order*'
     """
-    connect.run(_list(connect.address_of(namesrv), pattern, every=every, json=output.wants_json(json)))
+    address, as_json = connect.address_of(namesrv), output.wants_json(json)
+    connect.run(connect.watched(lambda: _list(address, pattern, every=every, json=as_json), watch))
 
 
 async def _list(address: str, pattern: str | None, *, every: bool, json: bool) -> None:
@@ -307,12 +312,18 @@ async def _delete(address: str, topic: str, cluster: str | None, *, yes: bool) -
 
 
 @app.command()
-def stats(pattern: Pattern = None, namesrv: connect.Namesrv = None, json: output.Json = False) -> None:
+def stats(
+    pattern: Pattern = None,
+    watch: connect.Watch = None,
+    namesrv: connect.Namesrv = None,
+    json: output.Json = False,
+) -> None:
     """Messages in and out a second (over the last minute) and in the last 24 hours, by topic and group.
 
     aerobee topics stats orders
     """
-    connect.run(_stats(connect.address_of(namesrv), pattern, json=output.wants_json(json)))
+    address, as_json = connect.address_of(namesrv), output.wants_json(json)
+    connect.run(connect.watched(lambda: _stats(address, pattern, json=as_json), watch))
 
 
 async def _stats(address: str, pattern: str | None, *, json: bool) -> None:

@@ -67,6 +67,7 @@ def make_app(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await console.desks.begin()
         try:
             yield
         finally:

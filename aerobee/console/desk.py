@@ -67,6 +67,11 @@ class Desks:
         self._wants_account = False
         self._asked_at = -ASK_AGAIN_MS
 
+    async def begin(self) -> None:
+        """Everybody's desk samples from the start, so that the first visitor finds a history."""
+        if EVERYBODY not in self._desks:
+            await self._open(EVERYBODY, self._options)
+
     async def of(self, account: str) -> Desk | None:
         """None: it has to log in."""
         now = self._clock.now()

@@ -15,6 +15,7 @@ from aerobee.errors import (
     NoRoute,
     QueryNotFound,
     RequestCodeNotSupported,
+    SubscriptionParseFailed,
     TopicNotFound,
 )
 
@@ -49,6 +50,6 @@ def fault_of(error: Exception, t: Words) -> Fault:
         case NetworkError() | OSError():
             hint = t("Is it running? This page tries again when you load it again.")
             return Fault(503, t("The cluster does not answer"), text, hint)
-        case BrokerError():
+        case BrokerError() if not isinstance(error, SubscriptionParseFailed):
             return Fault(409, t("The broker refused"), text)
     return Fault(400, t("That does not work"), text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from aerobee.console.rendering import age, number, percent
+from aerobee.console.writing import age, number, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,7 +97,7 @@ def disk_fills(totals: Sequence[Total]) -> Iterator[Problem]:
         )
         yield Problem(
             BAD if hours < 6 else WARN,
-            Text("The disk will be full in {time}.", time=age(int(hours * 3_600_000))),
+            Text("The disk will be full in {time}.", time=age(round(hours * 3_600_000))),
             why,
             place,
         )

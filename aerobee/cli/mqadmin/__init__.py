@@ -6,10 +6,15 @@ Differences: a failure is one line and exit code 1 instead of a stack trace and 
 
 from __future__ import annotations
 
-import typer
+from typing import Any
 
+import typer
+from typer.core import TyperGroup
+
+from aerobee.cli import output
 from aerobee.cli.mqadmin import (
     access,
+    as_json,
     brokers,
     connections,
     groups,
@@ -22,12 +27,47 @@ from aerobee.cli.mqadmin import (
     topics,
 )
 
+
+class Commands(TyperGroup):
+    """`--json` stands before a command or after it; its own flags are mqadmin's."""
+
+    def invoke(self, ctx: Any) -> Any:
+        if not ctx.params.pop("json", False):
+            return super().invoke(ctx)
+        record = as_json.begin()
+        output.keep_lines(record.line)
+        try:
+            done = super().invoke(ctx)
+        finally:
+            as_json.end()
+            output.keep_lines(None)
+        output.line(output.pretty_json(record.value()))
+        return done
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args[-1:] == ["--json"]:
+            args = ["--json", *args[:-1]]
+        return list(super().parse_args(ctx, args))
+
+
 app = typer.Typer(
+    cls=Commands,
     add_completion=False,
     no_args_is_help=True,
     help="RocketMQ's mqadmin: its command names, its flags, its output. "
     "Example: aerobee admin setConsumeMode -c DefaultCluster -t orders -g billing -m POP -q 8",
 )
+
+
+@app.callback()
+def admin(json: output.Json = False) -> None:
+    """RocketMQ's mqadmin: its command names, its flags, its output.
+
+    aerobee admin setConsumeMode -c DefaultCluster -t orders -g billing -m POP -q 8
+
+    aerobee admin topicStatus -t orders --json
+    """
+
 
 for module in (
     topics,

@@ -9,7 +9,7 @@ import typer
 
 from aerobee.cli import connect, output
 from aerobee.cli.cluster import today
-from aerobee.cli.mqadmin import common
+from aerobee.cli.mqadmin import as_json, common
 from aerobee.errors import AerobeeError
 
 if TYPE_CHECKING:
@@ -104,7 +104,11 @@ def broker_status(
 
     async def work(admin: Admin) -> None:
         for address in await common.chosen(admin, broker, cluster):
-            for name, value in sorted((await admin.broker_runtime(address)).items()):
+            found = dict(sorted((await admin.broker_runtime(address)).items()))
+            if (record := as_json.current()) is not None:
+                record.settings(found if broker else {address: found})
+                continue
+            for name, value in found.items():
                 output.line(f"{name:<32}: {value}" if broker else f"{address:<24} {name:<32}: {value}")
 
     common.ask(namesrv, work)

@@ -10,6 +10,7 @@ import typer
 
 from aerobee.cli import connect, output
 from aerobee.cli.each_broker import on_each
+from aerobee.cli.mqadmin import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -102,11 +103,17 @@ def seconds(timestamp_ms: int) -> str:
 
 def row(*cells: tuple[Any, int]) -> None:
     """Cells with their widths, left or (negative) right, two blanks between, as Java's printf."""
+    if (record := as_json.current()) is not None:
+        record.row([value for value, _ in cells])
+        return
     texts = [str(value).ljust(width) if width >= 0 else str(value).rjust(-width) for value, width in cells]
     output.line("  ".join(texts).rstrip())
 
 
 def settings(values: Mapping[str, Any]) -> None:
+    if (record := as_json.current()) is not None:
+        record.settings(values)
+        return
     for name, value in values.items():
         output.line(f"{name:<50}=  {value}")
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 from markupsafe import Markup
 
 from aerobee import charts
-from aerobee.console.rendering import age, drawn
+from aerobee.console.rendering import drawn
+from aerobee.console.writing import age
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+SHORTEST_MS = 2_000
 POINTS = 120  # as many as one sees
 
 
@@ -31,7 +33,7 @@ def curve(
 ) -> Markup:
     """Times are the history's; marks say how long ago."""
     every = [at for points in series.values() for at, _ in points]
-    if len(every) < 2 or min(every) == max(every):
+    if len(every) < 2 or max(every) - min(every) < SHORTEST_MS:
         return Markup('<p class="none">{}</p>').format(t("The curve begins with the next looks."))
     low, high = min(every), max(every)
     marks = [low + (high - low) * step // 4 for step in range(5)]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -53,7 +54,8 @@ async def show(visit: Visit) -> Response:
         owners=owners,
         members=members,
         connected=connected,
-        chart=_chart(visit, group),
+        unfinished=_unfinished(visit, group),
+        speed=_speed(visit, group),
     )
 
 
@@ -106,7 +108,17 @@ def _together(clients: list[str]) -> str:
     return clients[0] if len(clients) == 1 else f"{clients[0]} +{len(clients) - 1}"
 
 
-def _chart(visit: Visit, group: str) -> Markup:
+def _speed(visit: Visit, group: str) -> Markup:
+    t, points = visit.words, visit.desk.history.groups.get(group, ())
+    speeds = [
+        (after.at, max(0, after.done - before.done) * 1000 / (after.at - before.at))
+        for before, after in pairwise(points)
+        if after.at - before.at >= 1_000
+    ]
+    return curve({t("done"): speeds}, t, title=t("Done, a second"), unit="/s")
+
+
+def _unfinished(visit: Visit, group: str) -> Markup:
     t, points = visit.words, list(visit.desk.history.groups.get(group, ()))
     return curve(
         {

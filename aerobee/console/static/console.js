@@ -26,9 +26,21 @@ async function refresh() {
   }
   for (const part of parts) {
     const other = fresh.getElementById(part.id);
-    const busy = part.contains(document.activeElement) || String(getSelection()) !== "";
-    if (other && !busy && other.innerHTML !== part.innerHTML) part.replaceWith(document.adoptNode(other));
+    if (other && !isBusy(part) && other.innerHTML !== part.innerHTML) exchange(part, document.adoptNode(other));
   }
+}
+
+// Somebody is about to follow a link or press a button in it, or has marked something.
+function isBusy(part) {
+  const focused = document.activeElement;
+  return String(getSelection()) !== "" || (part.contains(focused) && focused.matches("a, button, input, select, summary"));
+}
+
+// Tables stay scrolled as they were.
+function exchange(part, other) {
+  const places = [...part.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
+  part.replaceWith(other);
+  other.querySelectorAll(".scroll").forEach((each, number) => (each.scrollLeft = places[number] ?? 0));
 }
 
 if (document.querySelector("[data-live][id]")) setInterval(refresh, EVERY_MS);

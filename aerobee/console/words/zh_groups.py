@@ -25,6 +25,8 @@ GROUPS = {
     "This broker tells less than Aerobee's: what POP consumers hold is counted as ready, delayed retries are not told.":
         "该 Broker 提供的信息少于 Aerobee:POP 消费者持有的消息计为待消费,延时中的重试未提供。",
     "Create a group": "创建消费组",
+    "Done, a second": "每秒完成",
+    "done": "完成",
     "nobody consumes": "无人消费",
     "paused": "已暂停",
     "delayed": "延时中",

@@ -25,7 +25,7 @@ OVERVIEW = {
     "version": "版本",
     "running for": "已运行",
     "does not answer": "无响应",
-    "{topics} topics, {groups} groups; looked at": "{topics} 个主题,{groups} 个消费组;采样于",
+    "Topics: {topics}. Groups: {groups}. Looked at": "主题 {topics} 个,消费组 {groups} 个;采样于",
     "The curve begins with the next looks.": "曲线将从接下来的采样开始。",
     "Broker {broker} does not answer.": "Broker {broker} 没有响应。",
     "The name servers still name it at {address}.": "名称服务器仍登记其地址 {address}。",

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every page with data, at a desk and on a phone, light and dark: readable, without complaints, usable by all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.accessibility import violations
+from tests.browser.conftest import AXE, PHONE
+from tests.browser.scene import Scene
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import Page
+
+    from aerobee.testing import TestServer
+
+PATHS = [
+    "/",
+    "/topics",
+    "/topics/orders",
+    "/topics/orders/messages",
+    "/topics/orders/send",
+    "/topics/orders/settings",
+    "/topics/orders/delete",
+    "/topics/hostile/messages",
+    "/groups",
+    "/groups/billing",
+    "/groups/shipping",
+    "/groups/stuck",
+    "/groups/mixed",
+    "/groups/audit/reset?topic=orders&to=last",
+    "/groups/billing/settings",
+    "/groups/billing/delete",
+    "/find?q=or",
+    "/no/such/page",
+    "/login",
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def scene(server: TestServer) -> Iterator[Scene]:
+    made = Scene(server.namesrv)
+    server.run(made.start())
+    yield made
+    server.run(made.stop())
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_is_whole_at_a_desk_and_accessible(
+    path: str, address: str, open_page: Callable[..., Page], shot: Callable[[Page, str], None]
+) -> None:
+    page = open_page(bypass_csp=True)
+    page.goto(address + path)
+    assert page.title() != "taken"
+    assert page.locator("h1").count() == 1
+    shot(page, f"desk{path}")
+    assert violations(page, AXE) == []
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_fits_a_phone_in_the_dark(
+    path: str, address: str, open_page: Callable[..., Page], shot: Callable[[Page, str], None]
+) -> None:
+    page = open_page(PHONE, color_scheme="dark", bypass_csp=True)
+    page.goto(address + path)
+    shot(page, f"phone{path}")
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], (
+        "the page itself scrolls sideways"
+    )
+    assert violations(page, AXE) == []

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aerobee.cli import logs
 from aerobee.client.running import on_signals
 from aerobee.errors import AerobeeError
 from aerobee.memory import keep_freed
@@ -85,7 +86,7 @@ def serve(
 
     aerobee serve --config broker.conf --set autoCreateTopicEnable=false
     """
-    _logging(log_level)
+    logs.to_stderr(log_level)
     given = {
         "broker": _given(
             host=host,
@@ -114,7 +115,7 @@ def namesrv(
 
     aerobee namesrv --host 0.0.0.0
     """
-    _logging(log_level)
+    logs.to_stderr(log_level)
     given = {
         "namesrv": _given(host=host, port=port),
         "store": _given(data=data),
@@ -142,7 +143,7 @@ def broker(
 
     aerobee broker --namesrv 127.0.0.1:9876 --name broker-b --broker-port 10921 --data ./broker-b
     """
-    _logging(log_level)
+    logs.to_stderr(log_level)
     given = {
         "broker": _given(
             host=host,
@@ -184,6 +185,11 @@ def _load(
 
 
 def _server(loaded: Settings, ephemeral: bool) -> Server:
+    try:
+        logs.as_set(loaded.broker)
+    except AerobeeError as error:
+        print(f"aerobee: {error}", file=sys.stderr)  # noqa: T201 - the one line of a failed start
+        raise typer.Exit(1) from None
     gc.disable()  # until it runs: a start makes much and drops little
     from aerobee.server import Server
 
@@ -196,12 +202,6 @@ def _server(loaded: Settings, ephemeral: bool) -> Server:
         config=loaded.broker,
         store=loaded.store,
         namesrv=loaded.namesrv,
-    )
-
-
-def _logging(level: str) -> None:
-    logging.basicConfig(
-        level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s %(message)s"
     )
 
 

@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aerobee.cli import logs
 from aerobee.client.running import loop_factory, on_signals
 from aerobee.errors import AerobeeError
 from aerobee.memory import keep_freed
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 OFF = -1
 _OF_EVERY_BROKER = ("host", "advertise", "cluster")  # flags that several brokers share
 KEPT_BYTES = 64 * 1024 * 1024  # of dropped answers: a reader in bulk asks for megabytes at a time
-_LINE = "%(asctime)s %(levelname)-7s {}%(name)s %(message)s"
 
 
 def serve(
@@ -57,7 +57,7 @@ def serve(
     log_level: str = "INFO",
 ) -> Start:
     """ValueError when a flag or a setting is wrong; so do the others."""
-    _logging(log_level)
+    logs.to_stderr(log_level)
     given = {
         "broker": _given(
             host=host,
@@ -95,7 +95,7 @@ def namesrv(
     set: list[str] | None = None,
     log_level: str = "INFO",
 ) -> Start:
-    _logging(log_level)
+    logs.to_stderr(log_level)
     given = {
         "namesrv": _given(host=host, port=namesrv_port),
         "store": _given(data=data),
@@ -122,7 +122,7 @@ def broker(
     log_level: str = "INFO",
     kept: bool = False,
 ) -> Start:
-    _logging(log_level)
+    logs.to_stderr(log_level)
     given = {
         "broker": _given(
             host=host,
@@ -141,8 +141,8 @@ def broker(
     if not loaded.broker.namesrv:
         raise ValueError("name at least one name server: --namesrv 127.0.0.1:9876")
     if kept:
-        _sign_logs(loaded.broker.name)
-    return lambda: _run(_server(loaded, ephemeral), _input_ended if kept else None)
+        return lambda: _run(_server(loaded, ephemeral, loaded.broker.name), _input_ended)
+    return lambda: _run(_server(loaded, ephemeral))
 
 
 COMMANDS: dict[str, Callable[..., Start]] = {"serve": serve, "namesrv": namesrv, "broker": broker}
@@ -156,7 +156,8 @@ def _given(**flags: Any) -> dict[str, Any]:
     }
 
 
-def _server(loaded: Settings, ephemeral: bool) -> Server:
+def _server(loaded: Settings, ephemeral: bool, whose_logs: str = "") -> Server:
+    logs.as_set(loaded.broker, whose_logs)
     gc.disable()  # until it runs: a start makes much and drops little
     from aerobee.server import Server
 
@@ -170,16 +171,6 @@ def _server(loaded: Settings, ephemeral: bool) -> Server:
         store=loaded.store,
         namesrv=loaded.namesrv,
     )
-
-
-def _logging(level: str) -> None:
-    logging.basicConfig(level=level.upper(), stream=sys.stderr, format=_LINE.format(""))
-
-
-def _sign_logs(name: str) -> None:
-    """Lines carry the broker's name: several write to one stream."""
-    for handler in logging.getLogger().handlers:
-        handler.setFormatter(logging.Formatter(_LINE.format(f"{name} ")))
 
 
 async def _input_ended() -> None:

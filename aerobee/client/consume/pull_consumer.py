@@ -8,6 +8,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from aerobee.client import spans
 from aerobee.client.consume import raw_pull
 from aerobee.client.consume import report as consumer_report
 from aerobee.client.consume import start_offset as offsets_of
@@ -91,6 +92,7 @@ class PullConsumer:
         self._tasks = Tasks()
         self._buffer = PollBuffer()
         self._paused: set[MessageQueue] = set()
+        spans.watch_receiver(self, "poll")
         self._consumed: dict[MessageQueue, int] = {}
         self._last_commit = clock.now()
         self._ownership = Ownership(member, None, self._start_fetching, lambda popped: None)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from aerobee.client import trace
+from aerobee.client import spans, trace
 from aerobee.client.consume import report as consumer_report
 from aerobee.client.consume.assignment import as_the_broker_says
 from aerobee.client.consume.concurrent_loop import ConsumeLoop
@@ -97,6 +97,7 @@ class PushConsumer:
         self._stopped: asyncio.Event = asyncio.Event()
         self.hooks = Hooks(options.consume_timeout_ms)
         self._tracer = trace.of_consumer(session, group, self.hooks)
+        handler = spans.around(handler, group)
         self._handler = Handler(handler, options.consume_batch, options.concurrency, group)
         self._locks = QueueLocks(member)
         self._consuming: ConsumeLoop | OrderedLoop = (

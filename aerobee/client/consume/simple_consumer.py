@@ -9,6 +9,7 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from aerobee.client import spans
 from aerobee.client.consume.group_member import GroupMember
 from aerobee.client.consume.iteration import Messages
 from aerobee.client.consume.popped import PopAnswer, pop
@@ -66,6 +67,7 @@ class SimpleConsumer:
             raise ValueError("topics is empty; name at least one topic to receive from")
         self._place = GroupMember(self, self.session, group, self._subscriptions)
         self._next = 0
+        spans.watch_receiver(self, "receive")
 
     async def __aenter__(self) -> Self:
         await self.start()

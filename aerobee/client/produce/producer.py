@@ -8,6 +8,7 @@ import os
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
+from aerobee.client import spans
 from aerobee.client.message import Message, SendResult
 from aerobee.client.options import ProducerOptions
 from aerobee.client.produce import queue_selector
@@ -69,6 +70,7 @@ class Producer:
         self._replies = Replies(self.session)
         self._tracer = Tracer(self.session, self._sender, group) if self._options.trace else None
         self._open = False
+        spans.watch_producer(self)
 
     # -- life ----------------------------------------------------------------------------------------------
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from aerobee.broker.access.policies import Entry, Policy
 
 from aerobee.broker.access.access import Access, Rules
-from aerobee.broker.access.policies import Entry, Policy
 from aerobee.broker.access.users import User
 from aerobee.broker.operations.admin import access as operations
 from aerobee.errors import SystemFailure

@@ -25,7 +25,7 @@ from aerobee.protocol.frames import FrameDecoder
 from aerobee.protocol.headers.produce import SendBatch, SendMessage, SendMessageV2, SendResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Container, Coroutine, Hashable
     from typing import Any
 
     from aerobee.broker.broker import Broker
@@ -85,8 +85,7 @@ class SendRuns:
             return at, b""
         try:
             broker.store.keep(self._draft, sends.calls, self._began)
-            for topic in sends.topics:
-                broker.stats.sent_run(topic.name, topic.calls, topic.count, topic.size_bytes)
+            broker.stats.sent_runs(sends.topics)
             if broker.store.needs_sync and sends.answered:
                 kept = Kept(self._draft.start + self._draft.size, data[at:end], sends.answered, sends.answers)
                 return end, self._durable(kept, connection)
@@ -100,8 +99,9 @@ class SendRuns:
         self._began = perf_counter_ns()
         return self._broker.store.begin(self._draft)
 
-    def is_unsaved(self, topic: str) -> bool:
-        return topic in self._broker.topics.unsaved
+    @property
+    def unsaved(self) -> Container[Hashable]:
+        return self._broker.topics.unsaved
 
     def new_key(self) -> str:
         return send.new_key(self._broker)

@@ -327,8 +327,16 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0, help="of one load; overrides --minutes")
+    parser.add_argument(
+        "--native", action="store_true", help="the compiled lane's table only: benchmarks/lane.py"
+    )
     parser.add_argument("--skip", type=lambda text: text.split(","), default=[])
     options = parser.parse_args()
+    if options.native:
+        from benchmarks.lane import Table
+
+        Table(options).run()
+        return
     options.seconds = options.seconds or seconds_a_load(options.minutes, options.rounds)
     print(f"{options.rounds} rounds, {options.seconds} s a load; load average {os.getloadavg()[0]:.1f}")
     bench = Bench(options)

@@ -3,12 +3,16 @@
  * A load that outruns every broker: one connection, requests made beforehand or by snprintf, answers counted by their
  * length and by the code they begin with. `benchmarks/native_load.py` builds and runs it.
  *
- *     native_load send HOST PORT FILE FRAME_BYTES OUTSTANDING SECONDS MOST frames of one length, one after the other and
- *                                                                          then from the first again, at most so many
+ *     native_load send HOST PORT FILE FRAME_BYTES OUTSTANDING SECONDS MOST RATE
+ *                                                                          frames of one length, one after the other and
+ *                                                                          then from the first again, at most so many,
+ *                                                                          and so many a second; 0 = as they are answered
  *     native_load pull HOST PORT TOPIC QUEUES SECONDS                      a pull of 32 under way for each queue
  *     native_load pop  HOST PORT TOPIC BACKLOG SECONDS GENERATION          pops of 32, each message acked by itself
+ *     native_load late HOST PORT TOPIC RATE SECONDS                        so many sends a second to queue 0, each to a
+ *                                                                          pull held there, on another connection
  *
- * Prints: messages seconds refused
+ * Prints: messages seconds refused; of `late` the milliseconds from each send to the pull's answer after that
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -41,6 +45,12 @@ static double now(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+static void pause_until(double when) {
+    double left = when - now();
+    struct timespec time = {.tv_sec = (time_t)left, .tv_nsec = (long)((left - (double)(time_t)left) * 1e9)};
+    if (left > 0) nanosleep(&time, NULL);
 }
 
 static void dial(const char *host, const char *port) {
@@ -147,6 +157,7 @@ static void load_send(char **given) {
     if (frames == MAP_FAILED) fail("mmap");
     double began = now(), deadline = began + atof(given[3]);
     size_t most = strtoul(given[4], NULL, 10);
+    double rate = atof(given[5]);
     sent = push_frames(frames, size, count, 0, (size_t)outstanding < most ? (size_t)outstanding : most);
     while (answered < sent) {
         size_t end = answers(), more = 0;
@@ -155,18 +166,19 @@ static void load_send(char **given) {
         answered += more;
         if (now() < deadline) {
             if (more > most - sent) more = most - sent;
+            if (rate > 0) pause_until(began + (double)(sent + more) / rate);
             sent = push_frames(frames, size, count, sent, more);
         }
     }
     printf("%zu %.6f %zu\n", answered - refused, now() - began, refused);
 }
 
-static void pull(const char *topic, int queue, long offset) {
+static void pull(const char *topic, int queue, long offset, int hold_ms) {
     ask(11, queue,
         "\"consumerGroup\":\"load\",\"topic\":\"%s\",\"queueId\":\"%d\",\"queueOffset\":\"%ld\",\"maxMsgNums\":\"32\","
-        "\"sysFlag\":\"4\",\"commitOffset\":\"0\",\"suspendTimeoutMillis\":\"0\",\"subscription\":\"*\",\"subVersion\":\"0\","
+        "\"sysFlag\":\"%d\",\"commitOffset\":\"0\",\"suspendTimeoutMillis\":\"%d\",\"subscription\":\"*\",\"subVersion\":\"0\","
         "\"expressionType\":\"TAG\"",
-        topic, queue, offset);
+        topic, queue, offset, hold_ms ? 6 : 4, hold_ms);
 }
 
 static void load_pull(char **given) {
@@ -174,7 +186,7 @@ static void load_pull(char **given) {
     int queues = atoi(given[1]), waiting = queues;
     if (queues < 1 || queues > MOST_QUEUES) fail("queues");
     double began = now(), deadline = began + atof(given[2]);
-    for (int queue = 0; queue < queues; queue++) pull(given[0], queue, 0);
+    for (int queue = 0; queue < queues; queue++) pull(given[0], queue, 0, 0);
     push_all();
     while (waiting) {
         size_t end = answers();
@@ -185,7 +197,7 @@ static void load_pull(char **given) {
             if (is_good(in + at)) messages += next - offsets[queue];
             offsets[queue] = is_good(in + at) ? next : 0; /* from its start again */
             waiting--;
-            if (goes_on) pull(given[0], (int)queue, offsets[queue]), waiting++;
+            if (goes_on) pull(given[0], (int)queue, offsets[queue], 0), waiting++;
         }
         forget(end);
         push_all();
@@ -266,16 +278,78 @@ static void load_pop(char **given) {
     printf("%ld %.6f %ld\n", messages, now() - began, refused);
 }
 
+/* One message of 128 bytes to queue 0, after what waits in `out`. */
+static void send_one(const char *topic, long number) {
+    char body[128];
+    size_t start = out_size;
+    ask(310, number,
+        "\"a\":\"load\",\"b\":\"%s\",\"c\":\"TBW102\",\"d\":\"1\",\"e\":\"0\",\"f\":\"0\",\"g\":\"0\",\"h\":\"0\","
+        "\"i\":\"UNIQ_KEY\\u00017F0000010000%020ld\\u0002\",\"j\":\"0\",\"k\":\"false\",\"m\":\"false\"",
+        topic, number);
+    memset(body, 'x', sizeof body);
+    memcpy(out + out_size, body, sizeof body);
+    out_size += sizeof body;
+    put32(out + start, get32(out + start) + sizeof body);
+}
+
+/* The other connection, with its own buffers. */
+static void change_sides(void) {
+    static int other_fd;
+    static char *other_in, *other_out;
+    static size_t other_size;
+    int fd = link_fd;
+    char *kept_in = in, *kept_out = out;
+    size_t size = in_size;
+    link_fd = other_fd, in = other_in, out = other_out, in_size = other_size;
+    other_fd = fd, other_in = kept_in, other_out = kept_out, other_size = size;
+}
+
+static void load_late(char **given, char **address) {
+    double rate = atof(given[1]), began = now(), deadline = began + atof(given[2]), total = 0;
+    long messages = 0, refused = 0, most = (long)(rate * atof(given[2])) + 1000;
+    double *took = calloc((size_t)most, sizeof *took);
+    if (!took) fail("calloc");
+    change_sides();
+    dial(address[0], address[1]);
+    send_one(given[0], 1), push_all();
+    size_t end = answers();
+    if (!is_good(in)) fail("the first send was refused");
+    long offset = number(in, "queueOffset") + 1;
+    forget(end);
+    while (now() < deadline && messages < most) {
+        change_sides();
+        pull(given[0], 0, offset, 30000), push_all();
+        pause_until(began + (double)(messages + 1) / rate);
+        change_sides();
+        send_one(given[0], messages + 2);
+        double sent_at = now();
+        push_all();
+        change_sides();
+        end = answers();
+        took[messages] = (now() - sent_at) * 1000;
+        if (is_good(in)) messages++, offset = number(in, "nextBeginOffset");
+        else refused++;
+        forget(end);
+        change_sides();
+        forget(answers());
+    }
+    total = now() - began;
+    printf("%ld %.6f %ld", messages, total, refused);
+    for (long at = 0; at < messages; at++) printf(" %.4f", took[at]);
+    printf("\n");
+}
+
 int main(int count, char **given) {
     const char *load = count > 3 ? given[1] : "";
-    int known = (!strcmp(load, "send") && count == 9) || (!strcmp(load, "pull") && count == 7) ||
-                (!strcmp(load, "pop") && count == 8);
+    int known = (!strcmp(load, "send") && count == 10) || (!strcmp(load, "pull") && count == 7) ||
+                (!strcmp(load, "pop") && count == 8) || (!strcmp(load, "late") && count == 7);
     if (!known) {
-        fprintf(stderr, "usage: native_load send|pull|pop HOST PORT ...; see the head of native_load.c\n");
+        fprintf(stderr, "usage: native_load send|pull|pop|late HOST PORT ...; see the head of native_load.c\n");
         return 2;
     }
     dial(given[2], given[3]);
     if (*load == 's') load_send(given + 4);
+    else if (*load == 'l') load_late(given + 4, given + 2);
     else if (load[1] == 'u') load_pull(given + 4);
     else load_pop(given + 4);
     return 0;

@@ -41,13 +41,20 @@ def program() -> Path | None:
 
 
 def send(
-    address: str, frames: memoryview, frame_bytes: int, outstanding: int, seconds: float, most: int
+    address: str,
+    frames: memoryview,
+    frame_bytes: int,
+    outstanding: int,
+    seconds: float,
+    most: int,
+    rate: float = 0,
 ) -> Done:
-    """The frames in turn, from the first again after the last, `most` of them in all."""
+    """The frames in turn, from the first again after the last, `most` of them in all, and `rate` a second; 0 = as fast
+    as they are answered."""
     with tempfile.NamedTemporaryFile(prefix="aerobee-frames-") as file:
         file.write(frames)
         file.flush()
-        return _run("send", address, file.name, frame_bytes, outstanding, seconds, most)
+        return _run("send", address, file.name, frame_bytes, outstanding, seconds, most, rate)
 
 
 def pull(address: str, topic: str, queues: int, seconds: float) -> Done:
@@ -58,8 +65,18 @@ def pop(address: str, topic: str, backlog: int, seconds: float) -> Done:
     return _run("pop", address, topic, backlog, seconds, time.time_ns() % 10**9)
 
 
+def late(address: str, topic: str, rate: float, seconds: float) -> tuple[Done, list[float]]:
+    """Sends to a held pull; and the milliseconds each took to get there."""
+    text = _output("late", address, topic, rate, seconds)
+    return Done(int(text[0]), float(text[1]), int(text[2])), [float(value) for value in text[3:]]
+
+
 def _run(load: str, address: str, *arguments: object) -> Done:
+    text = _output(load, address, *arguments)
+    return Done(int(text[0]), float(text[1]), int(text[2]))
+
+
+def _output(load: str, address: str, *arguments: object) -> list[str]:
     host, _, port = address.rpartition(":")
     command = [str(program()), load, host, port, *map(str, arguments)]
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    return Done(int(text[0]), float(text[1]), int(text[2]))
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 Results = dict[str, Any]
 
+LANE_MARK = "## The compiled lane\n"
+
 
 class Goal(NamedTuple):
     """A budget of docs/performance.md. `better` turns a figure of both into "times better than RocketMQ"."""
@@ -234,5 +236,22 @@ def plot(results: Results) -> str:
 
 
 def write(results: Results, folder: Path) -> None:
-    (folder / "RESULTS.md").write_text(text(results) + spark_report.kept(folder))
+    """All of RESULTS.md but the parts that other programs write."""
+    (folder / "RESULTS.md").write_text(text(results) + lane_part(folder) + spark_report.kept(folder))
     (folder / "plot.svg").write_text(plot(results))
+
+
+def lane_part(folder: Path) -> str:
+    """The part of the compiled lane, as it is now."""
+    path = folder / "RESULTS.md"
+    found = path.read_text() if path.exists() else ""
+    after = found.partition(LANE_MARK)[2].partition(spark_report.MARK)[0]
+    return "\n" + LANE_MARK + after.rstrip("\n") + "\n" if after else ""
+
+
+def put_part(folder: Path, mark: str, lines: list[str]) -> None:
+    """That part anew, between the others."""
+    path = folder / "RESULTS.md"
+    found = path.read_text() if path.exists() else ""
+    before = found.partition(spark_report.MARK)[0].partition(mark)[0].rstrip("\n")
+    path.write_text(before + "\n\n" + mark + "\n" + "\n".join(lines) + "\n" + spark_report.kept(folder))

@@ -263,6 +263,28 @@ cdef class Draft:
             key += 1
         return fresh
 
+    def enter_units(self, dirty):
+        """The units into the tails of their queues. `dirty` are the store's queues with a tail, in the order they got one."""
+        cdef Queue queue
+        for queue in self.queues:
+            if not queue._units.size:
+                continue
+            stored = queue.stored
+            if not stored.tail:
+                dirty[stored] = None
+            stored.tail += PyBytes_FromStringAndSize(<char*>queue._units.at, queue._units.size)
+            stored.max_offset += queue._units.size // UNIT_SIZE
+
+    def awaited(self, listeners):
+        """Of (who is told, whether he waits for a topic and queue): by queue those who wait for it."""
+        cdef Queue queue
+        found = {}
+        for tell, awaits in listeners:
+            for queue in self.queues:
+                if awaits(queue.topic, queue.queue_id):
+                    found.setdefault(queue, []).append(tell)
+        return found
+
     def records_of(self, wanted):
         """(queue, tags code, record) of each record whose queue is in `wanted`, in the order of the log."""
         cdef Place* place = <Place*>self._places.at

@@ -73,12 +73,12 @@ cdef class Topic:
 
 cdef class SendLane:
     """`fields` and `batches`: how each code's header reads, and which codes are batches. `ask` has what only Python knows:
-    `plain(name)`, `choose(queue_id, topic, text)`, `new_key()`, `is_unsaved(name)`, and `begin()`, which makes the draft
-    ready, or not. `limits`: of a batch in messages."""
+    `plain(name)`, `choose(queue_id, topic, text)`, `new_key()`, `unsaved`, the names of topics that no file has yet, and
+    `begin()`, which makes the draft ready, or not. `limits`: of a batch in messages."""
 
     cdef dict _fields, _topics
     cdef frozenset _batches
-    cdef object _ask
+    cdef object _ask, _unsaved
     cdef Draft _draft
     cdef Texts _texts
     cdef tuple _sent, _batch_sent  # the answer as JSON, and binary
@@ -137,6 +137,7 @@ cdef class SendLane:
         if not 0 <= at <= size:
             raise ValueError(f"no place {at} in {size} bytes")
         self.topics, self.calls, self.answered, self._began, self._last = [], 0, 0, False, None
+        self._unsaved = self._ask.unsaved
         self._answers.size = 0
         while True:
             code = code_at(start + at, size - at)
@@ -181,7 +182,7 @@ cdef class SendLane:
             if config is None or config.order:
                 return None
             topic = self._topics[key] = Topic(config)
-        if self._ask.is_unsaved(topic.name):
+        if self._unsaved and topic.name in self._unsaved:
             return None
         self._last, self._last_name = topic, key
         return topic

@@ -228,12 +228,7 @@ class Appender:
     def keep(self, draft: Draft) -> None:
         """Store what was drafted since `begin`, all of it or, when the disk refuses, nothing."""
         draft.published(self._log.publish)
-        for queue in draft.queues:
-            stored, units = queue.stored, queue.units
-            if units and not stored.tail:
-                self._queues.dirty[stored] = None
-            stored.tail += units
-            stored.max_offset += queue.count
+        draft.enter_units(self._queues.dirty)
         self._index.enter(draft)
         self._log.end = draft.start + draft.size
         self.last_store_time = draft.now
@@ -241,11 +236,7 @@ class Appender:
 
     def _tell_draft(self, draft: Draft) -> None:
         """Records are made only for queues somebody waits for, and told in the order of the log."""
-        awaited = {
-            queue: tells
-            for queue in draft.queues
-            if (tells := [t for t, awaits in self.listeners.items() if awaits(queue.topic, queue.queue_id)])
-        }
+        awaited = draft.awaited(self.listeners.items())
         for queue, code, raw in draft.records_of(awaited) if awaited else ():
             record = decode(raw)
             for tell in awaited[queue]:

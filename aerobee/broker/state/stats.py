@@ -17,14 +17,14 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from aerobee.broker.state.counted import KIB, Counted
 from aerobee.broker.state.skipped import Skipped
 from aerobee.protocol import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
@@ -132,6 +132,25 @@ class _Second(NamedTuple):
     got: int
 
 
+class TopicRun(Protocol):
+    """What several requests sent to one topic."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def calls(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def has_large(self) -> bool: ...
+    @property
+    def large(self) -> tuple[int, ...]:
+        """Messages of more than the smallest size, by size."""
+        ...
+
+
 class Stats:
     def __init__(self, now: int) -> None:
         self.started_at = now
@@ -183,17 +202,22 @@ class Stats:
         if size_bytes > KIB:
             self.counted.large(topic, count, size_bytes)
 
-    def sent_run(self, topic: str, calls: int, count: int, size_bytes: int) -> None:
-        """As `sent`, for several requests at once, none of them large."""
-        meter = self._topic_put.get(topic)
-        if meter is None:
-            meter = self._topic_put[topic] = Meter(self._sampled_at)
-        meter.calls += calls
-        meter.count += count
-        meter.size_bytes += size_bytes
-        self.put_calls += calls
-        self.put_count += count
-        self.put_bytes += size_bytes
+    def sent_runs(self, runs: Sequence[TopicRun]) -> None:
+        """As `sent`, for several requests at once, of each of these topics."""
+        meters = self._topic_put
+        for run in runs:
+            meter = meters.get(run.name)
+            if meter is None:
+                meter = meters[run.name] = Meter(self._sampled_at)
+            calls, count, size_bytes = run.calls, run.count, run.size_bytes
+            meter.calls += calls
+            meter.count += count
+            meter.size_bytes += size_bytes
+            self.put_calls += calls
+            self.put_count += count
+            self.put_bytes += size_bytes
+            if run.has_large:
+                self.counted.large_run(run.name, run.large)
 
     def stored(self, topic: str, count: int, size_bytes: int) -> None:
         """As `sent`, for any topic: what waits in one of the broker's own is counted among the day's when it has

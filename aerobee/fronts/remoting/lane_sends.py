@@ -26,7 +26,7 @@ from aerobee.protocol.frames import FrameDecoder
 from aerobee.protocol.headers.produce import SendBatch, SendMessage, SendMessageV2, SendResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Container, Coroutine, Hashable
     from typing import Any
 
     from aerobee.broker.broker import Broker
@@ -86,10 +86,7 @@ class SendRuns:
             return at, b""
         try:
             broker.store.keep(self._draft, sends.calls, self._began)
-            for topic in sends.topics:
-                broker.stats.sent_run(topic.name, topic.calls, topic.count, topic.size_bytes)
-                if topic.has_large:
-                    broker.stats.counted.large_run(topic.name, topic.large)
+            broker.stats.sent_runs(sends.topics)
             # Of the run, for all its requests: codes are rarely mixed, and nobody waits for one of them alone.
             broker.stats.counted.rpc.answered(code_of(data, at), perf_counter_ns() - self._began, sends.calls)
             if broker.store.needs_sync and sends.answered:
@@ -105,8 +102,9 @@ class SendRuns:
         self._began = perf_counter_ns()
         return self._broker.store.begin(self._draft)
 
-    def is_unsaved(self, topic: str) -> bool:
-        return topic in self._broker.topics.unsaved
+    @property
+    def unsaved(self) -> Container[Hashable]:
+        return self._broker.topics.unsaved
 
     def new_key(self) -> str:
         return send.new_key(self._broker)

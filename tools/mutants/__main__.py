@@ -10,6 +10,7 @@ to be written, or a line in `equivalent.toml` with the reason why nobody could s
 from __future__ import annotations
 
 import argparse
+import functools
 import queue
 import random
 import signal
@@ -64,10 +65,13 @@ def _chosen(touching: Touching, mutant: Mutant) -> tuple[list[str], float]:
     of these who runs little else. A test of many rows has its turn for a few of them at a time."""
     package, name = f"tests/{mutant.path.split('/')[1]}/", Path(mutant.path).stem
     tests = touching.tests_of(mutant)
-    if mutant.at_import:  # who only uses what is declared there runs no line of it: they come last
-        tests += sorted(
-            test for test in touching.seconds if test.startswith(package) and test not in set(tests)
-        )
+    if (
+        mutant.at_import
+    ):  # who only uses what is declared there runs no line of it: those that name it come first
+        known = set(tests)
+        tests += sorted(test for test in touching.seconds if test.startswith(package) and test not in known)
+        named = mutant.function.rpartition(".")[2] or name
+        tests.sort(key=lambda test: named not in _text(test.partition("::")[0]))
     rows: Counter[str] = Counter()
     ranked = []
     for near, test in enumerate(tests):
@@ -81,6 +85,11 @@ def _chosen(touching: Touching, mutant: Mutant) -> tuple[list[str], float]:
             total += touching.seconds[test]
             found.append(test)
     return found, total
+
+
+@functools.cache
+def _text(file: str) -> str:
+    return (ROOT / file).read_text()
 
 
 def _try_all(todo: list[Mutant], touching: Touching, results: Results, jobs: int) -> None:

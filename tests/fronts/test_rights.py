@@ -320,6 +320,7 @@ GRPC: list[tuple[Any, str]] = [
     (pb.NotifyClientTerminationRequest(), ""),
     (pb.SendMessageRequest(messages=[pb.Message(topic=T), pb.Message(topic=IN_SPACE)]), "Topic:t Pub + Topic:ns%t Pub"),
     (pb.EndTransactionRequest(topic=T, transaction_id=f"0-{AT_HALF}-key"), "Topic:t Pub + Topic:half Pub"),
+    (pb.EndTransactionRequest(topic=T, transaction_id="no id"), "Topic:t Pub"),
     (pb.RecallMessageRequest(topic=T), "Topic:t Pub"),
     (pb.ReceiveMessageRequest(group=G, message_queue=T_QUEUE), "Group:g Sub + Topic:t Sub"),
     (pb.AckMessageRequest(group=G, topic=T), "Group:g Sub + Topic:t Sub"),

@@ -8,11 +8,13 @@ since, the tests are those that ran the function then, not the line.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections import defaultdict
@@ -119,9 +121,23 @@ class Touching:
                 found[folder].append(data)
         return found
 
+    @functools.cached_property
+    def breadth(self) -> dict[str, int]:
+        """How many source files each test runs something of: who runs few of them is about those."""
+        found: dict[str, int] = {}
+        for folder, place in sorted({(place, self._folder / place) for _, place in self._index.values()}):
+            for file in place.glob("*.lines"):
+                with contextlib.closing(sqlite3.connect(file)) as lines:
+                    rows = lines.execute(
+                        "select context.context, count(distinct line_bits.file_id) from line_bits"
+                        " join context on context.id = line_bits.context_id group by context.context"
+                    )
+                    found.update({test: count for test, count in rows if self._measured_in(test) == folder})
+        return found
+
     def tests_of(self, mutant: Mutant) -> list[str]:
-        """The tests that run it, the quickest first; those that run anything of its module where that is unknown:
-        what runs while tests are collected belongs to none of them."""
+        """The tests that run it, those that run little else first; those that run anything of its module where that is
+        unknown: what runs while tests are collected belongs to none of them."""
         exact: set[str] = set()
         module: set[str] = set()
         for folder in self._lines:
@@ -130,7 +146,10 @@ class Touching:
                 test for line in self._lines_then(folder, mutant, set(ran)) for test in ran.get(line, ())
             )
             module.update(*ran.values())
-        return sorted((exact or module) & self.seconds.keys(), key=lambda test: (self.seconds[test], test))
+        return sorted((exact or module) & self.seconds.keys(), key=self._nearness)
+
+    def _nearness(self, test: str) -> tuple[int, float, str]:
+        return self.breadth.get(test, 1_000), self.seconds[test], test
 
     @functools.cache  # noqa: B019 - one object for a run
     def _ran(self, folder: str, path: str) -> dict[int, set[str]]:

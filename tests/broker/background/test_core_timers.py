@@ -9,7 +9,10 @@ from aerobee.broker.background import timers as timers_module
 from aerobee.broker.background.timers import Timers
 from aerobee.broker.operations.recall import Recall, recall
 from aerobee.errors import DiskFull, StoreError
+from aerobee.protocol.message import Record
+from aerobee.protocol.properties import render
 from aerobee.protocol.recall_handle import recall_handle
+from aerobee.store.timer_wheel import Due
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -164,8 +167,6 @@ def test_many_messages_are_added_and_delivered_in_turns(
 
 
 def test_message_without_a_time_is_left_out(bench: Any, clock: Any, timers: Timers) -> None:
-    from aerobee.protocol.message import Record
-
     bench.broker.store.append(Record("rmq_sys_wheel_timer", b"odd", "TIMER_OUT_MS\x01soon\x02"))
     bench.send(body=b"fine", properties={"TIMER_DELAY_SEC": "1"})
     run(timers, clock.now())
@@ -203,3 +204,42 @@ async def test_wheel_is_synced_off_the_loop(bench: Any, clock: Any, timers: Time
     run(timers, clock.now())
     assert await timers.flush(clock.now()) == 1_000
     assert (bench.broker.store.root / "config" / "timercheck").exists()
+
+
+def stored(bench: Any, topic: str, key: str, real: str | None = None) -> int:
+    properties = {"UNIQ_KEY": key} if key else {}
+    if real is not None:
+        properties["REAL_TOPIC"] = real
+    record = Record(topic, b"x", render(properties))
+    bench.broker.store.append(record)
+    return record.physical_offset
+
+
+@pytest.mark.parametrize(
+    ("copies", "there"),
+    [
+        ([], False),
+        ([("orders", "A1")], True),
+        ([("rmq_sys_wheel_timer", "A1")], True),  # put off
+        ([("bills", "A1")], False),
+        ([("orders", "B2")], False),
+        ([("orders", "B2"), ("orders", "A1")], True),
+    ],
+)
+def test_what_counts_as_delivered_before_a_stop_is_believed_if_the_log_has_a_copy_behind_it(
+    bench: Any, timers: Timers, copies: list[tuple[str, str]], there: bool
+) -> None:
+    stored(bench, "orders", "A1")  # one before it is another message: its producer sent it twice
+    waiting = stored(bench, "rmq_sys_wheel_timer", "A1", "orders")
+    for topic, key in copies:
+        stored(bench, topic, key)
+    assert timers._has_copy(Due(waiting, 1, 1_000, 0, True)) is there
+
+
+def test_what_has_no_key_or_is_gone_cannot_be_found_and_counts_as_not_delivered(
+    bench: Any, timers: Timers
+) -> None:
+    waiting = stored(bench, "rmq_sys_wheel_timer", "", "orders")
+    stored(bench, "orders", "")
+    assert timers._has_copy(Due(waiting, 1, 1_000, 0, True)) is False
+    assert timers._has_copy(Due(1 << 40, 1, 1_000, 0, True)) is False

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from aerobee.client.consume.simple_consumer import SimpleConsumer as SimpleConsumer
     from aerobee.client.consume.subscriptions import Sql as Sql
     from aerobee.client.message import Message as Message
+    from aerobee.client.message import MessageQueue as MessageQueue
     from aerobee.client.message import ReceivedMessage as ReceivedMessage
     from aerobee.client.message import SendResult as SendResult
     from aerobee.client.message import SendStatus as SendStatus
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from aerobee.client.produce.transaction_producer import TransactionState as TransactionState
     from aerobee.client.running import run as run
     from aerobee.clock import ManualClock as ManualClock
-    from aerobee.protocol.bodies import MessageQueue as MessageQueue
     from aerobee.server import Server as Server
     from aerobee.settings import BrokerConfig as BrokerConfig
     from aerobee.settings import StoreConfig as StoreConfig
@@ -42,7 +42,7 @@ _HOME = {
     "ConsumeResult": "aerobee.client.consume.handler",
     "ManualClock": "aerobee.clock",
     "Message": "aerobee.client.message",
-    "MessageQueue": "aerobee.protocol.bodies",
+    "MessageQueue": "aerobee.client.message",
     "Options": "aerobee.client.options",
     "Outcome": "aerobee.client.consume.handler",
     "Producer": "aerobee.client.produce.producer",

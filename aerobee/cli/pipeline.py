@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from aerobee.cli import connect
 from aerobee.cli.pipeline_output import Bar, Batches, console, print_rows, say, show, watch
 from aerobee.errors import AerobeeError
 
@@ -72,8 +73,6 @@ Opt = Annotated[
     list[str] | None, typer.Option("--option", "-o", help="data source option, as name=value; repeatable")
 ]
 Json = Annotated[bool, typer.Option("--json", help="machine-readable output")]
-
-DEFAULT_NAMESRV = "127.0.0.1:9876"
 
 
 @app.command()
@@ -393,7 +392,7 @@ def _stop(spark: SparkSession) -> None:
 def _source(namesrv: str | None, store: str | None) -> dict[str, str]:
     if store and namesrv:
         raise typer.BadParameter("give --namesrv or --store, not both")
-    return {"storePath": store} if store else {"namesrv": namesrv or DEFAULT_NAMESRV}
+    return {"storePath": store} if store else {"namesrv": connect.address_of(namesrv)}
 
 
 def _pairs(flag: str, given: list[str] | None) -> dict[str, str]:

@@ -13,7 +13,7 @@ import msgspec
 
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
-from aerobee.protocol.bodies import MessageQueue
+from aerobee.protocol.bodies import MessageQueue as MessageQueue  # for users, from here
 from aerobee.protocol.message import MAX_BODY, Record, host_text
 
 if TYPE_CHECKING:

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from aerobee.client.session.identity import usual_namesrv
 from aerobee.spark import options as checks
 from aerobee.spark.starting import said
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-DEFAULT_NAMESRV = "127.0.0.1:9876"
 
 
 def read(
@@ -85,5 +84,5 @@ def _texts(options: dict[str, Any]) -> dict[str, str]:
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()
     }
     if "namesrv" not in given and "storePath" not in given:
-        given["namesrv"] = DEFAULT_NAMESRV
+        given["namesrv"] = usual_namesrv()  # here, at the driver: executors may have another environment
     return given

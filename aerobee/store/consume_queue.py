@@ -236,10 +236,15 @@ class ConsumeQueue:
 
     def min_offset(self, log_min: int) -> int:
         """The first offset that is served and whose record the log still has; max_offset when there is none."""
+        kept = self.kept_from(log_min)
+        return kept if kept >= self.served_from else self.served_from
+
+    def kept_from(self, log_min: int) -> int:
+        """The first offset whose record the log still has, served or not; max_offset when it has none."""
         if self._min_for != log_min:
             self._min_offset = self._find_min(log_min)
             self._min_for = log_min
-        return self._min_offset if self._min_offset >= self.served_from else self.served_from
+        return self._min_offset
 
     def _find_min(self, log_min: int) -> int:
         low, high = max(self.first_unit, self._min_offset), self.max_offset

@@ -149,6 +149,11 @@ class ReadSide:
         queue = self._queues.find(topic, queue_id)
         return queue.min_offset(self._log.min_offset) if queue else 0
 
+    def kept_from(self, topic: str, queue_id: int) -> int:
+        """As min_offset, with what its topic no longer serves: it may have been handed out before."""
+        queue = self._queues.find(topic, queue_id)
+        return queue.kept_from(self._log.min_offset) if queue else 0
+
     def max_offset(self, topic: str, queue_id: int) -> int:
         """The offset the next message gets."""
         queue = self._queues.find(topic, queue_id)

@@ -208,9 +208,6 @@ def test_the_spark_snippets_run_in_order(server: TestServer, tmp_path: Path) -> 
             script = script.replace("./aerobee-data", str(server.server.data)).replace(
                 "/tmp/", f"{tmp_path}/"
             )
-            script = script.replace(
-                'read(spark, "orders")', f'read(spark, "orders", namesrv="{server.namesrv}")'
-            )
             (tmp_path / "story.py").write_text(script, encoding="utf-8")
             run([sys.executable, "story.py"], tmp_path, server, timeout=BUSY_S)
 

@@ -25,6 +25,18 @@ if TYPE_CHECKING:
 NOBODY: Any = None  # no session: a wrong option is told before one is asked
 
 
+def test_a_read_without_an_address_goes_where_a_client_without_one_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("AEROBEE_NAMESRV", raising=False)
+    monkeypatch.setenv("NAMESRV_ADDR", "10.0.0.1:9876")
+    assert dataframes._named("orders", {}) == {"subscribe": "orders", "namesrv": "10.0.0.1:9876"}
+    monkeypatch.setenv("AEROBEE_NAMESRV", "10.0.0.2:9876")
+    assert dataframes._named("orders", {})["namesrv"] == "10.0.0.2:9876"
+    assert dataframes._named("orders", {"namesrv": "a:1"})["namesrv"] == "a:1"
+    assert "namesrv" not in dataframes._named("orders", {"storePath": "/data"})
+
+
 # -- wrong options -----------------------------------------------------------------------------------
 
 

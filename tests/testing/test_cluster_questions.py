@@ -85,3 +85,9 @@ def test_plain_tests_wait_too(server: TestServer) -> None:
         producer.send(Message("orders", b"doomed"))
         assert server.blocking.wait_for_dead_letter("g").body == b"doomed"
         server.blocking.wait_until_idle("g")
+
+
+def test_a_server_in_real_time_has_a_clock_that_nobody_moves(server: TestServer) -> None:
+    assert server.clock.now() > 0
+    with pytest.raises(RuntimeError, match=r"lives in real time; TestServer\.with_manual_clock\(\)"):
+        server.clock.advance(minutes=1)

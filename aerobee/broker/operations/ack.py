@@ -61,7 +61,7 @@ def ack(request: Ack, broker: Broker) -> None:
     if not receipt.is_orderly and 0 <= at < MAX_BITS and _ack_leased(place, receipt, 1 << at, broker):
         return
     check_queue(request.topic, request.queue_id, broker)
-    low = broker.store.min_offset(request.topic, request.queue_id)
+    low = broker.store.kept_from(request.topic, request.queue_id)
     high = broker.store.max_offset(request.topic, request.queue_id)
     if not low <= request.offset <= high:
         raise NoMessage(
@@ -161,7 +161,7 @@ def _ack_entry(entry: BatchAckEntry, places: int, broker: Broker) -> None:
     if config is None or not 0 <= entry.queue_id < config.read_queue_nums:
         return
     start = entry.start_offset
-    below = max(0, broker.store.min_offset(topic, entry.queue_id) - start)
+    below = max(0, broker.store.kept_from(topic, entry.queue_id) - start)
     above = max(0, broker.store.max_offset(topic, entry.queue_id) + 1 - start)
     if below >= MAX_BITS:
         return

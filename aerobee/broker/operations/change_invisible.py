@@ -34,7 +34,7 @@ class Changed(msgspec.Struct, frozen=True):
 
 def change_invisible(request: Change, broker: Broker) -> Changed:
     check_queue(request.topic, request.queue_id, broker)
-    low = broker.store.min_offset(request.topic, request.queue_id)
+    low = broker.store.kept_from(request.topic, request.queue_id)
     high = broker.store.max_offset(request.topic, request.queue_id)
     if not low <= request.offset < high:
         raise NoMessage(

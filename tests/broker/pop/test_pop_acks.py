@@ -322,3 +322,26 @@ def test_a_message_of_a_retry_topic_is_changed_and_acked_under_its_real_topic(sh
     assert shop.in_flight == 1
     shop.ack(again)
     assert shop.in_flight == 0
+
+
+# -- what its topic no longer serves -----------------------------------------------------------------------------
+
+
+def test_a_message_may_be_answered_when_it_is_too_old_to_be_served(shop, popped):
+    """It was handed out before: an ack that is not taken would bring it again."""
+    shop.broker.store.serve_since("orders", 0, shop.clock.now() + 1)
+    assert shop.broker.store.bounds("orders", 0) == (3, 3)
+    assert shop.ask(BatchAckMessage(), batch(entry(popped[0], popped[1]))).code == 0
+    changed = shop.change(popped[2], 60_000)
+    shop.ack(changed)
+    assert shop.in_flight == 0
+
+
+def test_a_pop_goes_on_where_the_served_messages_begin(shop):
+    shop.send("old")
+    shop.clock.advance(hours=2)
+    shop.send("new")
+    shop.broker.offsets.set("billing", "orders", 0, 0)
+    shop.broker.store.serve_since("orders", 0, shop.clock.now() - 1)
+    found = shop.pop() or shop.pop()
+    assert [one.record.body for one in found] == [b"new"]

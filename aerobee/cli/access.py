@@ -20,10 +20,10 @@ from aerobee.protocol.plain_acl import as_policies, as_user, parse_plain_acl
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from aerobee.cli.each_broker import Work
     from aerobee.client.admin import Admin
     from aerobee.protocol.bodies import AclInfo
 
+    Work = Callable[[Admin, str], Awaitable[None]]
     Rows = Callable[[Admin, str], Awaitable[list[output.Row]]]
 
 app = typer.Typer(
@@ -39,23 +39,21 @@ Source = Annotated[str, typer.Option("--from", help="only from these addresses a
 
 def _each(cluster: str | None, namesrv: str | None, work: Work, done: str) -> None:
     """On every broker, and say so."""
-    on_each(
-        namesrv, lambda admin: admin.masters(cluster), work, lambda name, _: output.note(f"{done} on {name}")
-    )
+
+    def say(name: str, address: str, nothing: None) -> None:
+        output.note(f"{done} on {name}")
+
+    on_each(namesrv, lambda admin: admin.masters(cluster), work, say)
 
 
 def _rows(cluster: str | None, namesrv: str | None, of: Rows) -> list[output.Row]:
     """What each broker has, with its name in front."""
     rows: list[output.Row] = []
-    found: list[output.Row] = []
 
-    async def work(admin: Admin, address: str) -> None:
-        found[:] = await of(admin, address)
-
-    def say(name: str, address: str) -> None:
+    def say(name: str, address: str, found: list[output.Row]) -> None:
         rows.extend({"broker": name, **each} for each in found)
 
-    on_each(namesrv, lambda admin: admin.masters(cluster), work, say)
+    on_each(namesrv, lambda admin: admin.masters(cluster), of, say)
     return rows
 
 

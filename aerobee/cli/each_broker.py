@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from aerobee.cli import connect
 
@@ -13,17 +13,21 @@ if TYPE_CHECKING:
     from aerobee.client.admin import Admin
 
     Where = Callable[[Admin], Awaitable[Mapping[str, str]]]  # names of brokers and their addresses
-    Work = Callable[[Admin, str], Awaitable[object]]
-    Say = Callable[[str, str], None]
+
+T = TypeVar("T")
 
 
-def on_each(namesrv: str | None, where: Where, work: Work, say: Say) -> None:
-    """`say` is told the name and the address of each broker where the work is done."""
+def on_each(
+    namesrv: str | None,
+    where: Where,
+    work: Callable[[Admin, str], Awaitable[T]],
+    say: Callable[[str, str, T], None],
+) -> None:
+    """`say` is told the name and the address of each broker where the work is done, and what came of it."""
 
     async def run() -> None:
         async with connect.connected(connect.address_of(namesrv)) as admin:
             for name, address in (await where(admin)).items():
-                await work(admin, address)
-                say(name, address)
+                say(name, address, await work(admin, address))
 
     connect.run(run())

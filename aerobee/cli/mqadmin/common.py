@@ -15,7 +15,6 @@ from aerobee.cli.mqadmin import as_json
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from aerobee.cli.each_broker import Work
     from aerobee.client.admin import Admin
     from aerobee.client.message import ReceivedMessage
 
@@ -49,13 +48,22 @@ async def chosen(admin: Admin, broker: str | None, cluster: str | None) -> list[
     return list((await admin.masters(cluster)).values())
 
 
-def at_each(namesrv: str | None, broker: str | None, cluster: str | None, done: str, work: Work) -> None:
+def at_each(
+    namesrv: str | None,
+    broker: str | None,
+    cluster: str | None,
+    done: str,
+    work: Callable[[Admin, str], Awaitable[None]],
+) -> None:
     """And say where it is done, as mqadmin does."""
 
     async def where(admin: Admin) -> dict[str, str]:
         return {address: address for address in await chosen(admin, broker, cluster)}
 
-    on_each(namesrv, where, work, lambda _, address: output.line(f"{done} {address} success."))
+    def say(name: str, address: str, nothing: None) -> None:
+        output.line(f"{done} {address} success.")
+
+    on_each(namesrv, where, work, say)
 
 
 # -- Java's way of writing values --------------------------------------------------------------------------

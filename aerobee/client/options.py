@@ -184,6 +184,12 @@ class PushOptions(SendOptions, QueueOptions, frozen=True, kw_only=True):
     pull_batch: Annotated[int, setting("messages asked for at once", "pullBatchSize", low=1, high=16_384)] = (
         32
     )
+    pull_backlog_batch: Annotated[
+        int,
+        setting(
+            "the same while more than that wait in the queue; RocketMQ's brokers give 32", low=1, high=16_384
+        ),
+    ] = 256
     pull_batch_bytes: Annotated[
         int, setting("bytes asked for at once", "pullBatchSizeInBytes", unit="bytes")
     ] = 262_144

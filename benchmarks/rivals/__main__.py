@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -55,6 +56,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(SERVERS))
     parser.add_argument("--save", action="store_true")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers are stopped on the way out
     rounds: Rounds = {name: [] for name in given.only.split(",")}
     missing: dict[str, str] = {}
     began, load_before = time.time(), os.getloadavg()[0]

@@ -166,8 +166,24 @@ class Redis(Rival):
 class RabbitMQ(Rival):
     program = "rabbitmq-server"
 
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._mapper_port = str(interop.free_port())
+        self._mapper: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> float:
+        # Erlang's table of nodes, which it would start by itself and leave behind.
+        self._mapper = subprocess.Popen(["epmd", "-address", HOST, "-port", self._mapper_port])
+        return super().start()
+
+    def stop(self) -> None:
+        super().stop()
+        if self._mapper is not None:
+            self._mapper.kill()
+            self._mapper.wait()
+
     def environment(self) -> dict[str, str]:
-        # Its own home: the cookie of its Erlang is kept there, and its file of nodes by another port.
+        # Its own home: the cookie of its Erlang is kept there.
         return {
             "HOME": str(self.directory),
             "RABBITMQ_NODENAME": f"bench{self.port}@localhost",
@@ -178,7 +194,7 @@ class RabbitMQ(Rival):
             "RABBITMQ_LOG_BASE": str(self.directory),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.directory / "plugins"),
             "ERL_EPMD_ADDRESS": HOST,
-            "ERL_EPMD_PORT": str(interop.free_port()),
+            "ERL_EPMD_PORT": self._mapper_port,
         }
 
     def command(self) -> list[str]:

@@ -132,6 +132,27 @@ async def test_a_bigger_batch_than_brokers_give_is_asked_for_as_bulk(
     assert p.request.bulk is bulk
 
 
+@pytest.mark.parametrize(
+    ("backlog", "unfinished", "asked"),
+    [
+        (0, 0, 32),
+        (32, 0, 32),
+        (33, 0, 256),  # more than a pull takes
+        (5_000, 900, 100),  # no more than the limit of unfinished ones leaves room for
+        (5_000, 990, 32),
+    ],
+)
+async def test_a_backlog_is_asked_for_in_larger_pieces(
+    pull: Any, make_message: Any, backlog: int, unfinished: int, asked: int
+) -> None:
+    p = pull()
+    p.owned.inbox.put([make_message(n) for n in range(unfinished)])
+    p.owned.inbox.backlog = backlog
+    await p.once(EMPTY)
+    assert p.request.max_msg_nums == asked
+    assert p.request.bulk == (True if asked > 32 else None)
+
+
 @pytest.mark.seed("S001-15", "S004-6")
 async def test_step_9_without_subscription_the_pull_waits(pull: Any, session: Any) -> None:
     p = pull()

@@ -124,12 +124,21 @@ class FetchLoop:
             queue=queue,
             offset=owned.next_offset,
             subscription=wanted,
-            max_messages=options.pull_batch,
+            max_messages=self._at_once(owned),
             max_bytes=options.pull_batch_bytes,
             hold_ms=options.pull_hold_ms,
             commit=max(commit, 0),
         )
         return pull(request) if options.post_subscription else member_pull(request)
+
+    def _at_once(self, owned: OwnedQueue) -> int:
+        """More while there is a backlog, for a pull costs as much as several messages; but not past the limit of what may
+        be unfinished."""
+        options, inbox = self._member.options, owned.inbox
+        if inbox.backlog <= options.pull_batch:
+            return options.pull_batch
+        room = self._member.limits(owned.queue.topic).messages - inbox.count
+        return max(options.pull_batch, min(options.pull_backlog_batch, room))
 
     async def _ask(self, owned: OwnedQueue, request: PullMessage) -> Command:
         session, queue = self._member.session, owned.queue

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from aerobee import native
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 if native.is_on:
     from aerobee.native.client_batches import merged
 
+_may_send = lru_cache(maxsize=4096)(names.may_send)
 _KINDS = {kind.name.lower(): kind for kind in compression.Compression}
 
 
@@ -52,7 +54,7 @@ def prepare(message: Message, options: ProducerOptions, now: int, extra: str = "
             f"the body of a message to {message.topic!r} has {len(body)} bytes,"
             f" max_message_bytes is {options.max_message_bytes}"
         )
-    if not names.may_send(message.topic):
+    if not _may_send(message.topic):
         raise ValueError(f"topic {message.topic!r} belongs to the broker; nobody may send to it")
     if len(body) >= options.compress_over_bytes and options.compression != "none":
         kind = _KINDS[options.compression]

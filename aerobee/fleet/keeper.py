@@ -31,7 +31,11 @@ log = logging.getLogger("aerobee.fleet")
 
 STOP_MS = 30_000
 _MOST = 26  # named by letters
-_PORT_STEP = {"port": 10, "grpc_port": 1}  # between brokers: beside a broker's port is its second one
+_PORT_STEP = {
+    "port": 10,
+    "vip_port": 10,
+    "grpc_port": 1,
+}  # between brokers: two below a broker's port is its second one
 
 
 def names_of(first: str, count: int) -> list[str]:

@@ -49,6 +49,7 @@ class GrpcConnection(asyncio.Protocol):
         self.remote_text = ""
         self.completed = 0  # messages so far
         self.kept_bytes = 0  # of messages that are not whole, or not served yet
+        self._counted = False  # with those of all ports
         self._transport: asyncio.Transport | None = None
         self._handshake: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -85,14 +86,16 @@ class GrpcConnection(asyncio.Protocol):
         if self._handshake is not None and self.streams.heard:
             self._handshake.cancel()
             self._handshake = None
-        if self.kept_bytes or self.completed != completed:
+        if self.kept_bytes or self._counted:
             self._account(self.completed - completed)
         self._write()
 
     def _account(self, completed: int) -> None:
-        if completed:
+        """What is left is under way: since now, when others were completed before it."""
+        if completed or not self.kept_bytes:
             self._port.unfinished.release(self)
-        if self.kept_bytes:
+        self._counted = self.kept_bytes > 0
+        if self._counted:
             self._port.unfinished.hold(self, self.kept_bytes)
 
     def connection_lost(self, exc: Exception | None) -> None:

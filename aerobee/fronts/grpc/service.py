@@ -138,6 +138,9 @@ class Service:
         except (Refused, BrokerError) as error:
             exchange.answer(_told(error))
             return
+        except Exception as error:
+            exchange.fail(ending(error), str(error))
+            return
         peer.stream_opened()
         exchange.on_stop = peer.stream_closed
         exchange.hears(partial(self._listen, peer), partial(_farewell, peer))

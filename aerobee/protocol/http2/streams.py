@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from aerobee.protocol.http2.stream import Stream
 
 _PRIORITY_BYTES = 5
+RESET_COUNTS = 5  # trifles: a call that is begun and not wanted is more work than a ping
 
 
 class StreamLimits(NamedTuple):
@@ -180,9 +181,7 @@ class Streams(Sending):
 
     def _heard_all(self, stream: Stream) -> None:
         stream.heard_all = True
-        if stream.said_all:
-            self.open.pop(stream.number, None)
-        else:
+        if not stream.said_all:
             stream.ended()
 
     def _header_block(self, flags: int, number: int, payload: bytes) -> None:
@@ -226,7 +225,9 @@ class Streams(Sending):
             self._trifle(flags, number, block)
             self.out.append(frames.reset(number, Reason.REFUSED_STREAM))
             return
-        stream = self.open[number] = self._open(self, number, fields)
+        stream = self._open(self, number, fields)
+        if not stream.said_all or stream.ends_with is not None:  # else it was answered by its headers
+            self.open[number] = stream
         if flags & END_STREAM:
             self._heard_all(stream)
 
@@ -254,6 +255,7 @@ class Streams(Sending):
         self._trifles = 0
 
     def _reset(self, flags: int, number: int, payload: bytes) -> None:
+        self._trifles += RESET_COUNTS - 1
         self._trifle(flags, number, payload)
         frames.number_in(payload)
         if number > self._newest or not number & 1:

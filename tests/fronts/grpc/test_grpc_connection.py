@@ -130,6 +130,7 @@ async def test_who_speaks_http_but_not_grpc_is_told_so(fields: dict[str, str]) -
         number, headers = line.open("/", fields)
         line.say(headers)
         assert line.hear(number).headers == [{":status": "415"}]
+        assert not line.connection.streams.open
 
 
 async def test_messages_that_wait_for_their_end_are_bounded_over_all_clients() -> None:
@@ -138,6 +139,15 @@ async def test_messages_that_wait_for_their_end_are_bounded_over_all_clients() -
             number, headers = line.open("/x", {})
             line.say(headers, frame(DATA, 0, number, as_message(bytes(4_000))))
         assert line.wire.closed
+        assert line.port.unfinished.total == 0
+
+
+async def test_what_a_client_takes_back_does_not_count_any_more() -> None:
+    async with line_of() as line:
+        number, headers = line.open("/x", {})
+        line.say(headers, frame(DATA, 0, number, as_message(bytes(1_000))[:500]))
+        assert line.port.unfinished.total == 500
+        line.say(frames.reset(number, Reason.NO_ERROR))
         assert line.port.unfinished.total == 0
 
 

@@ -35,7 +35,7 @@ from aerobee.protocol.http2.frames import (
 )
 from aerobee.protocol.http2.hpack import written
 from aerobee.protocol.http2.stream import Stream
-from aerobee.protocol.http2.streams import StreamLimits, Streams
+from aerobee.protocol.http2.streams import RESET_COUNTS, StreamLimits, Streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,11 +72,14 @@ class Kept(Stream):
 class Side:
     def __init__(self, **limits: int) -> None:
         self.made: dict[int, Kept] = {}
+        self.answers = b""  # to the headers alone
         self.streams = Streams(StreamLimits(**limits), self._open)
 
     def _open(self, streams: Streams, number: int, fields: dict[str, str]) -> Kept:
-        self.made[number] = Kept(streams, number, fields)
-        return self.made[number]
+        made = self.made[number] = Kept(streams, number, fields)
+        if self.answers:
+            streams.end(made, self.answers)
+        return made
 
     def hear(self, *parts: bytes) -> None:
         self.streams.receive(b"".join(parts))
@@ -224,6 +227,27 @@ def test_an_answer_before_the_end_of_the_request_ends_both() -> None:
     assert not side.streams.open
 
 
+def test_an_answer_to_the_headers_alone_leaves_no_stream_behind() -> None:
+    side = greeted()
+    side.answers = written((":status", "415"))
+    side.hear(OPEN)
+    assert not side.streams.open
+    side.hear(frame(DATA, END_STREAM, 1, b"late"))
+    assert side.made[1].told == []
+
+
+def test_what_waits_for_a_window_is_sent_also_when_the_request_ends_after_the_answer() -> None:
+    side = greeted()
+    side.hear(frames.settings({frames.INITIAL_WINDOW: 0}), OPEN)
+    side.streams.send(side.made[1], b"answer")
+    side.streams.end(side.made[1], written(("grpc-status", "0")))
+    side.hear(frame(DATA, END_STREAM, 1, b"x"))
+    side.said()
+    side.hear(frame(WINDOW_UPDATE, 0, 1, number(100)))
+    assert side.said().startswith(frame(DATA, 0, 1, b"answer"))
+    assert not side.streams.open
+
+
 def test_after_the_goodbye_open_streams_are_served_and_new_ones_refused() -> None:
     side = greeted()
     side.hear(OPEN)
@@ -271,11 +295,12 @@ def rapid_resets(at: int) -> bytes:
     ids=["resets", "settings", "pings", "priorities", "windows", "unknown", "empty data"],
 )
 def test_a_flood_of_frames_that_ask_for_nothing_ends_the_connection(trifle: Callable[[int], bytes]) -> None:
-    side = greeted(max_trifles=101)  # its settings were one
+    most = 100 * (RESET_COUNTS if trifle is rapid_resets else 1) + 1  # its settings were one
+    side = greeted(max_trifles=most)
     side.hear(*map(trifle, range(100)))
     side.streams.forgive()
     side.hear(*(trifle(at) for at in range(100, 200)))
-    with pytest.raises(BrokenHttp2, match="more than 101 frames a second") as broken:
+    with pytest.raises(BrokenHttp2, match=f"more than {most} frames a second") as broken:
         side.hear(*(trifle(at) for at in range(200, 310)))
     assert broken.value.reason is Reason.ENHANCE_YOUR_CALM
 

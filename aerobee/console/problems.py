@@ -29,7 +29,7 @@ UNREAD_TOLD = 3
 class Text:
     """A sentence and its values, put into words when it is shown."""
 
-    def __init__(self, text: str, **values: object) -> None:
+    def __init__(self, text: str, /, **values: object) -> None:
         self.text = text
         self.values = values
 

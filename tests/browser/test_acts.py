@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from playwright.sync_api import expect
 
 from aerobee import Admin, Message, Producer
 from tests.browser.conftest import console_at
@@ -70,7 +71,7 @@ def test_a_group_is_moved_after_its_plan_was_seen(
     ask(server, lambda admin: admin.reset_offsets("mover", "moved", "first"))
     page = open_page()
     page.goto(f"{address}/groups/mover")
-    page.get_by_role("link", name="Move").click()
+    page.get_by_role("link", name="Move", exact=True).click()
     page.get_by_label("Go to").select_option("last")
     page.get_by_role("button", name="Show what it would do").click()
     page.get_by_role("button", name="Move it: 0 come again, 9 are skipped").click()
@@ -96,7 +97,7 @@ def test_a_page_keeps_itself_fresh(server: TestServer, address: str, open_page: 
     page.goto(f"{address}/topics/fresh")
     assert page.locator("#figures .tile b").first.inner_text() == "0"
     send(server, Message("fresh", b"x"))
-    page.wait_for_function("document.querySelector('#figures .tile b').innerText === '1'", timeout=15_000)
+    expect(page.locator("#figures .tile b").first).to_have_text("1", timeout=30_000)
 
 
 def test_the_language_is_changed_by_a_click(address: str, open_page: Callable[..., Page]) -> None:

@@ -48,7 +48,11 @@ def test_a_wrong_view_or_column_names_the_right_ones(aerobee: Run, arguments: li
 
 
 def test_names_sort_upwards_and_figures_downwards() -> None:
-    rows = [{"group": "b", "ready": 1}, {"group": "a", "ready": 9}, {"group": "c", "ready": None}]
+    rows: list[dict[str, Any]] = [
+        {"group": "b", "ready": 1},
+        {"group": "a", "ready": 9},
+        {"group": "c", "ready": None},
+    ]
     assert [row["group"] for row in ordered(rows, "groups", "group")] == ["a", "b", "c"]
     assert [row["group"] for row in ordered(rows, "groups", "ready")] == ["a", "b", "c"]
     assert [row["group"] for row in ordered(rows[::-1], "groups", "ready")] == ["a", "b", "c"]

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Quoted everywhere: the checkout may live under a path with spaces.
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-pure fuzz-native fuzz chaos check format interop bench bench-quick serve dist clean mutants
+.PHONY: demo test test-fast test-pure fuzz-native fuzz chaos check format interop bench bench-quick browser serve dist clean mutants
 
 $(STAMP): pyproject.toml constraints.txt hatch_build.py $(wildcard aerobee/native/*.pyx aerobee/native/*.pxd)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Aerobee needs Python 3.11 or newer, this is " + sys.version.split()[0])'
@@ -60,6 +60,14 @@ format: $(STAMP)
 # The real peers: needs Java 17, Maven, Go, Node, npm, Rust with cargo and a C compiler; says which is missing and fails.
 interop: $(STAMP)
 	$(BIN)/python -m pytest -q tests/interop
+
+# The console in Debian's chromium, driven by Playwright; needs npm for axe-core, and apt-get where chromium is missing.
+# AEROBEE_SHOTS=DIR keeps screenshots to look at.
+browser: $(STAMP)
+	@$(BIN)/python -m pip install --quiet -c constraints.txt playwright
+	@test -f .browser/node_modules/axe-core/axe.min.js || npm install --silent --no-audit --no-fund --prefix .browser axe-core@4.14.0
+	@test -x $${AEROBEE_CHROMIUM:-/usr/bin/chromium} || apt-get install -y chromium
+	$(BIN)/python -m pytest -q tests/browser
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.compare

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from aerobee.console.writing import age, number, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from aerobee.console.history import BrokerSeen, GroupSeen, History, Sample, Total
-    from aerobee.console.words import Words
 
 BAD, WARN = "bad", "warn"
 STILL_MS = 60_000  # with work and nothing finished
@@ -30,11 +29,12 @@ UNREAD_TOLD = 3
 class Text:
     """A sentence and its values, put into words when it is shown."""
 
-    def __init__(self, text: str, **values: object) -> None:
+    def __init__(self, text: str, /, **values: object) -> None:
         self.text = text
         self.values = values
 
-    def said(self, t: Words) -> str:
+    def said(self, t: Callable[..., str]) -> str:
+        """By a language of the console, or by `str.format`, which leaves it English."""
         return t(self.text, **self.values)
 
 

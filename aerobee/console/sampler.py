@@ -23,6 +23,7 @@ log = logging.getLogger("aerobee.console.sampler")
 
 EVERY_MS = 5_000
 RARER = 30  # a look takes no more than this part of the time
+RAREST_MS = 30_000  # unless curves would become meaningless
 HOLDERS_ASKED = 3  # groups that stand still whose members are asked what they hold
 CLIENTS_ASKED = 16
 UNREAD_LOOKS = 20  # topics without a reader that are counted in one look
@@ -54,7 +55,7 @@ class Sampler:
             pause = EVERY_MS
             if self._wanted():
                 try:
-                    pause = max(pause, RARER * await self.look())
+                    pause = pause_after(await self.look())
                 except (AerobeeError, OSError) as error:
                     log.debug("no sample: %s", error)
             await self._clock.sleep(pause)
@@ -115,6 +116,10 @@ class Sampler:
         held = await self._view.each(clients[:CLIENTS_ASKED], lambda client: self._view.held(group, client))
         found = [Holder(client, count) for client, count in held.items() if isinstance(count, int) and count]
         return sorted(found, key=lambda holder: -holder.held)
+
+
+def pause_after(took_ms: int) -> int:
+    return max(EVERY_MS, min(RARER * took_ms, RAREST_MS))
 
 
 def _seen(name: str, address: str, answer: dict[str, str] | AerobeeError) -> BrokerSeen:

@@ -31,7 +31,7 @@ log = logging.getLogger("aerobee.fleet")
 
 STOP_MS = 30_000
 _MOST = 26  # named by letters
-_PORTS = ("port", "grpc_port", "http_port")
+_PORTS = ("port", "vip_port", "grpc_port", "http_port")
 _PORT_STEP = 10  # between brokers: beside a broker's port is its second one, and no front meets another's
 
 

@@ -24,7 +24,7 @@ from aerobee.testing import TestServer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, ViewportSize
 
 CHROMIUM = os.environ.get("AEROBEE_CHROMIUM", "/usr/bin/chromium")
 AXE = Path(os.environ.get("AEROBEE_AXE", ".browser/node_modules/axe-core/axe.min.js"))
@@ -32,8 +32,8 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-PHONE = {"width": 390, "height": 844}
-DESK = {"width": 1280, "height": 900}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+DESK: ViewportSize = {"width": 1280, "height": 900}
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def open_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
     """`open_page(width=..., dark=True)`; what the page's console or its scripts complain of fails the test."""
     opened, complaints = [], []
 
-    def opening(viewport: dict[str, int] | None = None, **more: Any) -> Page:
+    def opening(viewport: ViewportSize | None = None, **more: Any) -> Page:
         context = chromium.new_context(viewport=viewport or DESK, locale="en-GB", **more)
         page = context.new_page()
         page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)

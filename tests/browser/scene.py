@@ -71,8 +71,8 @@ class Scene:
         for number in range(40):
             await producer.send(Message("payments", b'{"payment": %d}' % number))
             await producer.send(Message("emails", b"Dear customer"))
-        for name, body in HOSTILE_BODIES.items():
-            await producer.send(Message("hostile", body, tags=name, properties={"note": "<b>bold</b>"}))
+        for name, hostile in HOSTILE_BODIES.items():
+            await producer.send(Message("hostile", hostile, tags=name, properties={"note": "<b>bold</b>"}))
         async with Admin(self.namesrv) as admin:
             await admin.reset_offsets("audit", "orders", "first")
 

@@ -85,6 +85,8 @@ async def test_pausing_keeps_the_other_settings(browser: Any, admin: Admin, bill
 
 
 async def test_attempts_and_mode_are_changed(browser: Any, admin: Admin, billing: None) -> None:
+    wrong = await browser.send("/groups/billing/settings", "/groups/billing/settings", 400, retries="many")
+    assert "attempts is many; give a number" in wrong
     await browser.send("/groups/billing/settings", "/groups/billing/settings", retries="2")
     assert (await admin.group_config("billing")).retry_max_times == 2
     page = await browser.send("/groups/billing/settings", "/groups/billing/mode", mode="POP")

@@ -13,7 +13,7 @@ from aerobee.clock import ManualClock
 from aerobee.console.cluster_view import ClusterView
 from aerobee.console.history import MAX_GROUPS, BrokerSeen, GroupSeen, History, Sample, group_seen
 from aerobee.console.pages.curves import POINTS, thinned
-from aerobee.console.sampler import UNREAD_LOOKS, Sampler, broker_seen
+from aerobee.console.sampler import UNREAD_LOOKS, Sampler, broker_seen, pause_after
 from aerobee.errors import NoRoute
 
 if TYPE_CHECKING:
@@ -62,6 +62,11 @@ def test_what_is_done_counts_messages_of_all_queues_behind_the_group() -> None:
 def test_a_broker_of_apache_is_read_by_the_same_names() -> None:
     seen = broker_seen("b", "10.0.0.1:10911", {"brokerVersionDesc": "V5_3_3", "commitLogDiskRatio": "0.5"})
     assert (seen.version, seen.disk, seen.late_ms) == ("RocketMQ V5_3_3", 0.5, None)
+
+
+@pytest.mark.parametrize(("took", "pause"), [(0, 5_000), (100, 5_000), (500, 15_000), (60_000, 30_000)])
+def test_a_cluster_that_takes_long_is_looked_at_more_rarely(took: int, pause: int) -> None:
+    assert pause_after(took) == pause
 
 
 @pytest.mark.parametrize("count", [0, 1, POINTS, POINTS + 1, 10 * POINTS + 3])

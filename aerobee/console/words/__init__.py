@@ -23,7 +23,7 @@ class Words:
         self.own_name = own_name
         self._table = table
 
-    def __call__(self, text: str, **values: object) -> str:
+    def __call__(self, text: str, /, **values: object) -> str:
         found = self._table.get(text, text)
         return found.format(**values) if values else found
 

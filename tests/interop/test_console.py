@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every page of the console on the original: it works, or says what that broker does not tell; acts arrive."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import httpx
+
+from aerobee import Admin, Message, Producer, PushConsumer
+from aerobee.console.app import make_app
+from aerobee.console.routes import ROUTES, Act
+
+if TYPE_CHECKING:
+    from servers import Server
+
+    from aerobee.client.message import ReceivedMessage
+
+TOPIC, GROUP = "console-orders", "console-billing"
+
+
+async def _fine(message: ReceivedMessage) -> None:
+    return None
+
+
+async def test_every_page_works_and_acts_arrive(make_server) -> None:
+    server: Server = make_server("rocketmq")
+    app = make_app(server.namesrv)
+    async with AsyncExitStack() as stack:
+        admin = await stack.enter_async_context(Admin(server.namesrv))
+        await _filled(admin, server.namesrv)
+        consumer = PushConsumer(
+            server.namesrv, group=GROUP, topics={TOPIC: "*"}, handler=_fine, start="first"
+        )
+        await stack.enter_async_context(consumer)
+        transport = httpx.ASGITransport(app=app)
+        browser = await stack.enter_async_context(
+            httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
+        )
+        stack.push_async_callback(app.state.console.desks.stop)
+        wrong = {}
+        for route in ROUTES:
+            if not isinstance(route, Act):
+                path = route.path.format(topic=TOPIC, group=GROUP) if "{" in route.path else route.path
+                answer = await browser.get(path)
+                if answer.status_code >= 300 and path not in ("/find",):
+                    wrong[path] = (answer.status_code, answer.text[-600:])
+        assert wrong == {}
+        group = (await browser.get(f"/groups/{GROUP}")).text
+        assert "This broker tells less" in group
+        assert "-1" not in group
+        assert "RocketMQ V5_3_3" in (await browser.get("/")).text
+        await _act(browser, admin)
+
+
+async def _filled(admin: Admin, namesrv: str) -> None:
+    await admin.create_topic(TOPIC, queues=2)
+    await admin.create_group(GROUP)
+    async with Producer(namesrv, group="console-shop") as producer:
+        for number in range(10):
+            await producer.send(Message(TOPIC, b"order %d" % number, keys=[f"c-{number}"], tags="paid"))
+
+
+async def _act(browser: httpx.AsyncClient, admin: Admin) -> None:
+    page = (await browser.get(f"/groups/{GROUP}/settings")).text
+    token = page.split('name="token" value="')[1].split('"')[0]
+    paused = await browser.post(f"/groups/{GROUP}/pause", data={"token": token})
+    assert paused.status_code == 303
+    async with asyncio.timeout(20):
+        while (await admin.group_config(GROUP)).consume_enable:  # noqa: ASYNC110 - the original is asked
+            await asyncio.sleep(0.2)
+    sent = await browser.post(
+        f"/topics/{TOPIC}/send", data={"token": token, "body": "by hand", "keys": "c-hand"}
+    )
+    assert sent.status_code == 303
+    found = await browser.get(f"/topics/{TOPIC}/messages?tag=paid")
+    assert "order 9" in found.text
+    assert "order 9" not in (await browser.get(f"/topics/{TOPIC}/messages?tag=void")).text

@@ -121,7 +121,7 @@ class Lane:
                 if topic.has_large:
                     broker.stats.counted.large_run(topic.name, topic.large)
             # Of the run, for all its requests: codes are rarely mixed, and nobody waits for one of them alone.
-            broker.stats.counted.rpc.answered(code, perf_counter_ns() - self._began, sends.calls)
+            broker.stats.counted.rpc.add_run(code, perf_counter_ns() - self._began, sends.calls)
             if broker.store.needs_sync and sends.answered:
                 kept = Kept(self._draft.start + self._draft.size, data[at:end], sends.answered, sends.answers)
                 return end, self._durable(kept, connection)
@@ -139,7 +139,7 @@ class Lane:
             ack.ack_bits(place, sheaf.start, sheaf.pop_time, sheaf.bits, self._broker)
             calls += sheaf.bits.bit_count()
         if calls:
-            self._broker.stats.counted.rpc.answered(AckMessage.code, perf_counter_ns() - began, calls)
+            self._broker.stats.counted.rpc.add_run(AckMessage.code, perf_counter_ns() - began, calls)
         return end, acks.answers
 
     def open_bits(self, sheaf: Sheaf) -> int:

@@ -36,33 +36,19 @@ class Watched:
         self.metrics = metrics  # host:port
 
     def scrape(self) -> str:
-        with urllib.request.urlopen(f"http://{self.metrics}/metrics", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://{self.metrics}/metrics", timeout=120) as answer:
             return answer.read().decode()
-
-
-class AerobeeWithMetrics(servers.Aerobee):
-    """With the HTTP port, which the other suites leave out."""
-
-    def start(self) -> None:
-        command = [
-            str(servers.REPO / ".venv/bin/aerobee"),
-            "serve",
-            "--data",
-            str(self.data),
-            "--http-port",
-            "0",
-        ]
-        flags = [part for name, port in self.ports.items() for part in (f"--{name}-port", port)]
-        self.process = servers.Process([*command, *flags], self.data.parent / f"{self.data.name}.log")
-        ready = self.process.start(r"aerobee ready namesrv=(\S+) broker=\S+ grpc=\S+ http=(\S+)", 60)
-        self.namesrv, self.http = ready.groups()
 
 
 @pytest.fixture(scope="session")
 def aerobee(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    server = AerobeeWithMetrics(tmp_path_factory.mktemp("aerobee") / "data")
-    with server:
-        yield Watched("aerobee", server.namesrv, server.http)
+    folder = tmp_path_factory.mktemp("aerobee")
+    command = [str(servers.REPO / ".venv/bin/aerobee"), "serve", "--data", str(folder / "data")]
+    ports = ["--namesrv-port", "0", "--broker-port", "0", "--grpc-port", "-1", "--http-port", "0"]
+    process = servers.Process([*command, *ports], folder / "aerobee.log")
+    ready = process.start(r"aerobee ready namesrv=(\S+) broker=\S+ grpc=\S+ http=(\S+)", 60)
+    yield Watched("aerobee", *ready.groups())
+    process.stop()
 
 
 @pytest.fixture(scope="session")

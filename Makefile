@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Quoted everywhere: the checkout may live under a path with spaces.
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-pure fuzz-native fuzz chaos check format interop bench bench-quick browser serve dist clean mutants
+.PHONY: demo test test-fast test-pure fuzz-native fuzz chaos check format interop bench bench-quick browser watch serve dist clean mutants
 
 $(STAMP): pyproject.toml constraints.txt hatch_build.py $(wildcard aerobee/native/*.pyx aerobee/native/*.pxd)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Aerobee needs Python 3.11 or newer, this is " + sys.version.split()[0])'
@@ -68,6 +68,12 @@ browser: $(STAMP)
 	@test -f .browser/node_modules/axe-core/axe.min.js || npm install --silent --no-audit --no-fund --prefix .browser axe-core@4.14.0
 	@test -x $${AEROBEE_CHROMIUM:-/usr/bin/chromium} || apt-get install -y chromium
 	$(BIN)/python -m pytest -q tests/browser
+
+# Prometheus itself against both brokers: installs Debian's package where it is missing; Java 17 and Maven as above.
+watch: $(STAMP)
+	@command -v promtool >/dev/null && command -v prometheus >/dev/null || \
+		(apt-get update -qq && apt-get install -y --no-install-recommends prometheus)
+	$(BIN)/python -m pytest -q tests/watch
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.compare

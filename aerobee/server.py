@@ -7,9 +7,8 @@ import logging
 import shutil
 import tempfile
 from contextlib import AsyncExitStack
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -18,7 +17,7 @@ from aerobee.broker.access.opening import open_namesrv_access
 from aerobee.broker.background.jobs import Background
 from aerobee.broker.broker import Broker, assemble
 from aerobee.clock import Clock, SystemClock, Timer
-from aerobee.errors import AerobeeError, NetworkError
+from aerobee.errors import AerobeeError
 from aerobee.fronts.gates.call import Port
 from aerobee.fronts.remoting.front import RemotingFront
 from aerobee.net.connection import Limits
@@ -30,6 +29,7 @@ from aerobee.protocol.message import pack_host
 from aerobee.settings import VIP_BELOW, BrokerConfig, NamesrvConfig, StoreConfig
 from aerobee.settings.declare import CENTURY_MS
 from aerobee.store import several
+from aerobee.watching import Watching
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -50,7 +50,7 @@ GRACE_MS = 3_000
 
 
 class Front(Protocol):
-    """A front that brings its own port: gRPC, HTTP."""
+    """A front that brings its own port: gRPC."""
 
     @property
     def address(self) -> str: ...
@@ -115,8 +115,7 @@ class Server:
         self._broker: Broker | None = None
         self._listeners: list[Listener] = []
         self._grpc: Front | None = None
-        self._http: Front | None = None
-        self._watching: list[object] = []  # exporters of metrics
+        self._watching: Watching | None = None
         self._registration: Registration | None = None
         self._tls: ServerTls | None = None
         self._http_tls: ServerTls | None = None
@@ -150,7 +149,7 @@ class Server:
 
     @property
     def http_address(self) -> str:
-        return self._http.address if self._http is not None else ""
+        return self._watching.address if self._watching is not None else ""
 
     @property
     def data(self) -> Path | None:
@@ -353,68 +352,19 @@ class Server:
         self._exits.push_async_callback(self._grpc.stop)
         await self._grpc.start()
 
-    # -- HTTP ----------------------------------------------------------------------------------------------
+    # -- watching ------------------------------------------------------------------------------------------
 
     async def _start_watching(self, broker: Broker) -> None:
-        """What operators watch it by; without the packages for it a broker does its work all the same."""
-        wanted = [
-            (self._config.http_port != OFF, "HTTP", "console", self._start_http),
-            (
-                self._config.metrics_exporter != "DISABLE",
-                "the export of metrics",
-                "console,otel",
-                self._export,
-            ),
-        ]
-        for is_wanted, what, extra, start in wanted:
-            try:
-                if is_wanted:
-                    await start(broker)
-            except ImportError as error:
-                log.warning(
-                    "%s is off: %s; `pip install 'aerobee[%s]'` brings what it needs", what, error, extra
-                )
-
-    async def _export(self, broker: Broker) -> None:
-        from aerobee.fronts.http.opening import exporter
-
-        export = exporter(broker, self._real_clock, self._http_tls)
-        if export is not None:
-            self._watching.append(export)
-            self._exits.push_async_callback(export.stop)
-            await export.start()
-
-    async def _start_http(self, broker: Broker) -> None:
-        """Last of all: what it shows is there. It must not keep a broker from its work, so a usual port that somebody
-        else has, two servers on one machine, is told and left."""
-        from aerobee.fronts.http.health import checks_of
-        from aerobee.fronts.http.opening import broker_front
-
-        checks = checks_of(broker, self._not_registered)
-        front = broker_front(broker, checks, self._console(), self._real_clock, self._http_tls)
-        self._exits.push_async_callback(front.stop)
-        try:
-            await front.start()
-        except NetworkError as error:
-            if self._config.http_port != BrokerConfig().http_port:
-                raise
-            log.warning("HTTP is off: %s `http_port` names another", error)
-        else:
-            self._http = front
+        self._watching = Watching(
+            broker, self.namesrv, self._not_registered, self._real_clock, self._http_tls
+        )
+        self._exits.push_async_callback(self._watching.stop)
+        await self._watching.start()
 
     def _not_registered(self) -> str:
         if self._registration is None or self._registration.registered:
             return ""
         return f"no name server of {self.namesrv} has taken this broker's registration"
-
-    def _console(self) -> Any:
-        """The console over this server's own name server, where it is installed."""
-        try:
-            made = import_module("aerobee.console.app")
-        except ImportError as error:
-            log.info("the console is off: %s", error)
-            return None
-        return made.make_app(self.namesrv)
 
 
 def _given(argument: T | None, configured: T, usual: T, here: T | None) -> T:

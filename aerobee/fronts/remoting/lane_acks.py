@@ -42,7 +42,7 @@ class AckRuns:
             ack.ack_bits(place, sheaf.start, sheaf.pop_time, sheaf.bits, self._broker)
             calls += sheaf.bits.bit_count()
         if calls:
-            self._broker.stats.counted.rpc.answered(AckMessage.code, perf_counter_ns() - began, calls)
+            self._broker.stats.counted.rpc.add_run(AckMessage.code, perf_counter_ns() - began, calls)
         return end, acks.answers
 
     def open_bits(self, sheaf: Sheaf) -> int:

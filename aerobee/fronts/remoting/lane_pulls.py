@@ -57,7 +57,7 @@ class PullRuns:
         if pulls.pulls:
             broker.store.took((perf_counter_ns() - began) // len(pulls.pulls))
             pull.settle(pulls.pulls, broker)
-            broker.stats.counted.rpc.answered(code_of(data, at), perf_counter_ns() - began, len(pulls.pulls))
+            broker.stats.counted.rpc.add_run(code_of(data, at), perf_counter_ns() - began, len(pulls.pulls))
         return end, pulls.answers
 
     def plain(self, header: PullMessage) -> Reader | None:

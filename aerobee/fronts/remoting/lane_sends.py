@@ -88,7 +88,7 @@ class SendRuns:
             broker.store.keep(self._draft, sends.calls, self._began)
             broker.stats.sent_runs(sends.topics)
             # Of the run, for all its requests: codes are rarely mixed, and nobody waits for one of them alone.
-            broker.stats.counted.rpc.answered(code_of(data, at), perf_counter_ns() - self._began, sends.calls)
+            broker.stats.counted.rpc.add_run(code_of(data, at), perf_counter_ns() - self._began, sends.calls)
             if broker.store.needs_sync and sends.answered:
                 kept = Kept(self._draft.start + self._draft.size, data[at:end], sends.answered, sends.answers)
                 return end, self._durable(kept, connection)

@@ -150,7 +150,7 @@ async def test_without_the_extra_there_is_one_line(
 async def test_prometheus_may_scrape_where_rocketmqs_exporter_was() -> None:
     given = BrokerConfig(metrics_exporter="PROM", metrics_port=0)
     async with Server(ephemeral=True, config=given) as server:
-        (front,) = [each for each in server._watching if hasattr(each, "address")]
+        front: Any = server._watching.exporter
         assert "rocketmq_topic_number" in (await ask(front.address, "/metrics")).text
         assert (await ask(front.address, "/api/cluster")).status == 404
 

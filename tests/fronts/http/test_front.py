@@ -76,7 +76,7 @@ async def test_the_usual_port_that_is_taken_is_told_and_left(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         usual = BrokerConfig(http_port=taken.getsockname()[1])
-        monkeypatch.setattr("aerobee.server.BrokerConfig", lambda **given: usual)
+        monkeypatch.setattr("aerobee.watching.BrokerConfig", lambda **given: usual)
         async with Server(ephemeral=True, http_port=usual.http_port, config=usual) as server:
             assert server.http_address == ""
             assert server.broker_address

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aerobee.errors import MessageIllegal
 from aerobee.protocol.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD
 from aerobee.store.directories import make_directory, sync_directory
+from aerobee.store.next_segment import NextSegment
 from aerobee.store.segment import Segment, is_position
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ PLACE = struct.Struct(">ii4xi4xqq")  # size, magic, queue id, queue offset, phys
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 _MAX_MAPPED = 64
 _FORGET_EVERY = 64 << 20
+_WORTH_MAKING_AHEAD = 16 << 20
 _WORTH_A_CALL = 4096
 _STORE_TIME_V4 = struct.Struct(">q")
 _SYS_FLAG = struct.Struct(">i")
@@ -66,7 +68,10 @@ class CommitLog:
         self.map: mmap.mmap | None = None
         self._mapped: list[Segment] = []
         self._forgotten = 0
+        self._next = NextSegment()
         self._load()
+        # So many bytes before the end of a file the next is made: enough for what comes from one tick to the next.
+        self._ahead = self.segment_bytes // 4 if self.segment_bytes >= _WORTH_MAKING_AHEAD else 0
 
     def _load(self) -> None:
         paths = sorted(path for path in self.directory.iterdir() if is_position(path.name))
@@ -95,6 +100,7 @@ class CommitLog:
 
     def start_at(self, end: int) -> None:
         """Where recovery found the end. Later files go, later bytes become zeros."""
+        self._next.discard()
         while self.segments and self.segments[-1].base > end:
             self.segments.pop().delete()
         self.end = self.base = self.limit = end
@@ -147,9 +153,16 @@ class CommitLog:
             log.warning("commit log file=%s takes no write: %s", self.segments[-1].path, error)
             return False
 
+    def prepare(self) -> None:
+        """Have the next file made while there is time."""
+        if self.map is not None and self.base + self.segment_bytes - self.end < self._ahead:
+            self._next.make(self.directory / file_name(self.base + self.segment_bytes), self.segment_bytes)
+
     def _roll(self, size: int) -> None:
         base = self.base + self.segment_bytes if self.map is not None else self.end
-        following = Segment(self.directory / file_name(base), self.segment_bytes)
+        path = self.directory / file_name(base)
+        ready = self._next.take(path)
+        following = ready or Segment(path, self.segment_bytes)
         try:
             following.reserve(size + BLANK_SIZE)
         except BaseException:
@@ -160,7 +173,8 @@ class CommitLog:
             self.segments[-1].reserve(self.end - self.base + BLANK_SIZE)
             BLANK.pack_into(self.map, self.end - self.base, base - self.end, MAGIC_BLANK)
             self.segments[-1].forget_pages(self.segment_bytes)
-        sync_directory(self.directory)
+        if ready is None:
+            sync_directory(self.directory)
         self.segments.append(following)
         self.end = base
         self._forgotten = base
@@ -251,6 +265,7 @@ class CommitLog:
         return segment
 
     def close(self) -> None:
+        self._next.close()
         self.map = None
         for segment in self.segments:
             segment.close()

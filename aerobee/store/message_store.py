@@ -308,6 +308,7 @@ class MessageStore(ReadSide):
         """Whatever is due: units to files, sync, checkpoint, retention. The ms until it wants to be called
         again."""
         busy = self._write_queues()
+        self._log.prepare()
         self._append_times.tick(now)
         self._sync_times.tick(now)
         if now >= self._next_retention:

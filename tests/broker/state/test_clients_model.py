@@ -24,6 +24,11 @@ SILENT_MS = 120_000
 
 
 class Link:
+    send: Any
+    start_call: Any
+    call: Any
+    close: Any
+
     def __init__(self, name: str) -> None:
         self.remote_text, self.is_open = name, True
         self.attributes: dict[str, Any] = {"language": name.upper(), "version": len(name)}

@@ -267,7 +267,7 @@ def test_changes_are_written_however_they_end_and_refusals_apart() -> None:
 
 
 def test_of_what_changes_nothing_only_refusals_are_written() -> None:
-    reading = {"code": RequestCode.PULL_MESSAGE, "route": "PullMessage"}
+    reading: Any = {"code": RequestCode.PULL_MESSAGE, "route": "PullMessage"}
     asked = SimpleNamespace(topic="orders", consumer_group="g")
     assert written(None, **reading, asked=asked) == written(SystemFailure("x"), **reading, asked=asked) == []
     ((kind, _, _, facts),) = written(AccessDenied("not you"), **reading, asked=asked)

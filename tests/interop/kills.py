@@ -88,14 +88,14 @@ class Driver:
         rounds = [kind for kind, count in counts.items() for _ in range(count)]
         dice.shuffle(rounds)
         for kind in rounds:
-            before = self._batches()
-            self.until(
-                lambda before=before: self._batches() > before,
-                f"a batch before the kill of a {kind}: {rounds}",
-            )
+            grown = partial(self._has_grown, self._batches())
+            self.until(grown, f"a batch before the kill of a {kind}: {rounds}")
             time.sleep(dice.random())  # any moment of a batch
             self.killers[kind](dice)
         return f"seed {seed}, rounds {rounds}"
+
+    def _has_grown(self, before: int) -> bool:
+        return self._batches() > before
 
     def until(self, done: Callable[[], T], what: str) -> T:
         """Wait, starting the driver again where a kill took it along."""

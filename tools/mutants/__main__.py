@@ -102,7 +102,7 @@ def _try_all(todo: list[Mutant], touching: Touching, results: Results, jobs: int
         while waiting:
             mutant = waiting.popleft()
             tests, seconds = _chosen(touching, mutant)
-            tried = hot and hot.attempt(mutant, tests, seconds)
+            tried = None if hot is None else hot.attempt(mutant, tests, seconds)
             if tried is None or tried.outcome == "survived":
                 tried = copy.attempt(mutant, tests, seconds)
             results.add(mutant, tried)

@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aerobee.broker.access.access import Access, Rules
 from aerobee.broker.access.migrate import migrate
+from aerobee.broker.access.opening import open_access
 from aerobee.broker.access.plain_acl import PlainAcl, read_files
 from aerobee.errors import AclDenied
 from aerobee.protocol.access import Action, Kind, Need, cluster, every, group, topic
 from aerobee.protocol.plain_acl import Perm, parse_plain_acl
+from aerobee.settings import BrokerConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -237,3 +239,34 @@ def test_accounts_become_users_with_the_same_rights(file: Path) -> None:
     assert not may(group("groupA", Action.SUB))
     migrate(read_files(file), access)
     assert len(access.users.all()) == 2
+
+
+@pytest.mark.parametrize("migrates", [False, True])
+def test_the_accounts_of_a_file_become_users_when_the_settings_say_so(
+    file: Path, tmp_path: Path, migrates: bool
+) -> None:
+    config = BrokerConfig(
+        authentication=True,
+        init_user='{"username":"root","password":"r"}',
+        migrate_acl=migrates,
+        acl_file=str(file),
+    )
+    access = open_access(config, tmp_path / "data")
+    names = [user.username for user in access.users.all()]
+    assert names == (["RocketMQ", "rocketmq2", "root"] if migrates else ["root"])
+    assert access.plain is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "warned"),
+    [
+        ({"authentication": True}, True),
+        ({"authentication": True, "init_user": '{"username":"root","password":"r"}'}, False),
+        ({}, False),
+    ],
+)
+def test_that_nobody_can_make_users_is_said(
+    tmp_path: Path, fields: dict[str, Any], warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    open_access(BrokerConfig(**fields), tmp_path)
+    assert ("no super user yet" in caplog.text) is warned

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aerobee.broker.pop import leases, revive_log
+from aerobee.broker.pop.in_flight import MAX_TIME
 from aerobee.errors import DiskFull
 from aerobee.protocol.receipt import MAX_BITS, CheckpointRecord
 
@@ -31,8 +32,8 @@ def checkpoint(**fields: Any) -> CheckpointRecord:
         {},
         {"pop_time": 0},
         {"invisible_time": 0},
-        {"pop_time": revive_log.MAX_TIME},
-        {"invisible_time": revive_log.MAX_TIME},
+        {"pop_time": MAX_TIME},
+        {"invisible_time": MAX_TIME},
         {"start_offset": 0},
         {"diffs": [3]},  # what came before it did not match
         {"diffs": [0, MAX_BITS - 1]},
@@ -53,8 +54,8 @@ def test_a_checkpoint_that_a_pop_may_have_written_is_believed(fields: dict[str, 
         ({"topic": "a b"}, "cannot be popped"),
         ({"pop_time": -1}, "no such time"),
         ({"invisible_time": -1}, "no such time"),
-        ({"pop_time": revive_log.MAX_TIME + 1}, "no such time"),
-        ({"invisible_time": revive_log.MAX_TIME + 1}, "no such time"),
+        ({"pop_time": MAX_TIME + 1}, "no such time"),
+        ({"invisible_time": MAX_TIME + 1}, "no such time"),
         ({"start_offset": -1}, "offsets from -1"),
         ({"diffs": [], "count": 0}, "offsets from 10"),
         ({"diffs": [-1, 0]}, "offsets from 10"),

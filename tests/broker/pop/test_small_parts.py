@@ -175,7 +175,7 @@ def test_the_topic_of_a_message_that_a_request_points_at(shop: Any) -> None:
 async def test_a_notification_that_does_not_say_when_it_was_made_is_held_from_now_on(
     shop: Any, born_time: int | None
 ) -> None:
-    fields = {} if born_time is None else {"born_time": born_time}
+    fields: Any = {} if born_time is None else {"born_time": born_time}
     later = shop.ask(
         Notification(consumer_group="billing", topic="orders", queue_id=-1, poll_time=5_000, **fields)
     )

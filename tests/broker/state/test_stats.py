@@ -29,7 +29,7 @@ class Counted:
         self.total = [self.total[0] + calls, self.total[1] + count, self.total[2] + size]
 
     def sample(self, now: int, turn: int) -> None:
-        row = (now, *self.total)
+        row = (now, self.total[0], self.total[1], self.total[2])
         self.minute.append(row)
         if turn % 60 == 0:
             self.hour.append(row)

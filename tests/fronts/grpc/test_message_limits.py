@@ -10,6 +10,7 @@ import pytest
 from aerobee.fronts.grpc import limits
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.status import Refused
+from aerobee.protocol.properties import RESERVED
 
 NOW = 1_700_000_000_000
 
@@ -90,7 +91,7 @@ def test_a_message_at_its_limits(made: Any, code: int) -> None:
     assert code_of(made) == code
 
 
-@pytest.mark.parametrize("name", sorted(limits.RESERVED))
+@pytest.mark.parametrize("name", sorted(RESERVED))
 def test_no_producer_sets_a_property_of_the_brokers(name: str) -> None:
     assert code_of(message({name: "v"})) == pb.ILLEGAL_MESSAGE_PROPERTY_KEY
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.broker.broker import assemble
+from aerobee.broker.operations.receive import max_attempts
 from aerobee.clock import ManualClock
 from aerobee.errors import AccessDenied, NetworkError
 from aerobee.fronts.grpc import telemetry
@@ -196,7 +197,7 @@ def test_a_consumer_is_told_how_to_receive(peers: Peers, broker: Any, ordered: b
     expected.subscription.fifo = ordered
     expected.subscription.receive_batch_size = 32
     expected.subscription.long_polling_timeout.FromMilliseconds(20_000)
-    expected.backoff_policy.max_attempts = telemetry.max_attempts(broker.groups.get("billing"))
+    expected.backoff_policy.max_attempts = max_attempts(broker.groups.get("billing"))
     for ms in broker.store.delays:
         expected.backoff_policy.customized_backoff.next.add().FromMilliseconds(ms)
     expected.metric.on = False

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aerobee.cli import connect, output
+from aerobee.protocol.names import TRACE_TOPIC
 
 if TYPE_CHECKING:
     from aerobee.client.admin import Admin
     from aerobee.client.trace_records import TraceRecord
 
-TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 WHAT = {"Pub": "sent", "SubBefore": "given", "SubAfter": "handled", "EndTransaction": "transaction"}
 COLUMNS = {
     "time": "time", "what": "what", "group": "group", "attempt": "attempt", "tookMs": "took ms", "result": "result",

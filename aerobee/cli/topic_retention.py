@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aerobee.cli import times
+from aerobee.protocol.names import RESERVE_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ATTRIBUTE = "reserve.time"
 AS_THE_LOG = "log"
 HOUR_MS = 3_600_000
 
@@ -29,15 +29,15 @@ def attribute(text: str | None) -> dict[str, str]:
     if text is None:
         return {}
     if text == AS_THE_LOG:
-        return {ATTRIBUTE: "-1"}
+        return {RESERVE_TIME: "-1"}
     if text.strip().isdigit():
         raise ValueError(f"--retention {text}: of what? Write {text}h or {text}d")
     hours, rest = divmod(times.parse_duration(text), HOUR_MS)
     if rest or not hours:
         raise ValueError(f"--retention {text}: whole hours, from 1h on; or 'log'")
-    return {ATTRIBUTE: str(hours)}
+    return {RESERVE_TIME: str(hours)}
 
 
 def shown(attributes: Mapping[str, str]) -> str:
-    hours = attributes.get(ATTRIBUTE, "-1")
+    hours = attributes.get(RESERVE_TIME, "-1")
     return f"{hours}h" if hours.isdigit() and int(hours) else AS_THE_LOG

@@ -13,6 +13,7 @@ SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 REVIVE_PREFIX = f"{SYSTEM_PREFIX}REVIVE_LOG_"
 TRACE_PREFIX = f"{SYSTEM_PREFIX}TRACE_DATA_"  # and a region: where Java clients of a cloud send their traces
 
+RESERVE_TIME = "reserve.time"  # topic attribute: hours for which its messages are served
 DEFAULT_TOPIC = "TBW102"  # topics are created after this one's settings
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC = "rmq_sys_wheel_timer"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aerobee.protocol.names import RESERVE_TIME
 from aerobee.protocol.properties import whole_number
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from aerobee.protocol.bodies import TopicConfig
     from aerobee.store.message_store import MessageStore
 
-RESERVE_TIME = "reserve.time"
 HOUR_MS = 3_600_000
 LOOK_MS = 10_000
 

@@ -11,7 +11,7 @@ from aerobee.client.consume.decoding import decode_messages
 from aerobee.client.consume.raw_pull import PullStatus, pull
 from aerobee.client.message import Message, Origin, ReceivedMessage, SendResult
 from aerobee.client.produce.producer import Producer
-from aerobee.errors import NoRoute, QueryNotFound
+from aerobee.errors import BrokerError, NoRoute, QueryNotFound
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol.filters.tags import subscribe
@@ -59,10 +59,16 @@ class Messages:
         topics = await self._topics.user_topics()
         for at in range(0, len(topics), TOPICS_AT_ONCE):
             part = topics[at : at + TOPICS_AT_ONCE]
-            asked = await asyncio.gather(*(self._by_unique_key(topic, message_id) for topic in part))
+            asked = await asyncio.gather(*(self._looked_for(topic, message_id) for topic in part))
             if found := next(filter(None, asked), None):
                 return found
         return None
+
+    async def _looked_for(self, topic: str, message_id: str) -> ReceivedMessage | None:
+        try:
+            return await self._by_unique_key(topic, message_id)
+        except (NoRoute, BrokerError):  # deleted meanwhile, or none of ours: the next one may have it
+            return None
 
     async def _by_unique_key(self, topic: str, message_id: str) -> ReceivedMessage | None:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.errors import SystemFailure
+from aerobee.protocol.names import RESERVE_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -37,7 +38,7 @@ OF_TOPICS: dict[str, Attribute] = {
     MESSAGE_TYPE: Attribute(frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", MIXED})),
     "cleanup.policy": Attribute(frozenset({"DELETE"}), fixed=True),
     "queue.type": Attribute(frozenset({"SimpleCQ"}), fixed=True),
-    "reserve.time": Attribute(frozenset()),
+    RESERVE_TIME: Attribute(frozenset()),
 }
 OF_GROUPS: dict[str, Attribute] = {}
 

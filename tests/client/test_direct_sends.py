@@ -189,12 +189,15 @@ async def test_after_the_end_nothing_is_sent() -> None:
     assert broker.frames[SINGLE] == 2
 
 
-@pytest.mark.parametrize("option", ["trace", "avoid_slow_brokers"])
-async def test_what_needs_the_loop_is_sent_through_it(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "options", [aerobee.ProducerOptions(trace=True), aerobee.ProducerOptions(avoid_slow_brokers=True)]
+)
+async def test_what_needs_the_loop_is_sent_through_it(
+    options: aerobee.ProducerOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def work(producer: Any) -> list[str]:
         with handed_over(monkeypatch) as names:
             producer.send(message("M1"))
         return names
 
-    options = aerobee.ProducerOptions(**{option: True})
     assert await with_producer(ScriptedBroker({}), work, options) == ["send"]

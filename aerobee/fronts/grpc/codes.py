@@ -12,6 +12,7 @@ MAX_TEXT = 1_024  # of a status: clients bound the trailers they take
 _PLAIN = "".join(chr(c) for c in range(0x20, 0x7F) if c != ord("%"))  # what needs no escape
 
 _CONTENT = ("content-type", "application/grpc")
+_UNPACKED = ("grpc-accept-encoding", "identity")  # for whoever compresses; all others do not ask
 HEADERS = written((":status", "200"), _CONTENT)
 TRAILERS = written(("grpc-status", "0"))
 NOT_GRPC = written((":status", "415"))
@@ -32,7 +33,7 @@ def trailers(code: Code, text: str) -> bytes:
 
 def only_trailers(code: Code, text: str) -> bytes:
     """An answer that is nothing but its status."""
-    return written((":status", "200"), _CONTENT, *_status(code, text))
+    return written((":status", "200"), _CONTENT, _UNPACKED, *_status(code, text))
 
 
 def _status(code: Code, text: str) -> tuple[tuple[str, str], tuple[str, str]]:

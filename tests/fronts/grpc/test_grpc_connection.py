@@ -120,6 +120,7 @@ async def test_what_is_no_request_is_told_so(data: bytes, code: Code, text: str)
         heard = line.hear(number)
         assert heard.status == code
         assert text in heard.headers[-1]["grpc-message"]
+        assert heard.headers[-1]["grpc-accept-encoding"] == "identity"
         assert line.connection.kept_bytes == 0
         assert not line.connection.streams.open
 

@@ -12,19 +12,17 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aerobee import __version__
 from aerobee.client.consume.handler import ConsumeResult, Outcome, is_async, outcome_of
 
 if TYPE_CHECKING:
-    import asyncio
-
     from opentelemetry.trace import Span, Tracer
 
     from aerobee.client.consume.handler import UserHandler
     from aerobee.client.message import Leased, Message, ReceivedMessage
-    from aerobee.protocol.command import Command
+    from aerobee.net.connection import Waiting
 
 _GOOD = (ConsumeResult.SUCCESS, ConsumeResult.COMMIT)
 Method = Callable[..., Awaitable[Any]]
@@ -66,7 +64,7 @@ def around(handler: UserHandler, group: str) -> UserHandler:
         @functools.wraps(handler)
         async def processes(work: Any) -> Any:
             with _Process(found, group, work) as ended:
-                return ended(await handler(work))
+                return ended(await cast("Awaitable[Any]", handler(work)))
 
         return processes
 
@@ -188,8 +186,8 @@ class _Settled:
     def expired(self, now: int) -> bool:
         return self._lease.expired(now)
 
-    def ack_soon(self) -> asyncio.Future[Command] | None:
-        return self._lease.ack_soon()
+    def ack_soon(self, waiting: Waiting) -> bool:
+        return self._lease.ack_soon(waiting)
 
     async def ack(self) -> None:
         with self._span("ack"):

@@ -235,7 +235,15 @@ class Stats:
 
     def moved(self, topic: str, count: int, size_bytes: int) -> None:
         """As `stored`, for what no producer sent there: the broker did."""
-        self.sent_run(topic, 1, count, size_bytes)
+        meter = self._topic_put.get(topic)
+        if meter is None:
+            meter = self._topic_put[topic] = Meter(self._sampled_at)
+        meter.calls += 1
+        meter.count += count
+        meter.size_bytes += size_bytes
+        self.put_calls += 1
+        self.put_count += count
+        self.put_bytes += size_bytes
         if names.is_system_topic(topic):
             self._waiting += count
         came = self.counted.came[topic]

@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from aerobee.broker.access.policies import Entry, Policy
 
 from aerobee.broker.access.access import Access, Rules
 from aerobee.broker.access.users import User
@@ -14,6 +13,7 @@ from aerobee.broker.operations.admin import access as operations
 from aerobee.errors import SystemFailure
 from aerobee.protocol.access import Action, Decision, PolicyType, Resource, UserStatus, UserType
 from aerobee.protocol.bodies import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+from aerobee.protocol.policies import Entry, Policy
 
 ON = Rules(cluster="c", authentication=True, authorization=True, keeps_users=True)
 

@@ -142,7 +142,7 @@ def test_a_redelivery_that_the_disk_refuses_is_tried_again_later(
 
 
 def test_the_topic_of_a_message_that_a_request_points_at(shop: Any) -> None:
-    store, pointed = shop.broker.store, Pointed(shop.broker.store, shop.broker.groups)
+    store, pointed = shop.broker.store, Pointed(shop.broker.store, shop.broker.groups, shop.broker.topics)
     places = {}
     for name, topic, text in (
         ("plain", "orders", ""),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -126,7 +127,7 @@ def test_several_requests_counted_at_once_are_as_many_calls() -> None:
     for _ in range(3):
         one.sent("t", 2, 10)
         one.acked("g", "t")
-    many.sent_run("t", 3, 6, 30)
+    many.sent_runs([SimpleNamespace(name="t", calls=3, count=6, size_bytes=30, has_large=False, large=())])
     many.acked_one_by_one("g", "t", 3)
     for stats in (one, many):
         stats.tick(TEN_S)

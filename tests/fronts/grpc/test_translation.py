@@ -17,12 +17,11 @@ from aerobee.broker.operations.pull import Pull
 from aerobee.broker.state.routes import Host
 from aerobee.clock import ManualClock
 from aerobee.fronts.grpc import offsets, receive, route, status, telemetry
-from aerobee.fronts.grpc.front import GrpcFront, options
+from aerobee.fronts.grpc.front import GrpcFront
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.status import Refused
 from aerobee.protocol.bodies import TopicConfig
 from aerobee.protocol.message import Record, encode
-from aerobee.settings import BrokerConfig
 from aerobee.store.results import Found, ReadStatus
 
 NOW = 1_700_000_000_000
@@ -359,25 +358,6 @@ def test_a_subscription_as_the_broker_keeps_it(
 
 
 # -- the port ---------------------------------------------------------------------------------------------------------
-
-
-def test_what_one_client_may_take_of_the_port() -> None:
-    """Bounds of what a stranger can make grpc keep, and what Java clients need to be let do."""
-    assert dict(options(BrokerConfig(idle_close_ms=77_000), 5_000)) == {
-        "grpc.max_receive_message_length": 5_000,
-        "grpc.max_send_message_length": -1,
-        "grpc.max_metadata_size": 16_384,
-        "grpc.absolute_max_metadata_size": 16_384,
-        "grpc.max_concurrent_streams": 4_000,
-        "grpc.server_handshake_timeout_ms": 5_000,
-        "grpc.max_connection_idle_ms": 77_000,
-        "grpc.keepalive_time_ms": 60_000,
-        "grpc.keepalive_timeout_ms": 20_000,
-        "grpc.keepalive_permit_without_calls": 1,
-        "grpc.http2.min_ping_interval_without_data_ms": 1_000,
-        "grpc.http2.max_ping_strikes": 0,
-        "grpc.http2.max_pings_without_data": 0,
-    }
 
 
 async def test_the_front_looks_at_its_clients_every_second() -> None:

@@ -74,7 +74,7 @@ class Run:
     def start(self) -> None:
         server = self.server
         if isinstance(server, RocketMQ):
-            server._start_namesrv()
+            server.start_namesrv()
             address, begin = server.broker, server.start_broker
         else:
             address, begin = f"{servers.HOST}:{server.ports['broker']}", server.start

@@ -104,7 +104,7 @@ class Table:
             for run in runs:
                 run.server.discard()
             shutil.rmtree(directory, ignore_errors=True)
-            self.write()
+        self.write()
 
     # -- stages --------------------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class Table:
 
     def warm(self, run: Run, frames: load.Frames, backlog: int) -> None:
         """RocketMQ's compiler wants some seconds of each load."""
-        seconds = 4 if run.kind == "rocketmq" else 0.5
+        seconds = min(4, 8 * self.seconds) if run.kind == "rocketmq" else 0.5
         load.send(run.address, frames, 64, seconds, load.MANY_TIMES)
         load.pull(run.address, "load-pull", seconds / 2)
         load.pop(run.address, "load-pull", backlog, seconds / 2)

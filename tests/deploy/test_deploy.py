@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 from typer.main import get_command
 
 from aerobee.broker.metrics import health, lag, pops, storage, traffic

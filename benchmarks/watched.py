@@ -68,9 +68,11 @@ async def main() -> None:
             load.fill(broker, "load-pull", 128, BACKLOG)
             sides[side] = (loads(broker, options.seconds), pid)
         scraping = asyncio.create_task(scrape(http, options.every))
-        for _ in range(options.rounds):
+        for turn in range(options.rounds):
             for name in NAMES:
-                for side, (runs, pid) in sides.items():
+                # The second of two finds the first one's pages still to be written: each is it in turn.
+                for side in sorted(sides, reverse=bool(turn % 2)):
+                    runs, pid = sides[side]
                     cpu = cpu_seconds(pid)
                     done = await asyncio.to_thread(runs[name])
                     cost = (cpu_seconds(pid) - cpu) / max(1, done.messages) * 1e6

@@ -191,28 +191,33 @@ class Timers:
             self._recalled.clear()
         if due.counted and self._has_copy(due):
             return
-        if due.physical_offset >= self._since and not due.kind & DELETE:
-            self._no_longer_waits(due.physical_offset)
-        if due.kind & ROLL:
-            self._roll(due.physical_offset)
-        elif due.kind & DELETE:
+        if due.kind & DELETE:
             self._recall(due.physical_offset)
-        elif not self._recalled or not self._is_recalled(due.physical_offset):
-            if self._may_be_early and (early := self._early(due.physical_offset, now - self._lead)):
-                self._put_back(self._for_the_rest(early))
-            else:
-                copy = deliver(due.physical_offset, self._store, self._stats, now - self._wheel.lag)
-                self._stats.timed_out()
-                if copy is not None:
-                    self._stats.counted.timer_out[copy.topic] += 1
+        elif due.kind & ROLL or (self._recalled and self._is_recalled(due.physical_offset)):
+            self._no_longer_waits(due.physical_offset, self._topic_at(due.physical_offset))
+            if due.kind & ROLL:
+                self._roll(due.physical_offset)
+        elif self._may_be_early and (early := self._early(due.physical_offset, now - self._lead)):
+            self._no_longer_waits(due.physical_offset, self._topic_at(due.physical_offset))
+            self._put_back(self._for_the_rest(early))
+        else:
+            copy = deliver(due.physical_offset, self._store, self._stats, now - self._wheel.lag)
+            self._stats.timed_out()
+            if copy is not None:
+                self._stats.counted.timer_out[copy.topic] += 1
+                self._no_longer_waits(due.physical_offset, copy.topic)
 
-    def _no_longer_waits(self, physical_offset: int) -> None:
+    def _topic_at(self, physical_offset: int) -> str:
         record = self._store.record_at(physical_offset)
         target = None if record is None else target_of(record.properties_text)
-        if target is not None:
-            self._waiting[target.topic] -= 1
-            if not self._waiting[target.topic]:
-                del self._waiting[target.topic]
+        return "" if target is None else target.topic
+
+    def _no_longer_waits(self, physical_offset: int, topic: str) -> None:
+        """Delivered, recalled or put back. Those from before the start were not counted."""
+        if physical_offset >= self._since and topic in self._waiting:
+            self._waiting[topic] -= 1
+            if not self._waiting[topic]:
+                del self._waiting[topic]
 
     def _early(self, physical_offset: int, now: int) -> Record | None:
         """The message if it is not due yet."""

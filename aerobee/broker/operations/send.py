@@ -248,7 +248,9 @@ def _to_dead_letters(record: Record, properties: dict[str, str], broker: Broker)
     record.queue_id = 0
     broker.topics.ensure(record.topic)
     properties[props.DELAY] = "-1"
-    broker.stats.counted.dead[group, properties.get(props.RETRY_TOPIC, "")] += 1
+    origin = properties.get(props.RETRY_TOPIC, "")
+    # Anybody may write the property: a topic that is none is told by an empty name.
+    broker.stats.counted.dead[group, origin if broker.topics.get(origin) else ""] += 1
 
 
 def _is_half(record: Record, properties: dict[str, str]) -> bool:

@@ -64,7 +64,8 @@ def send_back(request: SendBackRequest, broker: Broker) -> Unkept | None:
     broker.stats.sent_back(request.group, original.topic)
     if names.is_dead_letter(goes_to):
         origin = names.normal_topic(properties[props.RETRY_TOPIC], request.group)
-        broker.stats.counted.dead[request.group, origin] += 1
+        # Anybody may write the property: a topic that is none is told by an empty name.
+        broker.stats.counted.dead[request.group, origin if broker.topics.get(origin) else ""] += 1
     return unkept(goes_to, copy.physical_offset + copy.size, broker)
 
 

@@ -30,17 +30,18 @@ def gate(place: Place) -> Gate | None:
     if guard is None or is_open(place):
         return None
     ways = {Port.GRPC: _by_metadata, Port.HTTP: _by_secret}
-    identify = partial(_counted, guard, ways.get(place.port, _by_fields))
-    return identify if guard.needs_signature(request_name(place)) else partial(_if_it_can, identify)
+    identify = partial(ways.get(place.port, _by_fields), guard)
+    needed = guard.needs_signature(request_name(place))
+    return partial(_counted, guard, identify) if needed else partial(_if_it_can, identify)
 
 
 def is_open(place: Place) -> bool:
     return place.port is Port.NAMESRV and place.route in _OPEN_AT_NAMESRV
 
 
-def _counted(guard: Guard, identify: Callable[[Guard, Call], None], call: Call) -> None:
+def _counted(guard: Guard, identify: Callable[[Call], None], call: Call) -> None:
     try:
-        identify(guard, call)
+        identify(call)
     except BrokerError:
         guard.refused_logins += 1
         raise

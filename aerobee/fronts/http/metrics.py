@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from starlette.responses import StreamingResponse
+from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 
 from aerobee.errors import AerobeeError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from aerobee.settings import BrokerConfig
 
 PIECE_CHARS = 64 * 1024
+AT_ONCE = 16  # slow readers each hold what they have not read yet
 SCOPE = ("otel_scope_name", "broker-meter")
 
 
@@ -44,6 +45,8 @@ def node_labels(config: BrokerConfig) -> Labels:
 def route(metrics: Metrics, config: Callable[[], BrokerConfig], path: HttpPath) -> Route:
     """Where access control is on it needs the right to look at the broker, unless the settings open it."""
 
+    writing: set[object] = set()
+
     async def scrape(request: Request) -> Response:
         if not config().open_metrics:
             call = HttpCall(request, BrokerRuntime(), b"")
@@ -51,11 +54,24 @@ def route(metrics: Metrics, config: Callable[[], BrokerConfig], path: HttpPath) 
                 await path.through(call, lambda: None)
             except AerobeeError as error:
                 return refusal(error, call)
+        if len(writing) >= AT_ONCE:
+            said = {"error": f"{AT_ONCE} scrapes are being read already"}
+            return JSONResponse(said, 503, headers={"retry-after": "1"})
         form = exposition.form_of(request.headers.get("accept", ""))
-        text = written(metrics, config(), form)
+        text = _counted(written(metrics, config(), form), writing)
         return StreamingResponse(text, headers={"content-type": form.value, "cache-control": "no-store"})
 
     return Route("/metrics", scrape, name="metrics")
+
+
+async def _counted(pieces: AsyncIterator[str], writing: set[object]) -> AsyncIterator[str]:
+    """Among those that are being read, until the last piece was taken or its reader has left."""
+    writing.add(pieces)
+    try:
+        async for piece in pieces:
+            yield piece
+    finally:
+        writing.discard(pieces)
 
 
 async def written(metrics: Metrics, config: BrokerConfig, form: exposition.Form) -> AsyncIterator[str]:

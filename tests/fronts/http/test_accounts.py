@@ -77,6 +77,18 @@ async def test_refused_logins_are_counted(secured: Server) -> None:
     assert line.endswith(" 3")
 
 
+async def test_who_needs_no_signature_is_not_counted_for_having_none(tmp_path: Path) -> None:
+    config = BrokerConfig(
+        authentication=True,
+        init_user='{"username":"admin","password":"geheim:1"}',
+        inner_credentials='{"accessKey":"inner","secretKey":"inner-secret"}',
+        authentication_whitelist="28",  # what the broker does
+    )
+    async with Server(ephemeral=True, http_port=0, config=config) as server:
+        assert (await ask(server.http_address, "/metrics")).status == 200
+        assert server.broker.access.refused_logins == 0
+
+
 async def test_what_was_changed_and_refused_is_in_the_audit_log(secured: Server, tmp_path: Path) -> None:
     await act(secured.http_address, "/api/topics/orders", {}, **ADMIN)
     await act(secured.http_address, "/api/topics/orders/delete", {}, **READER)

@@ -27,6 +27,7 @@ from tests.watch.shape import shape
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
+    from tests.fronts.http.conftest import Dial
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "metrics.json"
 
@@ -212,6 +213,24 @@ async def test_a_scrape_of_many_topics_lets_others_have_their_turn(server: Serve
     assert turns > 3
     points = {family.name: len(each) for family, each in asked.result()}
     assert points["rocketmq_message_size"] == 3_000
+
+
+@pytest.mark.slow
+async def test_readers_that_do_not_read_are_bounded_and_make_room_when_they_leave(
+    server: Server, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many_topics(server.broker, 3_000)
+    change_settings("metrics_top=3000", server.broker)
+    monkeypatch.setattr("aerobee.fronts.http.metrics.AT_ONCE", 1)
+    reader, writer = await dial(server.http_address)
+    writer.write(f"GET /metrics HTTP/1.1\r\nhost: {server.http_address}\r\n\r\n".encode())
+    await reader.readline()
+    refused = await ask(server.http_address, "/metrics")
+    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+    writer.transport.abort()
+    async with asyncio.timeout(30):
+        while (await ask(server.http_address, "/metrics")).status != 200:
+            pass
 
 
 async def test_who_asks_while_a_scrape_is_under_way_gets_the_same(server: Server) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from aerobee.console.pages import (
     brokers,
+    dead_letters,
     find,
     group,
     group_reset,
@@ -76,6 +77,9 @@ ROUTES: list[Page | Act] = [
     Act("/groups/{group}/mode", group.mode),
     Page("/groups/{group}/delete", group.delete_form),
     Act("/groups/{group}/delete", group.delete),
+    Page("/groups/{group}/dead", dead_letters.show),
+    Act("/groups/{group}/dead", dead_letters.resend),
+    Page("/groups/{group}/dead/export", dead_letters.export),
     # a message
     Page("/messages/{topic}/{id}", message.show),
     Page("/messages/{topic}/{id}/body", message.body),

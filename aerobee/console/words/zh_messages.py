@@ -28,4 +28,18 @@ MESSAGES = {
     "Figures, by RocketMQ's names": "运行数据(RocketMQ 的名称)",
     "Producers are sent elsewhere than to {broker}.": "生产者将发往 {broker} 以外的 Broker。",
     "Producers may send to {broker}.": "生产者可以发往 {broker}。",
+    "Dead letters": "死信",
+    "from {topic}": "来自 {topic}",
+    "it does not say which topic it came from": "未说明来自哪个主题",
+    "a second, at most": "条/秒,最多",
+    "Send those chosen again": "重新发送所选",
+    "As new messages to the topics they came from: every group that reads those gets them. The dead letters stay; what "
+    "is sent twice is consumed twice.":
+        "作为新消息发送到原主题:读取它们的每个消费组都会收到。死信保留;发送两次就会消费两次。",
+    "All as JSON lines": "全部导出为 JSON 行",
+    "The group has no dead letters.": "该组没有死信。",
+    "A message dies here when it has failed as often as the group allows.": "消息失败次数达到上限后会成为死信。",
+    "choose dead letters first; nothing was sent": "请先选择死信;没有发送任何消息",
+    "the rate is {rate}; give 1 to {most} a second": "速率为 {rate};请输入每秒 1 到 {most}",
+    "{count} dead letters were sent again; the dead letters stay.": "已重新发送 {count} 条死信;死信保留。",
 }  # fmt: skip

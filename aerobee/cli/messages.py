@@ -74,20 +74,14 @@ async def _get(address: str, message_id: str, topic: str | None, *, raw: bool, j
 
 async def track(admin: Admin, message: ReceivedMessage) -> dict[str, str]:
     """By group of the topic: 'consumed', 'in flight', 'waiting' (and whether anyone is there to take it)."""
+    from aerobee.client.admin.figures import place_of
+
     found = {}
     for group in await user_groups(admin, message.topic):
         lag = await admin.lag(group, message.topic)
-        for queue in lag.queues:
-            if (queue.topic, queue.broker_name, queue.queue_id) != (
-                message.topic, message.broker_name, message.queue_id,
-            ):  # fmt: skip
-                continue
-            if message.queue_offset < queue.committed:
-                found[group] = "consumed"
-            elif message.queue_offset < queue.position:
-                found[group] = "handed out"
-            else:
-                found[group] = "waiting" if lag.online else "waiting, nobody consumes"
+        place = place_of(message, lag)
+        if place is not None:
+            found[group] = place if place != "waiting" or lag.online else "waiting, nobody consumes"
     return found
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from aerobee.console import security
 from aerobee.console.desk import Desks
 from aerobee.console.faults import fault_of
 from aerobee.console.pages import missing
+from aerobee.console.rendering import prepare
 from aerobee.console.routes import ROUTES, Act, Page
 from aerobee.console.visit import Console, Visit
 from aerobee.console.words import language_of
@@ -67,6 +69,7 @@ def make_app(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await asyncio.to_thread(prepare)
         await console.desks.begin()
         try:
             yield

@@ -7,4 +7,5 @@ MENU = [
     ("", "Overview", "overview"),
     ("topics", "Topics", "topics"),
     ("groups", "Groups", "groups"),
+    ("brokers", "Brokers", "brokers"),
 ]

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aerobee.console.pages import (
+    brokers,
+    dead_letters,
     find,
     group,
     group_reset,
     groups,
     login,
+    message,
     overview,
     topic,
     topic_messages,
@@ -74,6 +77,18 @@ ROUTES: list[Page | Act] = [
     Act("/groups/{group}/mode", group.mode),
     Page("/groups/{group}/delete", group.delete_form),
     Act("/groups/{group}/delete", group.delete),
+    Page("/groups/{group}/dead", dead_letters.show),
+    Act("/groups/{group}/dead", dead_letters.resend),
+    Page("/groups/{group}/dead/export", dead_letters.export),
+    # a message
+    Page("/messages/{topic}/{id}", message.show),
+    Page("/messages/{topic}/{id}/body", message.body),
+    Act("/messages/{topic}/{id}/resend", message.resend),
+    Act("/messages/{topic}/{id}/consume", message.consume),
+    # brokers
+    Page("/brokers", brokers.show),
+    Page("/brokers/{broker}", brokers.one),
+    Act("/brokers/{broker}/writes", brokers.switch_writes),
     # who it is, and in which language
     Page("/login", login.show, needs_account=False),
     Act("/login", login.log_in, needs_account=False, changes=False),

@@ -64,7 +64,7 @@ class Browser:
 
 
 class Browsers:
-    """Those that came lately; the oldest are forgotten first, and then have to log in again."""
+    """Those that came lately; the oldest are forgotten first."""
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
@@ -84,10 +84,15 @@ class Browsers:
         browser.is_new = False
         self._known[browser.id] = browser
         if len(self._known) > MAX_BROWSERS:
-            self._known.popitem(last=False)
+            self._forget_one()
         path = request.scope.get("root_path") or "/"
         secure = request.url.scheme == "https"
         response.set_cookie(COOKIE, browser.id, httponly=True, samesite="lax", path=path, secure=secure)
+
+    def _forget_one(self) -> None:
+        """The oldest of those that are nobody, so that strangers who come and go log no one out."""
+        oldest = next((each for each, known in self._known.items() if not known.account), None)
+        self._known.pop(oldest or next(iter(self._known)))
 
     def renew(self, browser: Browser) -> None:
         """Another id, before it means more than the last one did: who planted that one has nothing."""

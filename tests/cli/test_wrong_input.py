@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NOBODY = "127.0.0.1:1"
 # Servers in the foreground and whole stories: walked only with what must be refused before anything starts.
-NOT_WALKED = {"serve", "namesrv", "broker", "demo", "pipeline", "store"}
+NOT_WALKED = {"serve", "namesrv", "broker", "console", "demo", "pipeline", "store"}
 # Without these it answers by itself.
 ASKS_A_SERVER_WITH: dict[tuple[str, ...], tuple[str, ...]] = {("settings",): ("--broker", "no-such-broker")}
 

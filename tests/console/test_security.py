@@ -5,8 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
+from aerobee.console import security
+from aerobee.console.app import make_app
 from aerobee.console.security import COOKIE, host_is_ours
 
 if TYPE_CHECKING:
@@ -80,6 +85,34 @@ async def test_a_name_made_to_point_here_gets_no_page(browser: Any) -> None:
     answer = await browser.http.get("/", headers={"host": "evil.example"})
     assert answer.status_code == 421
     assert "orders" not in answer.text
+
+
+async def test_strangers_who_come_and_go_log_no_one_out(
+    monkeypatch: pytest.MonkeyPatch, browser: Any
+) -> None:
+    monkeypatch.setattr(security, "MAX_BROWSERS", 3)
+    await browser.get("/")
+    known = browser.app.state.console.browsers._known
+    known[browser.http.cookies[COOKIE]].account = "somebody"
+    for _ in range(5):
+        await httpx.AsyncClient(transport=browser.http._transport, base_url="http://127.0.0.1").get("/login")
+    assert len(known) == 3
+    assert browser.http.cookies[COOKIE] in known
+
+
+async def test_mounted_under_a_path_every_link_has_it(server: Server) -> None:
+    app = make_app(server.namesrv)
+    outer = Starlette(routes=[Mount("/console", app)])
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=outer), base_url="http://127.0.0.1"
+    ) as http:
+        page = await http.get("/console/topics?q=or")
+        assert 'href="/console/groups"' in page.text and 'href="/console/static/console.css"' in page.text
+        assert 'aria-current="page"' in page.text
+        assert 'value="/console/topics?q=or"' in page.text, "the language comes back to the same page"
+        assert "path=/console" in page.headers["set-cookie"].lower()
+        assert (await http.get("/console/static/console.css")).status_code == 200
+    await app.state.console.desks.stop()
 
 
 async def test_a_read_only_console_offers_no_change_and_refuses_one(

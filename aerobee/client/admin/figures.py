@@ -11,6 +11,7 @@ from aerobee.protocol.bodies.figures import GroupLag, QueueLag
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from aerobee.client.message import ReceivedMessage
     from aerobee.protocol.bodies import MessageQueue
 
 
@@ -34,6 +35,19 @@ def merge(parts: list[GroupLag]) -> GroupLag:
             exact=whole.exact and part.exact,
         )
     return whole
+
+
+def place_of(message: ReceivedMessage, lag: GroupLag) -> str | None:
+    """Where a message is for a group: 'consumed', 'handed out' or 'waiting'; None when the group does not read its
+    queue. What was acked out of turn still counts as handed out, and so does what waits for a retry."""
+    for queue in lag.queues:
+        where = (queue.topic, queue.broker_name, queue.queue_id)
+        if where != (message.topic, message.broker_name, message.queue_id):
+            continue
+        if message.queue_offset < queue.committed:
+            return "consumed"
+        return "handed out" if message.queue_offset < queue.position else "waiting"
+    return None
 
 
 def from_stats(

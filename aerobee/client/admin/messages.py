@@ -189,15 +189,20 @@ def as_new(letter: ReceivedMessage) -> Message:
     topic = letter.property(props.RETRY_TOPIC) or letter.property(props.DLQ_ORIGIN_TOPIC)
     if not topic:
         raise ValueError(f"dead letter {letter.message_id} does not say which topic it came from")
-    own = {name: value for name, value in letter.properties.items() if name not in props.RESERVED}
+    return copy_of(letter, topic)
+
+
+def copy_of(kept: ReceivedMessage, topic: str) -> Message:
+    """A new message with the body, tags, keys and own properties of one there is, and its id as ORIGIN_MESSAGE_ID."""
+    own = {name: value for name, value in kept.properties.items() if name not in props.RESERVED}
     message = Message(
         topic,
-        letter.body,
-        tags=letter.tags,
-        keys=letter.keys,
+        kept.body,
+        tags=kept.tags,
+        keys=kept.keys,
         properties=own,
-        sharding_key=letter.sharding_key,
-        flag=letter.flag,
+        sharding_key=kept.sharding_key,
+        flag=kept.flag,
     )
-    message.properties = {**own, props.ORIGIN_MESSAGE_ID: letter.message_id}
+    message.properties = {**own, props.ORIGIN_MESSAGE_ID: kept.message_id}
     return message

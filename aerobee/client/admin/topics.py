@@ -25,6 +25,18 @@ if TYPE_CHECKING:
     from aerobee.protocol.routing import TopicQueues
 
 
+def named_after_brokers(info: bodies.ClusterInfo) -> frozenset[str]:
+    """Topics that RocketMQ makes for clusters and brokers, under their names."""
+    replies = {names.reply_topic(cluster) for cluster in info.cluster_addr_table}
+    return frozenset({*info.cluster_addr_table, *info.broker_addr_table, *replies})
+
+
+def is_of_users(topic: str, own: frozenset[str]) -> bool:
+    return not (
+        topic in own or names.is_retry(topic) or names.is_dead_letter(topic) or names.is_system_topic(topic)
+    )
+
+
 class Topics:
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
@@ -37,19 +49,8 @@ class Topics:
 
     async def user_topics(self) -> list[str]:
         """Without retry, dead-letter and system topics."""
-        info = await self._asking.cluster()
-        own = set(info.cluster_addr_table) | set(info.broker_addr_table)
-        own |= {names.reply_topic(cluster) for cluster in info.cluster_addr_table}
-        return [
-            topic
-            for topic in await self.topics()
-            if not (
-                names.is_retry(topic)
-                or names.is_dead_letter(topic)
-                or names.is_system_topic(topic)
-                or topic in own
-            )
-        ]
+        own = named_after_brokers(await self._asking.cluster())
+        return [topic for topic in await self.topics() if is_of_users(topic, own)]
 
     async def route(self, topic: str) -> TopicQueues:
         """Brokers and queues of a topic, fresh from a name server."""

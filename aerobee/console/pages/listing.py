@@ -30,9 +30,11 @@ class Listing(Generic[T]):
 
 def sought(names: Sequence[str], text: str) -> list[str]:
     """Those with every word of the text in them, in any case; what begins with it comes first."""
+    if not text:
+        return list(names)
     words = text.lower().split()
     found = [name for name in names if all(word in name.lower() for word in words)]
-    return sorted(found, key=lambda name: not name.lower().startswith(text.lower())) if text else found
+    return sorted(found, key=lambda name: not name.lower().startswith(text.lower()))
 
 
 def page_of(visit: Visit, rows: Sequence[T], sort: str = "", size: int = PAGE_SIZE) -> Listing[T]:

@@ -40,7 +40,9 @@ def one_round(name: str) -> dict[str, Any]:
             pids = ",".join(map(str, server.pids()))
             load = [sys.executable, "-m", "benchmarks.rivals.loads", name, server.address, pids]
             try:
-                done = subprocess.run(load, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+                done = subprocess.run(
+                    load, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+                )
             except subprocess.TimeoutExpired:
                 raise Missing(f"{name}: not through with the load after two minutes") from None
             if done.returncode:

@@ -270,7 +270,11 @@ def _plain(value: Any) -> Any:
 class _DirectSending:
     """Plain sends without a hand-over; whatever does not work out at once goes on in the loop."""
 
-    _direct: DirectSends | None = None
+    _direct: DirectSends
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._direct = self._client._direct_sends()  # type: ignore[attr-defined]
 
     def send(
         self: Any,
@@ -281,8 +285,6 @@ class _DirectSending:
         argument: Any = None,
     ) -> SendResult:
         client = self._here()
-        if self._direct is None:
-            self._direct = client._direct_sends()
         if not _is_running(_background.get()):
             sent = self._direct.send(message, queue, selector, argument)
             if isinstance(sent, SendResult):
@@ -293,8 +295,7 @@ class _DirectSending:
 
     def stop(self: Any) -> None:
         client = self._here()
-        if self._direct is not None:
-            self._direct.close(client.session.options.stop_wait_ms)
+        self._direct.close(client.session.options.stop_wait_ms)
         run(client.stop())
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m benchmarks.rivals [--rounds 3] [--only Aerobee,NATS] [--save]`: some five minutes; --save writes RIVALS.md.
+"""`python -m benchmarks.rivals [--rounds 3] [--only Aerobee,NATS] [--keep FILE] [--save]`: some five minutes.
+
+--save writes RIVALS.md; --keep adds the rounds to those in a file, for a machine that is never quiet for so long.
 
 Every round starts each server anew, with fresh data, and runs the same loads against it (`loads.py`), in turn, so that
 what the machine does meanwhile hits all of them. The figures are medians over the rounds.
@@ -37,7 +39,12 @@ def one_round(name: str) -> dict[str, Any]:
             idle_mib = resident_mib(server.pids())
             pids = ",".join(map(str, server.pids()))
             load = [sys.executable, "-m", "benchmarks.rivals.loads", name, server.address, pids]
-            done = subprocess.run(load, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+            try:
+                done = subprocess.run(
+                    load, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+                )
+            except subprocess.TimeoutExpired:
+                raise Missing(f"{name}: not through with the load after two minutes") from None
             if done.returncode:
                 raise Missing(f"{name}: the load failed: {done.stderr[-1500:]}")
             figures: dict[str, Any] = json.loads(done.stdout)
@@ -54,6 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default=",".join(SERVERS))
+    parser.add_argument("--keep", type=Path)
     parser.add_argument("--save", action="store_true")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers are stopped on the way out
@@ -69,14 +77,24 @@ def main() -> None:
             except Missing as error:
                 missing[name] = str(error)
             print(f"round {number + 1} {name}: {missing.get(name, 'done')}", file=sys.stderr, flush=True)
+    if given.keep is not None:
+        rounds = _with_those_before(rounds, given.keep)
     text = page.text(
-        {name: found for name, found in rounds.items() if found},
+        {name: rounds[name] for name in SERVERS if rounds.get(name)},
         missing,
-        page.Run(began, load_before, os.getloadavg()[0], given.rounds),
+        page.Run(began, load_before, os.getloadavg()[0], max(map(len, rounds.values()))),
     )
     print(text)
     if given.save:
         (ROOT / "benchmarks" / "RIVALS.md").write_text(text)
+
+
+def _with_those_before(rounds: Rounds, file: Path) -> Rounds:
+    kept: Rounds = json.loads(file.read_text()) if file.exists() else {}
+    for name, found in rounds.items():
+        kept[name] = kept.get(name, []) + found
+    file.write_text(json.dumps(kept))
+    return kept
 
 
 if __name__ == "__main__":

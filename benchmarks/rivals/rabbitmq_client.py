@@ -45,9 +45,10 @@ class BenchClient(Client):
         async def handle(message: Any) -> None:
             nonlocal left
             left -= 1
-            if left >= 0:
+            own = left  # others go on while this one waits
+            if own >= 0:
                 await message.ack()
-            if not left:
+            if own == 0:
                 done.set()
 
         await queue.consume(handle)

@@ -132,8 +132,8 @@ class FetchLoop:
         return pull(request) if options.post_subscription else member_pull(request)
 
     def _at_once(self, owned: OwnedQueue) -> int:
-        """More while there is a backlog, for a pull costs as much as several messages; but not past the limit of what
-        may be unfinished."""
+        """More while there is a backlog, for a pull costs as much as several messages; but not past the limit of
+        unfinished ones."""
         options, inbox = self._member.options, owned.inbox
         if inbox.backlog <= options.pull_batch:
             return options.pull_batch

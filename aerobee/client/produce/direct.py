@@ -38,9 +38,8 @@ if TYPE_CHECKING:
 
 READ_BYTES = 64 * 1024
 DIAL_MS = 3_000
-SURELY_OPEN_MS = (
-    1_000  # brokers close what is idle for long; that one of them restarts is met by trying again
-)
+# Brokers close what is idle for long; that one of them restarts is met by trying again.
+SURELY_OPEN_MS = 1_000
 
 
 class Failed(NamedTuple):
@@ -152,12 +151,13 @@ class DirectSends:
             if line is not None:
                 line.close()
             raise
-        else:
-            self._lines[address].append(line)
         finally:
             with self._idle:
                 self._in_use -= 1
                 self._idle.notify_all()
+        self._lines[address].append(line)
+        if self._closed:  # it was not waited for so long
+            self._close_lines()
         return answer
 
     def _open_line(self, address: str) -> Line | None:
@@ -176,6 +176,9 @@ class DirectSends:
         self._closed = True
         with self._idle:
             self._idle.wait_for(lambda: not self._in_use, wait_ms / 1000)
-        for lines in self._lines.values():
-            while lines:
-                lines.pop().close()
+        self._close_lines()
+
+    def _close_lines(self) -> None:
+        for address in list(self._lines):
+            while (line := self._open_line(address)) is not None:
+                line.close()

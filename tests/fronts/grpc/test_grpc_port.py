@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
-import ssl
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from tests.grpc_line import WELCOME
 from tests.turning import until
 
 if TYPE_CHECKING:
+    import ssl
     from pathlib import Path
 
 pytestmark = pytest.mark.slow  # a server and a channel each

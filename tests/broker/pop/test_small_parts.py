@@ -34,6 +34,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(steps)
 def test_what_is_due_comes_in_order_never_early_and_at_most_a_bucket_late(
     history: list[tuple[str, int, int]],
@@ -54,6 +55,7 @@ def test_what_is_due_comes_in_order_never_early_and_at_most_a_bucket_late(
     assert BUCKET_MS == 200
 
 
+@pytest.mark.slow
 @given(st.integers(0, 50), st.sets(st.integers(0, 40), min_size=1), st.data())
 def test_bits_and_offsets_say_the_same(start: int, places: set[int], data: st.DataObject) -> None:
     offsets = [start + place for place in sorted(places)]

@@ -287,6 +287,7 @@ def test_batch_is_refused_as_a_whole(bench: Any, record: Record, error: type[Bro
     assert bench.broker.store.log_max == 0
 
 
+@pytest.mark.slow
 def test_a_batch_may_have_so_many_keys_and_not_one_more(bench: Any) -> None:
     from aerobee.broker.operations.send import MAX_BATCH_KEYS
 

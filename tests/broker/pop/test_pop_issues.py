@@ -330,6 +330,7 @@ async def test_issue_8472_a_sparse_filter_reads_on_while_there_is_more(shop):
     assert [one.body for one in await held] == ["hit"]
 
 
+@pytest.mark.slow
 async def test_a_sparse_filter_reads_on_no_longer_than_its_request_is_held(shop):
     """What matches comes after its time: read on for ever, it would be given to a client that has left."""
     shop.send(*("x" for _ in range(8_000)), tags="other")

@@ -17,8 +17,12 @@ from aerobee.broker.operations import ack
 from aerobee.broker.pop import bits
 from aerobee.broker.pop.due_buckets import BUCKET_MS, DueBuckets
 from aerobee.errors import DiskFull
+from aerobee.fronts.remoting.routes import ROUTES
+from aerobee.net.connection import Reply
+from aerobee.net.routes import Request
 from aerobee.protocol import names
-from aerobee.protocol.headers.consume import Notification
+from aerobee.protocol.command import request as command_of
+from aerobee.protocol.headers.consume import AckMessage, Notification, PopMessage
 from aerobee.protocol.message import Record
 
 steps = st.lists(
@@ -30,6 +34,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(steps)
 def test_what_is_due_comes_in_order_never_early_and_at_most_a_bucket_late(
     history: list[tuple[str, int, int]],
@@ -50,6 +55,7 @@ def test_what_is_due_comes_in_order_never_early_and_at_most_a_bucket_late(
     assert BUCKET_MS == 200
 
 
+@pytest.mark.slow
 @given(st.integers(0, 50), st.sets(st.integers(0, 40), min_size=1), st.data())
 def test_bits_and_offsets_say_the_same(start: int, places: set[int], data: st.DataObject) -> None:
     offsets = [start + place for place in sorted(places)]
@@ -186,3 +192,53 @@ async def test_a_notification_that_does_not_say_when_it_was_made_is_held_from_no
     shop.send("a")
     reply = await task
     assert (reply.code, reply.header.has_msg) == (0, True)
+
+
+async def test_a_notification_that_its_client_has_given_up_is_answered_without_waiting(shop: Any) -> None:
+    born = shop.clock.now() - 60_000
+    asked = Notification(consumer_group="billing", topic="orders", poll_time=5_000, born_time=born)
+    task = asyncio.ensure_future(shop.ask(asked))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert task.done()
+    assert task.result().header.has_msg is False
+
+
+def binary(header: Any) -> Any:
+    """The command of a client that writes RocketMQ's binary headers."""
+    command = command_of(header)
+    command.serialize = 1
+    return Request(None, command)  # type: ignore[arg-type]
+
+
+def test_a_client_that_writes_binary_headers_is_answered_in_them(shop: Any) -> None:
+    """The answers made straight as frames are JSON: a binary client must not get one."""
+    shop.send("a")
+    pop_header = PopMessage(
+        consumer_group="billing", topic="orders", queue_id=0, max_msg_nums=1, invisible_time=60_000,
+        poll_time=0, born_time=shop.clock.now(), init_mode=0,
+    )  # fmt: skip
+    popped: Any = ROUTES[pop_header.code].adapter(binary(pop_header), pop_header, shop.broker)
+    assert isinstance(popped, Reply)
+    receipt = f"0 {popped.header.pop_time} 60000 {popped.header.revive_qid} 0 broker-a 0 0"
+    ack_header = AckMessage(
+        consumer_group="billing", topic="orders", queue_id=0, extra_info=receipt, offset=0
+    )
+    assert isinstance(ROUTES[ack_header.code].adapter(binary(ack_header), ack_header, shop.broker), Reply)
+    assert shop.in_flight == 0
+
+
+def test_the_revive_log_is_read_from_what_is_still_there(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = shop.broker.pops.leases.log
+    for committed, least, first in ((-1, 0, 0), (4, 0, 5), (4, 5, 5), (4, 9, 9)):
+        monkeypatch.setattr(shop.broker.offsets, "get", lambda *_, committed=committed: committed)
+        monkeypatch.setattr(shop.broker.store, "min_offset", lambda *_, least=least: least)
+        assert log._first_unread(0) == first
+
+
+def test_a_broker_that_stopped_hears_of_no_clock_any_more(shop: Any) -> None:
+    moved = shop.broker.pops.orders.moved
+    assert moved in shop.clock.on_jump
+    for _ in range(2):
+        shop.broker.pops.stop()
+        assert moved not in shop.clock.on_jump

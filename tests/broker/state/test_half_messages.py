@@ -21,6 +21,7 @@ from aerobee.broker.state.half_messages import (
 places = st.one_of(st.integers(0, 40), st.integers(32_700, 32_900), st.integers(65_500, 66_000))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(["add", "forget"]), places), max_size=40))
 def test_ended_offsets_are_a_set_of_those_at_or_past_the_cursor(steps: list[tuple[str, int]]) -> None:
     ended, naive, low = _Ended(), set(), 0
@@ -139,6 +140,7 @@ def check(found: HalfMessages, naive: Naive) -> None:
         assert found.outcome(origin) is None
 
 
+@pytest.mark.slow
 @given(steps)
 def test_a_restart_finds_the_same_transactions_open(history: list[tuple[str, int]]) -> None:
     """From progress as it was saved at any moment: what ended since is named by the records after it."""

@@ -74,6 +74,7 @@ def test_a_client_is_known_by_its_id_and_what_it_says_first(peers: Peers, broker
     broker.clock.advance(5)
     assert peers.of(calling()) is first
     assert first.last_seen == broker.clock.now()
+    assert (first.user, first.group, first.settings, first.gone) == ("", "", None, False)
     assert peers.of(calling("c2")) is not first
     assert list(peers) == [first, peers.of(calling("c2"))]
     assert [peers.alive(name) for name in ("c1", "c2", "c3")] == [True, True, False]

@@ -182,7 +182,8 @@ class Table:
             load.create_topics(run.address, names)
             first = load.send_frames(names, 128, count, queues=1)  # the first to each makes its files
             load.send(run.address, first, 64, 60)
-            time.sleep(1)
+            time.sleep(2)  # they go to disk
+            load.send(run.address, one, 64, min(1, self.seconds), load.MANY_TIMES)
         for number in range(self.rounds):
             for run in runs if number % 2 == 0 else runs[::-1]:
                 for name, frames in (

@@ -392,7 +392,7 @@ def test_help_of_everything(aerobee: Callable[..., Done]) -> None:
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        ("aerobee to", {"topics"}),
+        ("aerobee to", {"topics", "top"}),
         ("aerobee topics s", {"show", "stats"}),
         ("aerobee admin setC", {"setConsumeMode"}),
     ],

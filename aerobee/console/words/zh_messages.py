@@ -31,7 +31,7 @@ MESSAGES = {
     "Dead letters": "死信",
     "from {topic}": "来自 {topic}",
     "it does not say which topic it came from": "未说明来自哪个主题",
-    "a second, at most": "条/秒,最多",
+    "so many a second": "每秒条数",
     "Send those chosen again": "重新发送所选",
     "As new messages to the topics they came from: every group that reads those gets them. The dead letters stay; what "
     "is sent twice is consumed twice.":

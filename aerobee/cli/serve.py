@@ -46,7 +46,7 @@ Brokers = Annotated[
         "--brokers", help="broker processes under one name server, to use more cores; each has a folder"
     ),
 ]
-Kept = Annotated[bool, typer.Option("--kept", hidden=True, help="stop when standard input ends")]
+Kept = Annotated[bool, typer.Option("--kept", help="stop when standard input ends; log lines carry the name")]
 LogLevel = Annotated[
     str, typer.Option("--log-level", help="DEBUG, INFO, WARNING or ERROR; logs go to stderr")
 ]

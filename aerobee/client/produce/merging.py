@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from aerobee.client.message import STATUS_BY_CODE, SendResult
 from aerobee.client.produce.outgoing import merge
+from aerobee.client.session.deadlines import fail
 from aerobee.errors import ProtocolError
 from aerobee.protocol.batch import OVERHEAD
 from aerobee.protocol.bodies import MessageQueue
@@ -97,9 +98,7 @@ class Merged:
 
     def set_exception(self, error: BaseException) -> None:
         for call in self.calls:
-            if not call.done():
-                call.set_exception(type(error)(*error.args))  # its own: whoever catches one may change it
-                call.exception()  # its sender may be gone: no "never retrieved" warning
+            fail(call, type(error)(*error.args))  # its own: whoever catches one may change it
 
     def exception(self) -> BaseException | None:
         """Nobody asks: members have been told."""

@@ -211,3 +211,11 @@ async def test_a_connection_lost_within_the_turn_fails_those_that_still_wait() -
         results = await asyncio.gather(*sends, return_exceptions=True)
     assert isinstance(results[1], asyncio.CancelledError)
     assert {type(one) for one in results if one is not results[1]} == {NetworkError}
+
+
+async def test_one_that_cannot_be_rendered_fails_alone() -> None:
+    messages = [message(n, tags="\ud800" if n == 7 else "t") for n in range(13)]
+    for options in (MERGED, ONE_BY_ONE):
+        results, _ = await outcomes(options, messages)
+        assert isinstance(results.pop(7), UnicodeEncodeError)
+        assert all(isinstance(one, SendResult) for one in results)

@@ -99,7 +99,11 @@ class AckTurns:
             self.send_each(connection, acks)
 
     def _send_together(self, connection: Connection, acks: list[Ack]) -> None:
-        body = bodies.encode(as_batch(acks))
+        try:
+            body = bodies.encode(as_batch(acks))
+        except ValueError:  # a receipt that is none
+            self.send_each(connection, acks)
+            return
         frame = self._frame(
             connection, self._general(BatchAckMessage(), body), AckBatch(self, connection, acks)
         )

@@ -143,6 +143,8 @@ class _Call(Generic[T]):
         self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[T]) -> None:
+        if not task.cancelled():
+            task.exception()  # its caller may be gone: no "never retrieved" warning
         self.over.release()
 
     def result(self) -> T:

@@ -105,3 +105,19 @@ async def test_a_cancelled_consumer_is_no_failure_of_the_handler(make_message: A
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
+
+
+async def test_a_coroutine_made_by_a_plain_function_may_fail_without_harm_to_the_others(
+    make_message: Any,
+) -> None:
+    async def later(message: Any) -> None:
+        if message.queue_offset == 1:
+            raise RuntimeError("no")
+
+    handler = Handler(lambda message: later(message), 1, 1, "g")
+    outcomes = await handler.call_each([[make_message(n)] for n in range(3)])
+    assert [outcome.result for outcome in outcomes] == [
+        ConsumeResult.SUCCESS, ConsumeResult.RETRY, ConsumeResult.SUCCESS
+    ]  # fmt: skip
+    assert isinstance(outcomes[1].error, RuntimeError)
+    handler.close()

@@ -16,7 +16,7 @@ from aerobee.client.session.session import Session
 from aerobee.clock import ManualClock
 from aerobee.errors import MessageIllegal, NetworkError, NoRoute, SystemBusy
 from aerobee.net.connection import Connection, Reply
-from aerobee.protocol import accounts, bodies
+from aerobee.protocol import accounts, batch, bodies
 from aerobee.protocol.bodies import BrokerData, MessageQueue, QueueData, TopicRoute
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.headers.consume import NotifyIdsChanged
@@ -71,11 +71,11 @@ def route(*brokers: FakeServer, perm: int = 6) -> TopicRoute:
 
 def stored(command: Any) -> Any:
     """A broker to which nothing goes wrong."""
-    if command.code == RequestCode.SEND_MESSAGE_V2:
+    if command.code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
         queue_id = command.fields(SendMessageV2).queue_id
-        return Reply(
-            header=SendResult(msg_id="7F00000100002A9F0000000000000000", queue_id=queue_id, queue_offset=9)
-        )
+        is_batch = command.code == RequestCode.SEND_BATCH_MESSAGE
+        places = ["7F00000100002A9F0000000000000000"] * (len(batch.decode(command.body)) if is_batch else 1)
+        return Reply(header=SendResult(msg_id=",".join(places), queue_id=queue_id, queue_offset=9))
     return Reply()
 
 

@@ -89,7 +89,11 @@ class ConsumeLoop:
             return
         for _, batch in works:
             self._prepare(batch)
-        outcomes = await self._handler.call_each([batch for _, batch in works])
+        batches = [batch for _, batch in works]
+        if len(batches) == 1:
+            outcomes = [await self._handler.call(batches[0])]
+        else:
+            outcomes = await self._handler.call_each(batches)
         for (owned, batch), outcome in zip(works, outcomes, strict=True):
             await self._finish(owned, batch, outcome)
 

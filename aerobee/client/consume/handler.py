@@ -103,7 +103,14 @@ class Handler:
     async def call_each(self, batches: Sequence[Sequence[ReceivedMessage]]) -> list[Outcome]:
         """Several batches one after another in one thread: one hand-over for all of them."""
         returned = await asyncio.get_running_loop().run_in_executor(self._threads, self._each, batches)
-        return [outcome_of(await value if isinstance(value, Awaitable) else value) for value in returned]
+        for at, value in enumerate(returned):
+            if isinstance(value, Awaitable):  # a plain function that made a coroutine
+                try:
+                    returned[at] = await value
+                except Exception as error:
+                    _log_failure(batches[at], error)
+                    returned[at] = failure(error)
+        return [outcome_of(value) for value in returned]
 
     def _each(self, batches: Sequence[Sequence[ReceivedMessage]]) -> list[Any]:
         results: list[Any] = []

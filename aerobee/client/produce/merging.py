@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from aerobee.client.message import STATUS_BY_CODE, SendResult
 from aerobee.client.produce.outgoing import merge
+from aerobee.client.session.deadlines import fail
 from aerobee.errors import ProtocolError
 from aerobee.protocol.batch import OVERHEAD
 from aerobee.protocol.bodies import MessageQueue
@@ -92,14 +93,22 @@ class Merged:
                 call.set_result(result)
 
     def _send_alone(self) -> None:
-        pairs = zip(self.sendings, self.calls, strict=True)
-        write([self._alone(sending, self.queue, call) for sending, call in pairs if not call.done()])
+        write(self.each_alone())
+
+    def each_alone(self) -> list[Frame]:
+        """A frame for each; what cannot be rendered fails for its sender only."""
+        frames: list[Frame] = []
+        for sending, call in zip(self.sendings, self.calls, strict=True):
+            if not call.done():
+                try:
+                    frames.append(self._alone(sending, self.queue, call))
+                except Exception as error:  # text that is no UTF-8, say
+                    fail(call, error)
+        return frames
 
     def set_exception(self, error: BaseException) -> None:
         for call in self.calls:
-            if not call.done():
-                call.set_exception(type(error)(*error.args))  # its own: whoever catches one may change it
-                call.exception()  # its sender may be gone: no "never retrieved" warning
+            fail(call, type(error)(*error.args))  # its own: whoever catches one may change it
 
     def exception(self) -> BaseException | None:
         """Nobody asks: members have been told."""
@@ -144,12 +153,15 @@ class Merging:
     def _end_turn(self) -> None:
         turn, self._turn = self._turn, []
         self._open.clear()
-        write([self._frame(merged) for merged in turn])
+        write([frame for merged in turn for frame in self._frames(merged)])
 
-    def _frame(self, merged: Merged) -> Frame:
+    def _frames(self, merged: Merged) -> list[Frame]:
         if len(merged.calls) == 1:
-            return self._alone(merged.sendings[0], merged.queue, merged.calls[0])
-        return self._batched(merge(merged.sendings), merged.queue, merged)
+            return merged.each_alone()
+        try:
+            return [self._batched(merge(merged.sendings), merged.queue, merged)]
+        except Exception:  # one that cannot be rendered must not take the others along
+            return merged.each_alone()
 
 
 def write(frames: list[Frame]) -> None:

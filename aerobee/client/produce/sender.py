@@ -15,7 +15,7 @@ from aerobee.client.message import STATUS_BY_CODE, SendResult, SendStatus
 from aerobee.client.produce.merging import Merging, write
 from aerobee.client.produce.queue_selector import Faults, InTurn
 from aerobee.client.produce.tries import Lines, NotAsWished, Tries
-from aerobee.client.session.deadlines import Deadlines, expire
+from aerobee.client.session.deadlines import Deadlines, expire, fail
 from aerobee.errors import AerobeeError, NetworkError, NoRoute, error_for
 from aerobee.protocol import command as wire
 from aerobee.protocol.accounts import sign
@@ -120,7 +120,7 @@ class Sender:
     def _frame(self, code: RequestCode, sending: Sending, queue: MessageQueue, waiting: Waiting) -> Frame:
         warm = self._warm_connection(code, sending.topic, queue.broker_name)
         if warm is None:  # lost within this turn
-            waiting.set_exception(NetworkError(f"the connection to broker {queue.broker_name!r} was lost"))
+            fail(waiting, NetworkError(f"the connection to broker {queue.broker_name!r} was lost"))
             return None
         frame = warm.connection.rendered(self._rendering(warm.template, sending, queue), waiting)
         self._deadlines.watch(waiting, self._deadline(sending))

@@ -13,6 +13,7 @@ import asyncio
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from aerobee.client.session.deadlines import fail
 from aerobee.errors import NetworkError
 from aerobee.protocol import bodies, names
 from aerobee.protocol import command as wire
@@ -98,7 +99,11 @@ class AckTurns:
             self.send_each(connection, acks)
 
     def _send_together(self, connection: Connection, acks: list[Ack]) -> None:
-        body = bodies.encode(as_batch(acks))
+        try:
+            body = bodies.encode(as_batch(acks))
+        except ValueError:  # a receipt that is none
+            self.send_each(connection, acks)
+            return
         frame = self._frame(
             connection, self._general(BatchAckMessage(), body), AckBatch(self, connection, acks)
         )
@@ -115,7 +120,7 @@ class AckTurns:
         try:
             frame = connection.rendered(render, waiting)
         except NetworkError as error:  # lost within this turn
-            waiting.set_exception(error)
+            fail(waiting, error)
             return b""
         session.deadlines.watch(waiting, session.clock.now() + session.options.request_timeout_ms)
         return frame
@@ -163,9 +168,7 @@ class AckBatch:
 
     def set_exception(self, error: BaseException) -> None:
         for ack in self._acks:
-            if not ack.waiting.done():
-                ack.waiting.set_exception(type(error)(*error.args))
-                ack.waiting.exception()  # may be nobody's any more: no "never retrieved" warning
+            fail(ack.waiting, type(error)(*error.args))
 
     def exception(self) -> BaseException | None:
         """Nobody asks: members have been told."""

@@ -46,6 +46,11 @@ class Deadlines:
 
 
 def expire(call: Waiting) -> None:
+    fail(call, RequestTimeout("no answer in time"))
+
+
+def fail(call: Waiting, error: BaseException) -> None:
+    """Tell whoever waits, if he still does."""
     if not call.done():
-        call.set_exception(RequestTimeout("no answer in time"))
+        call.set_exception(error)
         call.exception()  # its waiter may be gone: no "never retrieved" warning

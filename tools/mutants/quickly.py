@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -26,7 +27,9 @@ class Hot:
 
     def __init__(self, root: Path, tests: list[str], scratch: Path) -> None:
         self._root = root
-        scratch.mkdir(parents=True, exist_ok=True)
+        scratch = scratch.with_name(f"{scratch.name}-{os.getpid()}")  # another run may be under way
+        scratch.mkdir(parents=True)
+        self._scratch = scratch
         chosen, output = scratch / "chosen", scratch / "output"
         chosen.write_text("\n".join(tests))
         theirs, self._commands = os.pipe()
@@ -62,6 +65,7 @@ class Hot:
         os.close(self._commands)
         self._process.wait()
         self._answers.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
     def attempt(self, mutant: Mutant, tests: list[str], seconds: float) -> Tried | None:
         """None: cannot be tried so."""
@@ -87,7 +91,7 @@ class Hot:
         """As the slow way does."""
         if killer not in self._sound:
             self._sound[killer] = self._ask(mutant, None, [killer], START_S * 2) == ["ok"]
-        return self._sound[killer] and self._ask(mutant, source, [killer], START_S * 2) != ["ok"]
+        return self._sound[killer] and self._ask(mutant, source, [killer], START_S * 2)[0] == "failed"
 
     def _ask(self, mutant: Mutant, source: str | None, tests: list[str], seconds: float) -> list[str]:
         line = {

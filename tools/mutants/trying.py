@@ -90,7 +90,7 @@ class Copy:
         """It passes without the mutant and fails with it once more: a test that fails at times proves nothing."""
         if killer not in self._sound:
             self._sound[killer] = self._run([killer], START_S).outcome == "survived"
-        return self._sound[killer] and self._broken(mutant, [killer], START_S).outcome != "survived"
+        return self._sound[killer] and self._broken(mutant, [killer], START_S).outcome == "killed"
 
     def _forget_compiled(self, file: Path) -> None:
         """A change within the same second, of the same length, would go unnoticed."""

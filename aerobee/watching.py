@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from aerobee.client.options import SessionOptions
 from aerobee.errors import NetworkError
 from aerobee.settings import BrokerConfig
 
@@ -86,7 +87,14 @@ class Watching:
         except ImportError as error:
             log.info("the console is off: %s", error)
             return None
-        return made.make_app(self._namesrv)
+        config = self._broker.config
+        options = SessionOptions(
+            tls="on" if config.tls_required or config.namesrv_tls else "off",
+            tls_ca=config.namesrv_tls_ca,
+            tls_cert=config.namesrv_tls_cert,
+            tls_key=config.namesrv_tls_key,
+        )
+        return made.make_app(self._namesrv, options=options, knows_accounts=self._broker.guard is not None)
 
     async def _export(self) -> None:
         from aerobee.fronts.http.opening import exporter

@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "__main__": {"cli"},
     "server": {"broker", "fronts", "namesrv", "net", "protocol", "store", "native", "watching"},
     "fleet": {"server", "protocol", "store"},
-    "watching": {"broker", "console", "fronts", "net"},
+    "watching": {"broker", "client", "console", "fronts", "net"},
     "native": set(),
     "charts": set(),
     "errors": set(),

@@ -41,13 +41,14 @@ log = logging.getLogger("aerobee.console")
 STATIC = Path(__file__).parent / "static"
 
 
-def make_app(
+def make_app(  # noqa: PLR0913 - each is a real setting of the whole
     namesrv: str,
     *,
     options: SessionOptions | None = None,
     read_only: bool = False,
     base_path: str = "",
     hosts: Sequence[str] = (),
+    knows_accounts: bool = False,
     clock: Clock | None = None,
 ) -> Starlette:
     """The console of the cluster behind `namesrv`.
@@ -55,12 +56,13 @@ def make_app(
     `options` are those of the admin client; with an account in them everybody who reaches the port acts as that
     account, without one the console asks for an account where the cluster does. `base_path` stands before every link,
     for a proxy that takes it away (a Starlette `Mount` says so itself). `hosts` are names, beside addresses and
-    localhost, under which browsers may call it.
+    localhost, under which browsers may call it. Of a cluster that `knows_accounts` nothing is asked without one, not
+    even whether it does.
 
     A server that mounts it runs its lifespan, or calls `app.state.console.desks.stop()` at the end.
     """
     console = Console(
-        desks=Desks(namesrv, options, clock or SystemClock()),
+        desks=Desks(namesrv, options, clock or SystemClock(), knows_accounts=knows_accounts),
         browsers=security.Browsers(),
         namesrv=namesrv,
         may_change=not read_only,

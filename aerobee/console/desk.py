@@ -59,17 +59,20 @@ class Desk:
 class Desks:
     """By the secret that a browser was given at its login; everybody's has none."""
 
-    def __init__(self, namesrv: str, options: SessionOptions | None, clock: Clock) -> None:
+    def __init__(
+        self, namesrv: str, options: SessionOptions | None, clock: Clock, *, knows_accounts: bool = False
+    ) -> None:
         self._namesrv = namesrv
         self._options = options or SessionOptions()
         self._clock = clock
+        self._only_accounts = knows_accounts and not self._options.access_key
         self._desks: dict[str, Desk] = {}
         self._wants_account = False
         self._asked_at = -ASK_AGAIN_MS
 
     async def begin(self) -> None:
         """Everybody's desk samples from the start, so that the first visitor finds a history."""
-        if EVERYBODY not in self._desks:
+        if EVERYBODY not in self._desks and not self._only_accounts:
             await self._open(EVERYBODY, self._options)
 
     async def of(self, account: str) -> Desk | None:
@@ -77,7 +80,7 @@ class Desks:
         now = self._clock.now()
         await self._clear(now)
         desk = self._desks.get(account)
-        if account and desk is None:
+        if desk is None and (account or self._only_accounts):
             return None
         if desk is None:
             desk = await self._open(EVERYBODY, self._options)

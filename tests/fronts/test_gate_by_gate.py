@@ -36,6 +36,8 @@ class Guard:
         self.asked: list[Any] = []
         self.audit: Any = None
         self.open: set[str] = set()
+        self.passed: set[Any] = set()
+        self.refused_logins = 0
 
     def needs_signature(self, request: str) -> bool:
         return request not in self.open

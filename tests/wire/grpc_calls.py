@@ -137,6 +137,10 @@ RECEIVE: dict[str, Any] = {
 QUEUE = {"topic": {"name": "orders"}, "id": 0}
 
 
+# What a client takes unread stays small: it must not depend on its guesses of how fast the line is.
+NARROW = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65_536))
+
+
 @asynccontextmanager
 async def line(store: StoreConfig = SMALL, **settings: Any) -> AsyncIterator[Line]:
     clock = ManualClock(NOW)
@@ -148,7 +152,7 @@ async def line(store: StoreConfig = SMALL, **settings: Any) -> AsyncIterator[Lin
         store=store,
         config=BrokerConfig(**settings),
     )
-    async with server, grpc.aio.insecure_channel(server.grpc_address) as channel:
+    async with server, grpc.aio.insecure_channel(server.grpc_address, options=NARROW) as channel:
         broker: Any = server.broker
         broker.topics.put(TopicConfig(topic_name="orders", read_queue_nums=1, write_queue_nums=1))
         yield Line(server, clock, channel)

@@ -65,6 +65,8 @@ def delete_acl_config(
     """Delete an account.
 
     aerobee admin deleteAclConfig -c DefaultCluster -a shop-account
+
+    aerobee admin deleteAccessConfig -c DefaultCluster -a shop-account
     """
     name = access_key.strip()
     done = "delete plain access config account from"
@@ -118,6 +120,8 @@ def get_acl_config(
     """Show all accounts, with their secrets where the broker tells them.
 
     aerobee admin getAclConfig -b 127.0.0.1:10911
+
+    aerobee admin getAccessConfigSubCommand -b 127.0.0.1:10911
     """
 
     async def work(admin: Admin) -> None:

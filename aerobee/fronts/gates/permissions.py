@@ -38,7 +38,7 @@ def _check_once(guard: Guard, deciding: Deciding, check: Gate, call: Call) -> No
     user = call.user
     try:
         names = deciding(call.asked) if user else None
-    except ProtocolError:
+    except (ProtocolError, ValueError, AttributeError):  # `check` meets it again
         names = None
     if user is None or names is None:
         check(call)

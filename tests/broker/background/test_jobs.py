@@ -18,6 +18,7 @@ WAITS = {
     "schedule": 100,
     "timers": 100,
     "timer files": 1_000,
+    "topic retention": 10_000,
     "held pulls": 5_000,
     "clients": 10_000,
     "settings files": 500,

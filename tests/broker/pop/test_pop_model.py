@@ -107,6 +107,12 @@ class ListStore:
     def min_offset(self, topic, queue_id) -> int:
         return 0
 
+    def bounds(self, topic, queue_id) -> tuple[int, int]:
+        return self.min_offset(topic, queue_id), self.max_offset(topic, queue_id)
+
+    def kept_from(self, topic, queue_id) -> int:
+        return self.min_offset(topic, queue_id)
+
     def max_offset(self, topic, queue_id) -> int:
         return len(self.queues.get((topic, queue_id), ()))
 

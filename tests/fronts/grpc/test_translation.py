@@ -7,7 +7,6 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-import grpc
 import pytest
 
 from aerobee import errors
@@ -17,6 +16,7 @@ from aerobee.broker.operations.pull import Pull
 from aerobee.broker.state.routes import Host
 from aerobee.clock import ManualClock
 from aerobee.fronts.grpc import offsets, receive, route, status, telemetry
+from aerobee.fronts.grpc.codes import Code
 from aerobee.fronts.grpc.front import GrpcFront
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.status import Refused
@@ -324,16 +324,16 @@ def test_the_status_of_several_parts() -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (Refused(pb.UNSUPPORTED, "x"), grpc.StatusCode.UNIMPLEMENTED),
-        (Refused(pb.ILLEGAL_TOPIC, "x"), grpc.StatusCode.INVALID_ARGUMENT),
-        (errors.ProtocolError("x"), grpc.StatusCode.INVALID_ARGUMENT),
-        (errors.InvalidParameter("x"), grpc.StatusCode.INVALID_ARGUMENT),
-        (errors.NoPermission("x"), grpc.StatusCode.PERMISSION_DENIED),
-        (errors.SystemFailure("x"), grpc.StatusCode.INTERNAL),
-        (ValueError("x"), grpc.StatusCode.INTERNAL),
+        (Refused(pb.UNSUPPORTED, "x"), Code.UNIMPLEMENTED),
+        (Refused(pb.ILLEGAL_TOPIC, "x"), Code.INVALID_ARGUMENT),
+        (errors.ProtocolError("x"), Code.INVALID_ARGUMENT),
+        (errors.InvalidParameter("x"), Code.INVALID_ARGUMENT),
+        (errors.NoPermission("x"), Code.PERMISSION_DENIED),
+        (errors.SystemFailure("x"), Code.INTERNAL),
+        (ValueError("x"), Code.INTERNAL),
     ],
 )
-def test_how_a_stream_ends_whose_settings_were_not_taken(error: Exception, code: grpc.StatusCode) -> None:
+def test_how_a_stream_ends_whose_settings_were_not_taken(error: Exception, code: Code) -> None:
     assert telemetry.ending(error) is code
 
 

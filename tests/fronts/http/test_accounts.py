@@ -96,3 +96,17 @@ async def test_what_was_changed_and_refused_is_in_the_audit_log(secured: Server,
     assert '"port":"http"' in log.replace(" ", "")
     assert "CreateTopic" in log and "DeleteTopic" in log
     assert "geheim" not in log
+
+
+async def test_the_console_asks_who_comes_and_the_broker_nothing(secured: Server) -> None:
+    """It knows that accounts are wanted: a page for a stranger costs no refused request, and no line of the audit."""
+    page = await ask(secured.http_address, "/topics")
+    assert (page.status, page.headers["location"]) == (303, "/login?next=%2Ftopics")
+    assert secured.broker.guard is not None
+    assert secured.broker.guard.refused_logins == 0
+
+
+async def test_the_console_of_an_open_broker_shows_its_topics() -> None:
+    async with Server(ephemeral=True, http_port=0) as server:
+        await act(server.http_address, "/api/topics/orders", {})
+        assert "orders" in (await ask(server.http_address, "/topics")).text

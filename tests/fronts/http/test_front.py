@@ -114,7 +114,7 @@ def life(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     async def page(request: Request) -> PlainTextResponse:
         return PlainTextResponse(f"page {request.url.path}")
 
-    def make_app(namesrv: str) -> Starlette:
+    def make_app(namesrv: str, **more: object) -> Starlette:
         told.append(f"of {namesrv}")
         return Starlette(routes=[Route("/{path:path}", page)], lifespan=lifespan)
 

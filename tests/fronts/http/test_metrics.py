@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -221,7 +222,7 @@ async def test_readers_that_do_not_read_are_bounded_and_make_room_when_they_leav
 ) -> None:
     many_topics(server.broker, 3_000)
     change_settings("metrics_top=3000", server.broker)
-    monkeypatch.setattr("aerobee.fronts.http.metrics.AT_ONCE", 1)
+    monkeypatch.setattr(sys.modules["aerobee.fronts.http.metrics"], "AT_ONCE", 1)
     reader, writer = await dial(server.http_address)
     writer.write(f"GET /metrics HTTP/1.1\r\nhost: {server.http_address}\r\n\r\n".encode())
     await reader.readline()

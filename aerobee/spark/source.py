@@ -71,7 +71,7 @@ class RocketMQSource(DataSource):
 
         if overwrite:
             raise options.OptionError(
-                'a topic cannot be overwritten, as outputMode "complete" would: say .outputMode("append") or ("update")'
+                'a topic cannot be overwritten, as .outputMode("complete") would: use "append", or foreachBatch'
             )
         return StreamWriter(_sink_options(self.options, schema))
 

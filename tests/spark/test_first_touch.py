@@ -63,7 +63,7 @@ def test_who_overwrites_a_topic_is_told_the_mode_of_a_batch_or_of_a_stream() -> 
     source, rows = RocketMQSource({"namesrv": "a:1", "topic": "orders"}), StructType()
     with pytest.raises(OptionError, match=r"write with \.mode\(\"append\"\)"):
         source.writer(rows, overwrite=True)
-    with pytest.raises(OptionError, match=r"\.outputMode\(\"append\"\) or \(\"update\"\)"):
+    with pytest.raises(OptionError, match='use "append", or foreachBatch'):
         source.streamWriter(rows, overwrite=True)
 
 

@@ -163,7 +163,7 @@ def ledger(
     Exit code 1 when a message is lost. Example: aerobee pipeline ledger orders -g billing
     """
     from aerobee.spark.pipelines import totals
-    from aerobee.spark.pipelines.ledger import summary
+    from aerobee.spark.pipelines.ledger import of_key, summary
 
     source = {**_source(namesrv, store), **_pairs("--option", option)}
     book = _book(topics, group, source, _session("ledger", master, conf, py_files))
@@ -171,10 +171,11 @@ def ledger(
         book.write.mode("overwrite").parquet(out)
         book = book.sparkSession.read.parquet(out)
     if message or key:
-        wanted = book["keys"].contains(key or "")
         if message:
-            wanted = (book["msgId"] == message) | (book["replayOf"] == message)
-        show(book.where(wanted).limit(200), as_json=json)
+            book = book.where((book["msgId"] == message) | (book["replayOf"] == message))
+        if key:
+            book = of_key(book, key)
+        show(book.limit(200), as_json=json)
         return
     if not out:
         book = book.persist()

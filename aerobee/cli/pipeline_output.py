@@ -70,7 +70,7 @@ def watch(query: StreamingQuery, name: str, batches: Batches) -> None:
                         seen = batch.batch
                         rows += (fresh := batches.count(seen, batch.rows))
                         speed = 1000 * fresh / max(1, batch.batch_ms)
-                        said = f"{name}: batch {seen}, {rows:,} messages, {speed:,.0f}/s, {batch.behind:,} behind"
+                        said = f"{name}: batch {seen}, {rows:,} messages, {speed:,.0f}/s, {batch.behind_told}"
                         status.update(said)
                         if not console.is_terminal:
                             say(said)

@@ -61,13 +61,19 @@ class RocketMQSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's signature
         from aerobee.spark.writing.writer import BatchWriter
 
-        return BatchWriter(_sink_options(self.options, schema, overwrite=overwrite))
+        if overwrite:
+            raise options.OptionError('a topic cannot be overwritten: write with .mode("append")')
+        return BatchWriter(_sink_options(self.options, schema))
 
     @plainly()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001
         from aerobee.spark.writing.writer import StreamWriter
 
-        return StreamWriter(_sink_options(self.options, schema, overwrite=overwrite))
+        if overwrite:
+            raise options.OptionError(
+                'a topic cannot be overwritten, as .outputMode("complete") would: use "append", or foreachBatch'
+            )
+        return StreamWriter(_sink_options(self.options, schema))
 
 
 def _refused(error: options.OptionError) -> DataSourceStreamReader:
@@ -97,11 +103,9 @@ def _names(struct: StructType) -> tuple[str, ...]:
     return tuple(struct.fieldNames())
 
 
-def _sink_options(given: Any, struct: StructType, *, overwrite: bool) -> options.Write:
+def _sink_options(given: Any, struct: StructType) -> options.Write:
     from aerobee.spark.writing.encode import check_columns
 
-    if overwrite:
-        raise options.OptionError('a topic cannot be overwritten: write with .mode("append")')
     parsed = options.for_write(given)
     check_columns({field.name: field.dataType.simpleString() for field in struct.fields}, parsed)
     return parsed

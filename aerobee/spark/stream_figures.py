@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """One micro-batch. `lag` is how many messages of each topic were stored and not yet in a finished batch."""
+    """One micro-batch. `lag` is how many messages of each topic were stored and not yet in a finished batch; empty where
+    Spark asked for no heads, as before a batch that it makes again after a restart."""
 
     query: str
     batch: int
@@ -39,8 +40,14 @@ class Figures(msgspec.Struct, frozen=True):
     def behind(self) -> int:
         return sum(self.lag.values())
 
+    @property
+    def behind_told(self) -> str:
+        return f"{self.behind:,} behind" if self.lag else "lag not known yet"
+
     def __str__(self) -> str:
-        return f"batch {self.batch}: {self.rows:,} messages, {self.rows_per_second:,.0f}/s, {self.behind:,} behind"
+        return (
+            f"batch {self.batch}: {self.rows:,} messages, {self.rows_per_second:,.0f}/s, {self.behind_told}"
+        )
 
 
 def figures_of(progress: Any) -> Figures:

@@ -177,3 +177,17 @@ async def test_a_topic_that_was_known_comes_back_and_one_that_never_was_does_not
             tries, Sending("T", b"x", "", "ID", 0), RequestCode.SEND_MESSAGE_V2, None
         )
     assert tries.hopeless is hopeless
+
+
+async def test_a_queue_of_a_broker_that_is_away_is_waited_for_though_others_have_the_topic(
+    session: Any,
+) -> None:
+    session.routes = RouteCache()
+    session.know("T")
+    tries = Tries(0, 0, 3_000)
+    there = MessageQueue("broker-z", 0, "T")
+    with pytest.raises(NoRoute) as refused:
+        await Sender(session, "p")._try(
+            tries, Sending("T", b"x", "", "ID", 0), RequestCode.SEND_MESSAGE_V2, there
+        )
+    assert tries.again(refused.value, 0), "else it is tried without end, and nothing else of the loop runs"

@@ -12,8 +12,11 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql.types import StructType
+
 from aerobee.spark import dataframes, reasons, save_mode, sessions, starting
 from aerobee.spark.options import OptionError, for_batch
+from aerobee.spark.source import RocketMQSource
 from aerobee.testing.server import TestServer
 
 if TYPE_CHECKING:
@@ -54,6 +57,14 @@ def test_what_kafkas_users_write_gets_a_hint(option: str, told: str) -> None:
     with pytest.raises(OptionError) as caught:
         for_batch({"namesrv": "a:1", "subscribe": "orders", option: "1"})
     assert str(caught.value).startswith(f"unknown option {option!r}; {told}")
+
+
+def test_who_overwrites_a_topic_is_told_the_mode_of_a_batch_or_of_a_stream() -> None:
+    source, rows = RocketMQSource({"namesrv": "a:1", "topic": "orders"}), StructType()
+    with pytest.raises(OptionError, match=r"write with \.mode\(\"append\"\)"):
+        source.writer(rows, overwrite=True)
+    with pytest.raises(OptionError, match='use "append", or foreachBatch'):
+        source.streamWriter(rows, overwrite=True)
 
 
 def test_a_tables_options_come_with_a_prefix_and_a_query_goes_before_them() -> None:

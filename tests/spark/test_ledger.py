@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from aerobee import Admin, BrokerConfig, Message, Producer, PushConsumer, SimpleConsumer
-from aerobee.spark.pipelines.ledger import ledger, summary
+from aerobee.spark.pipelines.ledger import ledger, of_key, summary
 from aerobee.testing.server import TestServer
 
 if TYPE_CHECKING:
@@ -124,3 +124,9 @@ def test_an_ordered_group_that_stands_before_a_message(spark: SparkSession, serv
     row, lag = totals(spark, server, topic, group), server.lag(group)
     assert (row.sent, row.acked, row.waiting, row.retrying, row.lost) == (20, 8, 12, 0, 0)
     assert lag.ready == 12
+
+
+def test_a_key_is_found_whole_among_those_of_a_message(spark: SparkSession) -> None:
+    kept = [(keys,) for keys in ("o-7", "o-70", "vip o-7", "o-7 vip", "xo-7", "", None)]
+    found = of_key(spark.createDataFrame(kept, "keys STRING"), "o-7").collect()
+    assert [row.keys for row in found] == ["o-7", "vip o-7", "o-7 vip"]

@@ -135,6 +135,14 @@ def test_lag_is_what_lies_between_the_batch_and_the_heads() -> None:
     assert str(figures) == "batch 3: 10 messages, 5/s, 22 behind"
 
 
+def test_a_batch_that_is_made_again_after_a_restart_does_not_claim_to_have_caught_up() -> None:
+    """Spark asks for no heads before it: `latestOffset` is null, or the text of that."""
+    for nothing in (None, "null"):
+        figures = metrics.figures_of(progress(sources=[{"endOffset": at(q0=10), "latestOffset": nothing}]))
+        assert (figures.lag, figures.behind) == ({}, 0)
+        assert str(figures) == "batch 3: 10 messages, 5/s, lag not known yet"
+
+
 def test_offsets_may_come_as_text_and_other_sources_have_no_lag() -> None:
     source = {"endOffset": json.dumps(at(q0=1)), "latestOffset": json.dumps(at(q0=3))}
     other = {"endOffset": "17", "latestOffset": None}

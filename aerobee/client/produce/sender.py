@@ -261,7 +261,7 @@ class Sender:
                 sending.topic
             )
             raise
-        tries.brokers = {each.broker_name for each in queues}
+        tries.brokers = {each.broker_name for each in ([queue] if queue else queues)}
         chosen = queue or self._choose(queues, sending.topic, tries.at)
         tries.at = chosen.broker_name
         address = self._session.routes.master(chosen.broker_name)

@@ -74,6 +74,13 @@ def ledger(
     return whole
 
 
+def of_key(book: DataFrame, key: str) -> DataFrame:
+    """The rows of messages that have this very key; a message may have several, blanks between them."""
+    from pyspark.sql import functions as f
+
+    return book.where(f.array_contains(f.split("keys", " "), key))
+
+
 def summary(book: DataFrame) -> DataFrame:
     """A row per group and topic: how many messages are in each state, were tried again, or sent again by a replay.
 

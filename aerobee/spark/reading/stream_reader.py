@@ -107,10 +107,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._worth_a_batch(begin, end):
             return start
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
-        known = plan.counted_from(begin, bounds)
-        end = plan.clip(known, end, self._row_limit(most, known, end))
-        if end == begin:
-            return start
+        if most or self._options.max_offsets or self._options.max_bytes:
+            known = plan.counted_from(begin, bounds)
+            end = plan.clip(known, end, self._row_limit(most, known, end))
+            if end == begin:
+                return start
         reached = dict(sorted({**place, **end}.items()))
         return self._texts.reached(reached, started=place if start.get("init") else None)
 
@@ -246,11 +247,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- admission ----------------------------------------------------------------------------------
 
     def _worth_a_batch(self, begin: Offsets, end: Offsets) -> bool:
-        behind = plan.backlog(begin, end)
-        if end == begin:
-            return False
         if not self._options.min_offsets or self._target is not None:
             return True
+        behind = plan.backlog(begin, end)
         now = self._clock.now()
         self._waiting_since = self._waiting_since if self._waiting_since is not None else now
         waited = is_past(self._waiting_since, self._options.max_delay_ms, now)

@@ -8,4 +8,5 @@ MENU = [
     ("topics", "Topics", "topics"),
     ("groups", "Groups", "groups"),
     ("brokers", "Brokers", "brokers"),
+    ("accounts", "Accounts", "accounts"),
 ]

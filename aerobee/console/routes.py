@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aerobee.console.pages import (
+    account,
+    accounts,
     brokers,
     dead_letters,
     find,
@@ -89,6 +91,16 @@ ROUTES: list[Page | Act] = [
     Page("/brokers", brokers.show),
     Page("/brokers/{broker}", brokers.one),
     Act("/brokers/{broker}/writes", brokers.switch_writes),
+    # accounts
+    Page("/accounts", accounts.show),
+    Act("/accounts", accounts.create),
+    Page("/accounts/may", accounts.may),
+    Page("/accounts/audit", accounts.audit),
+    Page("/accounts/users/{user}", account.show),
+    Act("/accounts/users/{user}/grant", account.grant),
+    Act("/accounts/users/{user}/password", account.set_password),
+    Page("/accounts/users/{user}/step", account.ask),
+    Act("/accounts/users/{user}/step", account.do),
     # who it is, and in which language
     Page("/login", login.show, needs_account=False),
     Act("/login", login.log_in, needs_account=False, changes=False),

@@ -10,6 +10,7 @@ from aerobee.console.pages import (
     account,
     accounts,
     brokers,
+    clients,
     dead_letters,
     find,
     group,
@@ -87,6 +88,9 @@ ROUTES: list[Page | Act] = [
     Page("/messages/{topic}/{id}/body", message.body),
     Act("/messages/{topic}/{id}/resend", message.resend),
     Act("/messages/{topic}/{id}/consume", message.consume),
+    # clients
+    Page("/clients", clients.show),
+    Page("/clients/one", clients.one),
     # brokers
     Page("/brokers", brokers.show),
     Page("/brokers/{broker}", brokers.one),

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from aerobee.console.words.zh_accounts import ACCOUNTS
+from aerobee.console.words.zh_clients import CLIENTS
 from aerobee.console.words.zh_frame import FRAME
 from aerobee.console.words.zh_groups import GROUPS
 from aerobee.console.words.zh_messages import MESSAGES
 from aerobee.console.words.zh_overview import OVERVIEW
 from aerobee.console.words.zh_topics import TOPICS
 
-CHINESE = {**FRAME, **OVERVIEW, **MESSAGES, **TOPICS, **GROUPS, **ACCOUNTS}
+CHINESE = {**FRAME, **OVERVIEW, **MESSAGES, **TOPICS, **GROUPS, **ACCOUNTS, **CLIENTS}

@@ -7,6 +7,7 @@ MENU = [
     ("", "Overview", "overview"),
     ("topics", "Topics", "topics"),
     ("groups", "Groups", "groups"),
+    ("timers", "Delayed", "timers"),
     ("clients", "Clients", "clients"),
     ("brokers", "Brokers", "brokers"),
     ("accounts", "Accounts", "accounts"),

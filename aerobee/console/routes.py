@@ -19,6 +19,7 @@ from aerobee.console.pages import (
     login,
     message,
     overview,
+    timers,
     topic,
     topic_messages,
     topics,
@@ -88,6 +89,11 @@ ROUTES: list[Page | Act] = [
     Page("/messages/{topic}/{id}/body", message.body),
     Act("/messages/{topic}/{id}/resend", message.resend),
     Act("/messages/{topic}/{id}/consume", message.consume),
+    # what waits
+    Page("/timers", timers.show),
+    Page("/timers/levels/{level}", timers.level),
+    Page("/timers/recall", timers.ask),
+    Act("/timers/recall", timers.recall),
     # clients
     Page("/clients", clients.show),
     Page("/clients/one", clients.one),

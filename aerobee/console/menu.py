@@ -8,6 +8,7 @@ MENU = [
     ("topics", "Topics", "topics"),
     ("groups", "Groups", "groups"),
     ("timers", "Delayed", "timers"),
+    ("transactions", "Transactions", "transactions"),
     ("clients", "Clients", "clients"),
     ("brokers", "Brokers", "brokers"),
     ("accounts", "Accounts", "accounts"),

@@ -23,6 +23,7 @@ from aerobee.console.pages import (
     topic,
     topic_messages,
     topics,
+    transactions,
 )
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ ROUTES: list[Page | Act] = [
     Page("/timers/levels/{level}", timers.level),
     Page("/timers/recall", timers.ask),
     Act("/timers/recall", timers.recall),
+    Page("/transactions", transactions.show),
     # clients
     Page("/clients", clients.show),
     Page("/clients/one", clients.one),

@@ -52,4 +52,30 @@ TIMERS = {
     "Its time has come: it is delivered already.": "已到期:消息已投递。",
     "No group gets it. That cannot be undone.": "任何消费组都不会收到它。此操作无法撤销。",
     "{id} for {topic} is taken back: nobody gets it.": "发往 {topic} 的 {id} 已撤回:不会有人收到。",
+    "Transactions": "事务消息",
+    "This broker's half messages cannot be looked at.": "无法查看该 Broker 的半消息。",
+    "open": "未决",
+    "asked about already": "已回查",
+    "given up": "已放弃",
+    "Only the first {count} half messages were looked at; more wait after them.":
+        "只查看了前 {count} 条半消息;其后还有更多。",
+    "So many have ended lately that not all ends were read: some of these may be over.":
+        "近期结束的事务太多,未能全部读取:其中一些可能已经结束。",
+    "Only those of {what}.": "仅显示 {what}。",
+    "All of them": "全部",
+    "of producers {group}": "生产组 {group}",
+    "asked about {count} times": "已回查 {count} 次",
+    "not asked about yet": "尚未回查",
+    "No group gets these before their producer commits them. A producer of the same group must be "
+    "connected to be asked.":
+        "生产者提交之前,任何消费组都收不到它们。需要同组的生产者在线才能回查。",
+    "No open transaction is of that.": "没有匹配的未决事务。",
+    "No transaction is open.": "没有未决的事务。",
+    "Half messages stand here from their sending until their producer commits or rolls back.":
+        "半消息从发送到生产者提交或回滚之前显示在这里。",
+    "How it asks": "回查规则",
+    "asks first after": "首次回查",
+    "then every": "之后每隔",
+    "gives up after": "放弃前最多",
+    "{count} times": "{count} 次",
 }  # fmt: skip

@@ -11,5 +11,6 @@ MENU = [
     ("transactions", "Transactions", "transactions"),
     ("clients", "Clients", "clients"),
     ("brokers", "Brokers", "brokers"),
+    ("settings", "Settings", "settings"),
     ("accounts", "Accounts", "accounts"),
 ]

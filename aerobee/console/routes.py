@@ -19,6 +19,7 @@ from aerobee.console.pages import (
     login,
     message,
     overview,
+    settings,
     timers,
     topic,
     topic_messages,
@@ -103,6 +104,9 @@ ROUTES: list[Page | Act] = [
     Page("/brokers", brokers.show),
     Page("/brokers/{broker}", brokers.one),
     Act("/brokers/{broker}/writes", brokers.switch_writes),
+    Page("/settings", settings.show),
+    Page("/settings/{name}", settings.one),
+    Act("/settings/{name}", settings.change),
     # accounts
     Page("/accounts", accounts.show),
     Act("/accounts", accounts.create),

@@ -61,8 +61,7 @@ TIMERS = {
         "只查看了前 {count} 条半消息;其后还有更多。",
     "So many have ended lately that not all ends were read: some of these may be over.":
         "近期结束的事务太多,未能全部读取:其中一些可能已经结束。",
-    "Only those of {what}.": "仅显示 {what}。",
-    "All of them": "全部",
+    "Group of producers": "生产组",
     "of producers {group}": "生产组 {group}",
     "asked about {count} times": "已回查 {count} 次",
     "not asked about yet": "尚未回查",

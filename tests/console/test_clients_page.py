@@ -64,6 +64,19 @@ async def test_one_tells_its_queues_and_how_it_was_started(browser: Any, consume
     assert "last fetch" in page and "What it was started with" in page
 
 
+async def test_members_that_differ_each_show_their_own_subscription(
+    browser: Any, server: Server, consumer: PushConsumer
+) -> None:
+    async def take(message: ReceivedMessage) -> None:
+        return None
+
+    other = PushConsumer(server.namesrv, group="billing", topics={"orders": "refused"}, handler=take)
+    async with other:
+        for client, own in ((consumer, "paid || void"), (other, "refused")):
+            page = await browser.get(f"/clients/one?id={quote(client.session.client_id, safe='')}")
+            assert f"<dd>{own} " in page
+
+
 async def test_one_that_does_not_answer_is_shown_without_what_it_would_say(
     browser: Any, consumer: PushConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,10 @@ async def test_what_was_set_can_be_told_from_defaults(browser: Any) -> None:
     assert "delay_levels" not in await browser.get("/settings?only=live")
 
 
+async def test_a_switch_about_passwords_is_no_secret(browser: Any) -> None:
+    assert "(hidden)" not in await browser.get("/settings?q=hide_passwords")
+
+
 async def test_one_is_found_by_rocketmq_s_name_too(browser: Any) -> None:
     assert "transaction_check_max" in await browser.get("/settings/transactionCheckMax")
     await browser.get("/settings/%3Cscript%3E", 404)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aerobee.console.visit import Visit
 
 PAGE = 100
+# Of another broker; ours tells no secrets.
 _is_secret = re.compile(
     r"password|secret|credential|initAuthenticationUser|ExporterHeader", re.IGNORECASE
 ).search
@@ -151,8 +152,8 @@ async def _rows(visit: Visit, broker: Chosen) -> tuple[list[Row], bool]:
 
 
 def _told(official: str, value: str, field: Field | None) -> Row:
-    if value and (_is_secret(official) or (field and field.about.secret)):
-        return Row(field.name if field else official, HIDDEN, field)
+    if field is None and value and _is_secret(official):
+        return Row(official, HIDDEN)
     if field is None:
         return Row(official, value)
     try:

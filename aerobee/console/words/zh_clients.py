@@ -13,7 +13,7 @@ CLIENTS = {
     "Producers": "生产者",
     "consumes in": "消费组",
     "produces in": "生产组",
-    "subscriptions": "订阅",
+    "its groups subscribe to": "所在组的订阅",
     "No client has that.": "没有匹配的客户端。",
     "Nobody is connected.": "没有客户端连接。",
     "Start one: aerobee consume orders -g billing": "启动一个:aerobee consume orders -g billing",

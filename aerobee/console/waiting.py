@@ -30,8 +30,7 @@ MAX_BYTES = 16 * 1024 * 1024
 FIGURE = "scheduleMessageOffset_"
 LEVELS = "messageDelayLevel"
 
-# How far off, in ms, and what that is called.
-BOUNDS = (60_000, 600_000, 3_600_000, 86_400_000)
+BOUNDS = (60_000, 600_000, 3_600_000, 86_400_000)  # how far off, in ms
 
 
 class Level(NamedTuple):

@@ -12,6 +12,7 @@ from aerobee import Message, Producer, Server
 from aerobee.console import waiting
 from aerobee.console.waiting import Level, levels_of
 from aerobee.errors import RequestCodeNotSupported
+from aerobee.protocol.recall_handle import recall_handle
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -88,7 +89,7 @@ async def test_one_is_taken_back_after_it_was_shown(browser: Any, producer: Prod
 
 async def test_a_wrong_handle_and_one_whose_time_has_come_are_said(browser: Any) -> None:
     assert "is invalid" in await browser.get("/timers/recall?handle=%3Cscript%3E", 409)
-    passed = waiting.recall_handle("orders", "broker-a", 1_000, "key")
+    passed = recall_handle("orders", "broker-a", 1_000, "key")
     page = await browser.get(f"/timers/recall?handle={passed}")
     assert "it is delivered already" in page and 'class="danger"' not in page
 

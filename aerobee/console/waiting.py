@@ -56,11 +56,7 @@ class Waiting(NamedTuple):
 
 def levels_of(runtime: Mapping[str, str], settings: Mapping[str, str]) -> list[Level]:
     """In their order; empty where the broker tells none."""
-    try:
-        delays: tuple[int | None, ...] = parse_levels(settings.get(LEVELS, ""))
-    except ValueError:
-        delays = ()
-    found = []
+    delays, found = _delays(settings), []
     for name, value in runtime.items():
         number, (first, _, end) = name.removeprefix(FIGURE), value.partition(",")
         if not name.startswith(FIGURE) or not all(each.isdigit() for each in (number, first, end)):
@@ -68,6 +64,26 @@ def levels_of(runtime: Mapping[str, str], settings: Mapping[str, str]) -> list[L
         delay = delays[int(number) - 1] if 0 < int(number) <= len(delays) else None
         found.append(Level(int(number), delay, int(first), int(end)))
     return sorted(found)
+
+
+def _delays(settings: Mapping[str, str]) -> tuple[int, ...]:
+    try:
+        return parse_levels(settings.get(LEVELS, ""))
+    except ValueError:
+        return ()
+
+
+async def untouched(
+    admin: Admin, broker: str, known: list[Level], settings: Mapping[str, str]
+) -> list[Level]:
+    """Levels without a figure: Apache's has none of a level before it has delivered something of it."""
+    told, found = {level.number for level in known}, []
+    for number, delay_ms in enumerate(_delays(settings), 1):
+        if number not in told:
+            level = Level(number, delay_ms, 0, 0)
+            low, high = await admin.offset_range(level.queue(broker))
+            found.append(level._replace(next_offset=low, end=high))
+    return found
 
 
 async def of_level(admin: Admin, broker: str, level: Level, begin: int, count: int) -> list[Waiting]:

@@ -130,6 +130,25 @@ async def test_a_timer_that_cannot_be_read_is_said_and_the_levels_are_shown(
     assert "cannot be looked into: " in page and "/timers/levels/18" in page
 
 
+async def test_a_level_without_a_figure_is_read_off_its_queue(
+    browser: Any, producer: Producer, admin: Admin, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Apache's broker, which tells none before the first delivery of a level."""
+    await producer.send(Message("orders", b"the first of its level", delay_level=18))
+    told = await admin.broker_runtime(server.broker_address)
+    del told["scheduleMessageOffset_18"]
+
+    async def runtime(_: str) -> dict[str, str]:
+        return told
+
+    await browser.get("/topics")
+    desk = await browser.app.state.console.desks.of("")
+    monkeypatch.setattr(desk.admin, "broker_runtime", runtime)
+    desk.view.forget()
+    assert "/timers/levels/18" in await browser.get("/timers")
+    assert "the first of its level" in await browser.get("/timers/levels/18")
+
+
 def test_levels_are_read_of_any_broker_s_figures() -> None:
     runtime = {
         "scheduleMessageOffset_10": "3,5",

@@ -9,7 +9,16 @@ from aerobee.client.produce.producer import Producer
 from aerobee.console.bodies import SHOWN_IN_LIST, body_of, glimpse
 from aerobee.console.pages.one_broker import chosen
 from aerobee.console.pages.topic import SENDER
-from aerobee.console.waiting import LOOKED_AT, Level, Timers, Waiting, levels_of, of_level, of_timer
+from aerobee.console.waiting import (
+    LOOKED_AT,
+    Level,
+    Timers,
+    Waiting,
+    levels_of,
+    of_level,
+    of_timer,
+    untouched,
+)
 from aerobee.errors import AerobeeError, QueryNotFound
 from aerobee.protocol.recall_handle import parse_handle
 
@@ -82,7 +91,12 @@ async def _figures(visit: Visit, broker: Chosen) -> tuple[dict[str, str], list[L
         )
     except AerobeeError:
         settings = {}  # how long the levels wait is not told
-    return runtime, levels_of(runtime, settings)
+    levels = levels_of(runtime, settings)
+    try:
+        levels += await untouched(visit.desk.admin, broker.name, levels, settings)
+    except AerobeeError:
+        pass  # those with a figure are shown
+    return runtime, sorted(levels)
 
 
 def _figure(runtime: dict[str, str], name: str) -> int | None:

@@ -7,5 +7,10 @@ MENU = [
     ("", "Overview", "overview"),
     ("topics", "Topics", "topics"),
     ("groups", "Groups", "groups"),
+    ("timers", "Delayed", "timers"),
+    ("transactions", "Transactions", "transactions"),
+    ("clients", "Clients", "clients"),
     ("brokers", "Brokers", "brokers"),
+    ("settings", "Settings", "settings"),
+    ("accounts", "Accounts", "accounts"),
 ]

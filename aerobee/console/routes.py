@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aerobee.console.pages import (
+    account,
+    accounts,
     brokers,
+    clients,
     dead_letters,
     find,
     group,
@@ -16,9 +19,12 @@ from aerobee.console.pages import (
     login,
     message,
     overview,
+    settings,
+    timers,
     topic,
     topic_messages,
     topics,
+    transactions,
 )
 
 if TYPE_CHECKING:
@@ -85,10 +91,32 @@ ROUTES: list[Page | Act] = [
     Page("/messages/{topic}/{id}/body", message.body),
     Act("/messages/{topic}/{id}/resend", message.resend),
     Act("/messages/{topic}/{id}/consume", message.consume),
+    # what waits
+    Page("/timers", timers.show),
+    Page("/timers/levels/{level}", timers.level),
+    Page("/timers/recall", timers.ask),
+    Act("/timers/recall", timers.recall),
+    Page("/transactions", transactions.show),
+    # clients
+    Page("/clients", clients.show),
+    Page("/clients/one", clients.one),
     # brokers
     Page("/brokers", brokers.show),
     Page("/brokers/{broker}", brokers.one),
     Act("/brokers/{broker}/writes", brokers.switch_writes),
+    Page("/settings", settings.show),
+    Page("/settings/{name}", settings.one),
+    Act("/settings/{name}", settings.change),
+    # accounts
+    Page("/accounts", accounts.show),
+    Act("/accounts", accounts.create),
+    Page("/accounts/may", accounts.may),
+    Page("/accounts/audit", accounts.audit),
+    Page("/accounts/users/{user}", account.show),
+    Act("/accounts/users/{user}/grant", account.grant),
+    Act("/accounts/users/{user}/password", account.set_password),
+    Page("/accounts/users/{user}/step", account.ask),
+    Act("/accounts/users/{user}/step", account.do),
     # who it is, and in which language
     Page("/login", login.show, needs_account=False),
     Act("/login", login.log_in, needs_account=False, changes=False),

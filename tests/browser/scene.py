@@ -73,6 +73,8 @@ class Scene:
             await producer.send(Message("emails", b"Dear customer"))
         for name, hostile in HOSTILE_BODIES.items():
             await producer.send(Message("hostile", hostile, tags=name, properties={"note": "<b>bold</b>"}))
+        await producer.send(Message("hostile", HOSTILE_BODIES["script"], delay_level=18))
+        await producer.send(Message("hostile", HOSTILE_BODIES["script"], delay_ms=3_600_000))
         async with Admin(self.namesrv) as admin:
             await admin.reset_offsets("audit", "orders", "first")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from aerobee import Admin, Message, Producer, PushConsumer
+from aerobee import Admin, Message, Producer, PushConsumer, TransactionProducer, TransactionState
 from aerobee.console.app import make_app
 from aerobee.console.routes import ROUTES, Act
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from aerobee.client.message import ReceivedMessage
 
 TOPIC, GROUP = "console-orders", "console-billing"
+# Pages of something that is not there: a broker that keeps no users, a client or a step that was not named.
+EXPLAINED = ("/find", "/accounts/users/{user}", "/accounts/users/{user}/step", "/clients/one")
 
 
 async def _fine(message: ReceivedMessage) -> None:
@@ -44,16 +46,38 @@ async def test_every_page_works_and_acts_arrive(make_server) -> None:
         wrong = {}
         for route in ROUTES:
             if not isinstance(route, Act):
-                path = route.path.format(topic=TOPIC, group=GROUP, id=message_id, broker=broker)
+                named = {
+                    "id": message_id,
+                    "broker": broker,
+                    "level": "18",
+                    "name": "brokerName",
+                    "user": "shop",
+                }
+                path = route.path.format(topic=TOPIC, group=GROUP, **named)
                 answer = await browser.get(path)
-                if answer.status_code >= 300 and path not in ("/find",):
+                if answer.status_code >= (500 if route.path in EXPLAINED else 300):
                     wrong[path] = (answer.status_code, answer.text[-600:])
         assert wrong == {}
         group = (await browser.get(f"/groups/{GROUP}")).text
         assert "This broker tells less" in group
         assert ">-1<" not in group
         assert "RocketMQ V5_3_3" in (await browser.get("/")).text
+        await _waiting(browser)
         await _act(browser, admin)
+
+
+async def _waiting(browser: httpx.AsyncClient) -> None:
+    """What is delayed, undecided, connected and set is told by the original, too."""
+    assert f"for {TOPIC}" in (await browser.get("/timers/levels/18")).text
+    assert f"for {TOPIC}" in (await browser.get("/timers")).text
+    undecided = (await browser.get("/transactions")).text
+    assert (
+        "undecided" in undecided and "committed" not in undecided.split("<main")[1].split("No group gets")[0]
+    )
+    assert GROUP in (await browser.get("/clients?kind=consumers")).text
+    assert "names and values only" in (await browser.get("/settings")).text
+    assert "Access control is off" in (await browser.get("/accounts")).text
+    assert "tells of no audit log" in (await browser.get("/accounts/audit")).text
 
 
 async def _filled(admin: Admin, namesrv: str) -> str:
@@ -65,7 +89,20 @@ async def _filled(admin: Admin, namesrv: str) -> str:
             sent = await producer.send(
                 Message(TOPIC, b"order %d" % number, keys=[f"c-{number}"], tags="paid")
             )
+        for delayed in (
+            Message(TOPIC, b"level", delay_level=18),
+            Message(TOPIC, b"timer", delay_ms=3_600_000),
+        ):
+            await producer.send(delayed)
+    async with TransactionProducer(namesrv, group="console-tx", check=_unsure) as producer:
+        for state in (TransactionState.UNKNOWN, TransactionState.COMMIT):
+            body = b"undecided" if state is TransactionState.UNKNOWN else b"committed"
+            await producer.send_in_transaction(Message(TOPIC, body), lambda *_, state=state: state)
     return sent.message_id
+
+
+async def _unsure(message: ReceivedMessage) -> TransactionState:
+    return TransactionState.UNKNOWN
 
 
 async def _act(browser: httpx.AsyncClient, admin: Admin) -> None:

@@ -66,10 +66,10 @@ async def test_an_id_nobody_knows_is_said_to_be(browser: Any, sent: Any) -> None
     assert "Not there" in await browser.get("/messages/orders/nosuch", 404)
 
 
-async def test_brokers_are_shown_with_all_they_tell(browser: Any) -> None:
+async def test_brokers_are_shown_with_their_figures_and_a_way_to_their_settings(browser: Any) -> None:
     assert "/brokers/broker-a" in await browser.get("/brokers")
     page = await browser.get("/brokers/broker-a")
-    assert "msgPutTotalTodayNow" in page and "brokerName" in page
+    assert "msgPutTotalTodayNow" in page and "/settings?broker=broker-a" in page
     await browser.get("/brokers/nosuch", 404)
 
 

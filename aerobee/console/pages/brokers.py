@@ -32,13 +32,7 @@ async def one(visit: Visit) -> Response:
     name, view = visit.name("broker"), visit.desk.view
     address = await _address(visit, name)
     runtime = await view.runtime(address)
-    try:
-        settings = await view.once(("config", address), lambda: view.admin.broker_config(address))
-    except AerobeeError as error:
-        settings = {"-": str(error)}
-    return visit.render(
-        "broker.html", title=name, broker=name, address=address, runtime=runtime, settings=settings
-    )
+    return visit.render("broker.html", title=name, broker=name, address=address, runtime=runtime)
 
 
 async def switch_writes(visit: Visit) -> Response:

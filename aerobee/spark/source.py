@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource
 
 from aerobee.spark import options, schema
+from aerobee.spark.hung_up import hush_workers
 from aerobee.spark.reasons import plainly
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
         DataSourceStreamReader,
     )
     from pyspark.sql.types import StructType
+
+hush_workers()
 
 
 class RocketMQSource(DataSource):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aerobee.clock import SystemClock
+from aerobee.errors import NoRoute
 from aerobee.testing.cluster import ClusterUnderTest
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _OPENS = ("java.nio", "sun.nio.ch", "java.util", "java.lang", "jdk.internal.misc
 _FLAGS = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"] + [
     f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENS
 ]
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+_POM = """<project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>aerobee</groupId><artifactId>rocketmq-for-tests</artifactId><version>1</version>
   <dependencies>
@@ -147,7 +148,10 @@ class ApacheServer(ClusterUnderTest):
 
     def _is_registered(self) -> bool:
         async def masters() -> bool:
-            return self._broker in (await self._ask(lambda admin: admin.masters())).values()
+            try:
+                return self._broker in (await self._ask(lambda admin: admin.masters())).values()
+            except NoRoute:  # the name server knows no broker yet
+                return False
 
         return self.run(masters())
 

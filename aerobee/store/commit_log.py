@@ -113,6 +113,7 @@ class CommitLog:
     def _use(self, segment: Segment) -> None:
         self._remember(segment)
         self.map = segment.map
+        segment.written_from(self.end - segment.base)
         self.base = segment.base
         self.limit = self.end  # the first append asks for room
 
@@ -173,6 +174,7 @@ class CommitLog:
             self.segments[-1].reserve(self.end - self.base + BLANK_SIZE)
             BLANK.pack_into(self.map, self.end - self.base, base - self.end, MAGIC_BLANK)
             self.segments[-1].forget_pages(self.segment_bytes)
+            self.segments[-1].written_from(self.segment_bytes)
         if ready is None:
             sync_directory(self.directory)
         self.segments.append(following)

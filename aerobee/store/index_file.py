@@ -96,6 +96,7 @@ class IndexFile:
         """Space for all slots and for entries up to `entry`; DiskFull otherwise."""
         if not self.room:
             reserve_range(self.fd, 0, self.entries_at, str(self.path))
+            platform.expect_writes(self.map, 0)
             self.room = self.count
         if entry < self.room:
             return

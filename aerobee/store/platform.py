@@ -141,6 +141,16 @@ def forget_pages(mapped: mmap.mmap, length: int) -> None:
         mapped.madvise(mmap.MADV_DONTNEED, 0, length)
 
 
+def expect_writes(mapped: mmap.mmap, start: int) -> None:
+    """From page boundary `start` on, nothing is read ahead: a store into a fresh page would else have the kernel fill
+    megabytes of its cache with zeros first, for which the loop stands still (19 ms for 8 MiB)."""
+    if hasattr(mapped, "madvise") and hasattr(mmap, "MADV_RANDOM"):
+        if start:
+            mapped.madvise(mmap.MADV_NORMAL, 0, start)
+        if start < len(mapped):
+            mapped.madvise(mmap.MADV_RANDOM, start)
+
+
 class Disk(NamedTuple):
     """A file system; `free` is what we may use, without root's share."""
 

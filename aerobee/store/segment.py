@@ -86,7 +86,13 @@ class Segment:
             # The last extent may not fit where the record still does.
             wanted = min(self.size, -(-end // _PAGE) * _PAGE)
             reserve_range(self.fd, self.reserved, wanted - self.reserved, str(self.path))
+        if self._map is not None:
+            self.written_from(self.reserved)
         self.reserved = wanted
+
+    def written_from(self, start: int) -> None:
+        """What lies before `start` will be read, what follows is about to be written."""
+        platform.expect_writes(self.map, start // _PAGE * _PAGE)
 
     def data_end(self) -> int:
         """Where the file's last written bytes end; what follows is a hole and reads as zeros."""

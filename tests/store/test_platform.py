@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LACKING = (
     "os.fdatasync", "os.posix_fallocate", "os.pread", "os.pwrite", "os.SEEK_DATA", "os.statvfs", "os.fchmod",
     "os.geteuid", "os.sync", "os.O_DIRECTORY", "os.O_CLOEXEC", "os.register_at_fork", "mmap.MADV_DONTNEED",
+    "mmap.MADV_RANDOM",
     "fcntl.F_OFD_SETLK", "fcntl",
 )  # fmt: skip
 

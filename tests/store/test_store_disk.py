@@ -195,10 +195,13 @@ def test_units_that_cannot_be_written_wait_in_memory(kit, monkeypatch, caplog):
     assert len(kit.bodies(kit.open())) == 5
 
 
-def test_the_disk_is_measured_without_roots_share(tmp_path):
+def test_the_disk_is_measured_without_roots_share(tmp_path, monkeypatch):
+    facts = os.statvfs(tmp_path)  # others write to the disk meanwhile: looked at once
+    monkeypatch.setattr(platform.os, "statvfs", lambda root: facts)
     disk = disk_of(tmp_path)
     assert 0 < disk.ratio < 1
-    assert disk.free == os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
+    assert disk.free == facts.f_bavail * facts.f_frsize
+    assert disk.used == (facts.f_blocks - facts.f_bfree) * facts.f_frsize
 
 
 SMALL_DISK = textwrap.dedent("""

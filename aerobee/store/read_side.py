@@ -73,7 +73,8 @@ class ReadSide:
         if offset > high:
             return Found(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
         began = perf_counter_ns()
-        found = self._reader.read(queue, offset, limit, accept, checked=checked)
+        found = Found(ReadStatus.FOUND, offset, low, high, [], [])
+        self._reader.read(found, queue, limit, accept, checked=checked)
         self._longest_read_ns = max(self._longest_read_ns, perf_counter_ns() - began)
         return found
 

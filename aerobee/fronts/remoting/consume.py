@@ -65,8 +65,8 @@ def pulled(command: Command, code: ResponseCode, next_broker: int, found: Found)
     if command.serialize == 0:
         head = fast_frames.pulled(
             command.opaque,
-            code.value,
-            found.status.value,
+            code._value_,  # `value` is a function in Python, called for every pull
+            found.status._value_,
             (found.min_offset, found.max_offset),
             found.next_offset,
             next_broker,

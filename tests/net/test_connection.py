@@ -173,14 +173,14 @@ async def test_a_call_times_out_and_its_late_answer_is_dropped(ends: Any, desk: 
     await until(lambda: b"x" in desk.held)
     desk.held[b"x"].set_result(Reply(body=b"late"))
     assert (await link.call(Command(ECHO, body=b"next"))).body == b"next"
-    assert not link._calls
+    assert not link._calls.waiting
 
 
 async def test_calls_given_up_by_their_callers_are_forgotten(ends: Any, desk: Desk) -> None:
     link = await ends.dial(await ends.listen(desk))
     for _ in range(5000):
         link.start_call(Command(HOLD)).cancel()
-    assert len(link._calls) <= 1024
+    assert len(link._calls.waiting) <= 1024
 
 
 async def test_a_closed_connection_says_so(ends: Any, desk: Desk) -> None:

@@ -19,10 +19,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aerobee.errors import NetworkError, ProtocolError, RequestTimeout
-from aerobee.net.calls import Calls, Waiting
 from aerobee.net.reply import Large, Reply, refusal, reply_frame
+from aerobee.net.sending import Calls, Waiting, WriteSide
 from aerobee.net.served import Answer, Handler, Limits, Observer, Run
-from aerobee.net.write_side import WriteSide
 from aerobee.protocol import command as wire
 from aerobee.protocol.addresses import format_address
 from aerobee.protocol.frames import FrameDecoder

@@ -292,3 +292,39 @@ async def test_a_caller_waits_for_a_peer_that_does_not_read(ends: Any, desk: Des
         await waiting
     server.close()
     await server.wait_closed()
+
+
+def test_requests_read_together_begin_where_the_one_before_them_ended() -> None:
+    begun: list[int] = []
+
+    def handle(connection: Connection, command: Command) -> Answer:
+        begun.append(connection.answered_ns)
+        connection.answered_ns = command.opaque
+        return None
+
+    def frames(*opaques: int) -> bytes:
+        return b"".join(wire.encode(Command(ECHO, opaque)) for opaque in opaques)
+
+    connection = Connection(handle)
+    connection.data_received(frames(7, 8, 9))
+    connection.data_received(frames(10))
+    assert begun == [0, 7, 8, 0], "time between two reads is nobody's"
+
+
+def test_a_request_after_a_run_does_not_begin_before_it() -> None:
+    begun: list[int] = []
+
+    def handle(connection: Connection, command: Command) -> Answer:
+        begun.append(connection.answered_ns)
+        connection.answered_ns = command.opaque
+        return None
+
+    frame = wire.encode(Command(ECHO, 7))
+
+    def run(data: bytes, at: int, connection: Connection) -> tuple[int, bytes]:
+        """Takes the second frame."""
+        return (at + len(frame) if at == len(frame) else at), b""
+
+    connection = Connection(handle, run=run)
+    connection.data_received(frame * 3)
+    assert begun == [0, 0]

@@ -1,18 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What leaves by a socket: frames of one turn in one write, as much as a slow peer may leave unread, and the end."""
+"""What we send by a socket: frames of one turn in one write, as much as a slow peer may leave unread; and our own
+requests, each with a number by which its answer finds who waits for it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+from aerobee.errors import NetworkError
 
 if TYPE_CHECKING:
     from aerobee.net.reply import Large
     from aerobee.net.served import Limits
+    from aerobee.protocol.command import Command
 
 log = logging.getLogger("aerobee.net")
+
+_FORGET_AT = 1024
+_LAST_NUMBER = 0x7FFFFFFF  # Java's opaque is an int; after it they begin anew
 
 
 class WriteSide(asyncio.Protocol):
@@ -85,3 +92,50 @@ class WriteSide(asyncio.Protocol):
             # Python 3.11.2: asyncio's TLS transport has let go of its inner part once the peer is gone.
             with suppress(AttributeError):
                 self._transport.abort()
+
+
+class Waiting(Protocol):
+    """Who waits for an answer: a future, or something that stands for several of them."""
+
+    def done(self) -> bool: ...
+    def set_result(self, answer: Command, /) -> None: ...
+    def set_exception(self, error: BaseException, /) -> None: ...
+    def exception(self) -> BaseException | None: ...
+
+
+class Calls:
+    """Our requests that are not answered yet."""
+
+    __slots__ = ("_forget_at", "_number", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, Waiting] = {}  # by the number of the request
+        self._number = 0
+        self._forget_at = _FORGET_AT
+
+    def number(self) -> int:
+        """Of the next request."""
+        if len(self.waiting) >= self._forget_at:
+            self._forget_abandoned()
+        self._number = number = (self._number + 1) & _LAST_NUMBER
+        return number
+
+    def answered(self, answer: Command, peer: str) -> None:
+        call = self.waiting.pop(answer.opaque, None)
+        if call is None or call.done():
+            log.debug("late answer peer=%s opaque=%d", peer, answer.opaque)
+        else:
+            call.set_result(answer)
+
+    def lost(self, peer: str) -> None:
+        """No answer will come any more."""
+        calls, self.waiting = self.waiting, {}
+        for call in calls.values():
+            if not call.done():
+                call.set_exception(NetworkError(f"connection to {peer} was lost"))
+                call.exception()  # may be nobody's any more: no "never retrieved" warning
+
+    def _forget_abandoned(self) -> None:
+        """Calls whose caller gave up and whose answer never came; amortised by the doubling bound."""
+        self.waiting = {number: call for number, call in self.waiting.items() if not call.done()}
+        self._forget_at = max(_FORGET_AT, 2 * len(self.waiting))

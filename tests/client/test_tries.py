@@ -191,3 +191,43 @@ async def test_a_queue_of_a_broker_that_is_away_is_waited_for_though_others_have
             tries, Sending("T", b"x", "", "ID", 0), RequestCode.SEND_MESSAGE_V2, there
         )
     assert tries.again(refused.value, 0), "else it is tried without end, and nothing else of the loop runs"
+
+
+async def test_what_may_be_asked_twice_is_asked_until_the_broker_is_back(session: Any) -> None:
+    asked = []
+
+    async def ask() -> str:
+        asked.append(session.clock.now())
+        if len(asked) < 4:
+            raise REFUSED
+        return "done"
+
+    answer = asyncio.create_task(Sender(session, "p").patiently("T", ask))
+    while not answer.done():
+        await asyncio.sleep(0)
+        session.clock.advance(10)
+    assert await answer == "done"
+    assert len(asked) == 4
+    assert asked[-1] > asked[0], "with pauses"
+
+
+@pytest.mark.parametrize(("error", "tried"), [(REFUSED, "often"), (MessageIllegal("too late"), "once")])
+async def test_asking_ends_with_the_time_of_a_send_or_with_a_refusal(
+    session: Any, error: AerobeeError, tried: str
+) -> None:
+    asked: list[int] = []
+
+    async def ask() -> None:
+        asked.append(session.clock.now())
+        raise error
+
+    began = session.clock.now()
+    asking = asyncio.create_task(Sender(session, "p").patiently("T", ask))
+    while not asking.done():
+        await asyncio.sleep(0)
+        session.clock.advance(10)
+    with pytest.raises(type(error)) as raised:
+        await asking
+    assert raised.value is error
+    assert (len(asked) > 1) is (tried == "often")
+    assert asked[-1] - began < session.options.send_timeout_ms

@@ -59,6 +59,21 @@ async def test_a_broker_that_stays_away_is_an_error_that_says_what_was_tried(tmp
     await producer.stop()
 
 
+async def test_a_recall_waits_for_a_broker_that_restarts(tmp_path: Path) -> None:
+    async with Server(data=tmp_path, namesrv_port=0, broker_port=0) as first:
+        ports = _ports(first)
+        producer = Producer(first.namesrv, options=ProducerOptions(send_timeout_ms=20_000))
+        await producer.start()
+        sent = await producer.send(Message("orders", b"later", delay_ms=3_600_000))
+    assert sent.recall_handle is not None
+    recall = asyncio.create_task(producer.recall("orders", sent.recall_handle))
+    await asyncio.sleep(0.2)
+    assert not recall.done()
+    async with Server(data=tmp_path, **ports):
+        assert await recall == sent.message_id
+        await producer.stop()
+
+
 async def _send_keyed(producer: Producer, key: str, stop: asyncio.Event) -> int:
     """Several under way at once: order must not hang on waiting for each."""
     count, under_way = 0, []

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -26,7 +26,7 @@ from aerobee.protocol.headers.produce import SendResult as SendResultHeader
 from aerobee.protocol.routing import TopicQueues, limited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from aerobee.client.options import SendOptions
     from aerobee.client.produce.merging import Call, Frame
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from aerobee.protocol.command import Command
 
 log = logging.getLogger("aerobee.client.producer")
+
+T = TypeVar("T")
 
 SINGLE, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 
@@ -242,6 +244,20 @@ class Sender:
         if isinstance(error, NotAsWished):
             return error.result
         raise tries.told(error, sending.topic, self._clock.now()) from None
+
+    async def patiently(self, topic: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """What `ask` says, which may be asked twice: a broker that is away is waited for as long as a send would."""
+        began = self._clock.now()
+        tries = Tries(0, began, began + self._options.send_timeout_ms)
+        while True:
+            try:
+                return await ask()
+            except AerobeeError as error:
+                pause = tries.again(error, self._clock.now()) if self._options.send_retries else None
+                if pause is None:
+                    raise
+                await self._after_failure(topic, None, error)
+                await self._clock.sleep(pause)
 
     async def _after_failure(self, topic: str, broker_name: str | None, error: AerobeeError) -> None:
         if self._faults is not None and broker_name is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -25,7 +25,7 @@ AWAY_S = 1.5
 
 async def test_a_restart_fails_no_send_and_keeps_the_order_of_each_key(tmp_path: Path) -> None:
     async with Server(data=tmp_path, namesrv_port=0, broker_port=0) as first:
-        namesrv, ports = first.namesrv, _ports(first)
+        namesrv, ports = first.namesrv, first.ports
         producer = Producer(namesrv, options=ProducerOptions(send_timeout_ms=20_000))
         await producer.start()
         await producer.send(Message("orders", b"warm"))
@@ -61,7 +61,7 @@ async def test_a_broker_that_stays_away_is_an_error_that_says_what_was_tried(tmp
 
 async def test_a_recall_waits_for_a_broker_that_restarts(tmp_path: Path) -> None:
     async with Server(data=tmp_path, namesrv_port=0, broker_port=0) as first:
-        ports = _ports(first)
+        ports = first.ports
         producer = Producer(first.namesrv, options=ProducerOptions(send_timeout_ms=20_000))
         await producer.start()
         sent = await producer.send(Message("orders", b"later", delay_ms=3_600_000))
@@ -107,20 +107,13 @@ async def _all(namesrv: str, least: int) -> list[bytes]:
     return found
 
 
-def _ports(server: Server) -> dict[str, Any]:
-    return {
-        "namesrv_port": int(server.namesrv.rpartition(":")[2]),
-        "broker_port": int(server.broker_address.rpartition(":")[2]),
-    }
-
-
 async def test_consumers_of_a_broker_that_is_away_say_so_once_and_go_on_when_it_is_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "aerobee.client")
     got: list[bytes] = []
     async with Server(data=tmp_path, namesrv_port=0, broker_port=0) as first:
-        namesrv, ports = first.namesrv, _ports(first)
+        namesrv, ports = first.namesrv, first.ports
         producer = Producer(namesrv, options=ProducerOptions(send_timeout_ms=20_000))
         await producer.start()
         await producer.send(Message("orders", b"before"))

@@ -58,6 +58,21 @@ class Ports(TypedDict):
     http_port: int
 
 
+class ServerSettings(TypedDict, total=False):
+    """All arguments of a `Server` but its data."""
+
+    ephemeral: bool
+    host: str | None
+    namesrv_port: int | None
+    broker_port: int | None
+    grpc_port: int | None
+    http_port: int | None
+    clock: Clock | None
+    config: BrokerConfig | None
+    store: StoreConfig | None
+    namesrv: NamesrvConfig | None
+
+
 class Front(Protocol):
     """A front that brings its own port: gRPC."""
 

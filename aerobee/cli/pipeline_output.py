@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json as json_text
+import sys
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 PIPE = 80  # columns, where nobody says how many there are
-console = Console(stderr=True)
+# Not FORCE_COLOR, which notebooks set, but whether somebody looks: frames of a spinner are no lines of a log.
+console = Console(stderr=True, force_terminal=sys.stderr.isatty())
 
 
 class Batches:

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import tempfile
-import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aerobee.clock import Clock, ManualClock, SystemClock
+from aerobee.server_thread import LoopThread
 from aerobee.testing.cluster import ClusterUnderTest
 from aerobee.testing.moved_clock import TestClock
 
@@ -40,10 +39,7 @@ class TestServer(ClusterUnderTest):
     __test__ = False
 
     def __init__(self, clock: Clock | None = None, **settings: Any) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="aerobee-test-server", daemon=True
-        )
+        self._thread = LoopThread("aerobee-test-server")
         self._base_clock = clock or SystemClock()
         self._settings = settings
         self._server: Server | None = None
@@ -71,7 +67,7 @@ class TestServer(ClusterUnderTest):
         return made
 
     def __enter__(self) -> TestServer:
-        if self._thread.ident is not None:
+        if self._thread.was_started:
             raise RuntimeError(
                 "a test server is entered once; `restart`, or `stop` and `start`, within its block"
             )
@@ -139,15 +135,13 @@ class TestServer(ClusterUnderTest):
             self._end()
 
     def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
+        self._thread.end()
         if self._own_data is not None:
             shutil.rmtree(self._own_data, ignore_errors=True)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the server's loop and wait for it."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self._thread.run(work)
 
     @property
     def server(self) -> Server:

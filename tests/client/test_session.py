@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aerobee.client.consume.push_consumer import PushConsumer
 from aerobee.client.message import Message
 from aerobee.client.options import Options
 from aerobee.client.produce.producer import Producer
@@ -321,6 +322,18 @@ async def test_routes_are_refreshed_every_thirty_seconds(world: Any) -> None:
     await until(lambda: world.namesrv.count(105) == 3)
     await until(lambda: len(session.routes.get("T").readable) == 2)
     await session.stop()
+
+
+@pytest.mark.seed("S004-40", "S004-6")
+async def test_a_starting_consumer_asks_for_the_routes_of_all_it_subscribes(world: Any) -> None:
+    world.topics["U"] = world.topics["T"]
+    topics = {"T": "A || B", "U": "*"}
+    consumer = PushConsumer(world.namesrv.address, group="g", topics=topics, handler=lambda message: None)
+    async with consumer:
+        asked = [command.fields(GetRoute).topic for command in world.namesrv.commands]
+        assert {"T", "U", "%RETRY%g"} <= set(asked), "before anything is consumed"
+        held = {each.topic: each.sub_string for each in consumer.heartbeat_data().subscription_data_set}
+        assert held == {**topics, "%RETRY%g": "*"}, "its subscriptions, by topic"
 
 
 class Told:

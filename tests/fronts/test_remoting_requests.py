@@ -255,6 +255,8 @@ async def test_held_pull_is_answered_under_its_own_opaque_while_others_go_on(pee
     answer = await held
     assert answer.code == 0
     assert b"new" in answer.body
+    assert answer.is_response
+    assert answer.opaque == other.opaque - 1, "the number of its request"
 
 
 async def test_pull_without_data_says_why(peer: Any, clock: Any, server: Any) -> None:
@@ -268,7 +270,10 @@ async def test_pull_without_data_says_why(peer: Any, clock: Any, server: Any) ->
     assert (moved.code, moved.remark, ext(moved)["nextBeginOffset"]) == (21, "OFFSET_OVERFLOW_BADLY", "1")
 
 
-async def test_held_pulls_go_with_their_connection(peer: Any, dial: Any, server: Any) -> None:
+@pytest.mark.seed("S002-17")
+async def test_held_pulls_go_with_their_connection(
+    peer: Any, dial: Any, server: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     other = await dial()
     await other.send()
     held = peer.start_pull(offset=1)
@@ -278,6 +283,28 @@ async def test_held_pulls_go_with_their_connection(peer: Any, dial: Any, server:
     with pytest.raises(Exception, match="lost"):
         await held
     assert (await other.send()).code == 0
+    assert [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
+
+
+@pytest.mark.seed("S002-17")
+async def test_a_peer_that_goes_in_the_moment_its_pull_is_answered_harms_nobody(
+    peer: Any, dial: Any, server: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = await dial()
+    await other.send()
+    held, waits = peer.start_pull(offset=1), other.start_pull(offset=1)
+    await until(lambda: server.broker.parked.count == 2)
+    peer.connection.abort()
+    server.broker.store.append(
+        message.Record("orders", b"new", "", 0)
+    )  # wakes both, before the loss is known
+    answer = await waits
+    assert (answer.code, b"new" in answer.body) == (0, True)
+    with pytest.raises(Exception, match="lost"):
+        await held
+    assert (await other.send()).code == 0
+    assert server.broker.parked.count == 0
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_held_pulls_are_answered_when_the_broker_stops(peer: Any, server: Any) -> None:

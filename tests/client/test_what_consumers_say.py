@@ -11,6 +11,7 @@ import pytest
 from aerobee.client.consume.membership import OwnedQueue
 from aerobee.client.consume.pull_consumer import PullConsumer
 from aerobee.client.consume.push_consumer import PushConsumer
+from aerobee.client.consume.start_offset import StartPoint
 from aerobee.client.options import Options
 from aerobee.protocol.bodies import ConsumeFromWhere, ConsumeType, MessageModel, MessageQueue
 from aerobee.protocol.headers.consume import LitePullMessage, PullResult
@@ -36,6 +37,13 @@ async def test_a_clustering_consumer_subscribes_its_retry_topic_and_a_broadcasti
     told = push(model=model).heartbeat_data()
     assert {each.topic: each.sub_string for each in told.subscription_data_set} == topics
     assert told.message_model is MessageModel(model.upper())
+
+
+@pytest.mark.seed("S003-31")
+async def test_a_new_group_begins_at_the_end_unless_told_otherwise() -> None:
+    for consumer in (push(), PullConsumer("127.0.0.1:1", group="g", topics={"T": "*"})):
+        assert consumer.heartbeat_data().consume_from_where is ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+        assert consumer._member.start == StartPoint.of("last")
 
 
 @pytest.mark.seed("S002-1")

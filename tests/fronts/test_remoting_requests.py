@@ -182,7 +182,7 @@ async def test_bug_is_answered_and_logged(
 
 
 @pytest.mark.seed("S004-76", "S004-87", "S004-59")
-async def test_pull_answers_records_and_all_four_offsets(peer: Any) -> None:
+async def test_pull_answers_records_and_all_four_offsets(peer: Any, server: Any) -> None:
     for number in range(3):
         await peer.send(body=b"%d" % number)
     answer = await peer.start_pull()
@@ -194,6 +194,19 @@ async def test_pull_answers_records_and_all_four_offsets(peer: Any) -> None:
         "suggestWhichBrokerId": "0",
     }
     assert [record.body for record in message.decode_all(answer.body)] == [b"0", b"1", b"2"]
+    store = server.broker.store
+    raw = [store.raw_at(store.unit("orders", 0, offset).physical_offset) for offset in range(3)]
+    assert bytes(answer.body) == b"".join(bytes(each) for each in raw), "as they lie in the log"
+
+
+@pytest.mark.seed("S004-78")
+async def test_a_store_that_may_not_be_read_is_a_failure_of_the_system(peer: Any, server: Any) -> None:
+    await peer.send()
+    server.broker.store.readable = False
+    answer = await peer.start_pull()
+    assert (answer.code, answer.body) == (1, b"")
+    server.broker.store.readable = True
+    assert (await peer.start_pull()).code == 0
 
 
 async def test_binary_pull_is_answered_in_binary(peer: Any) -> None:

@@ -220,6 +220,25 @@ async def test_a_handler_that_hangs_has_its_message_sent_back_at_level_3(
     assert (one.owned.inbox.count, one.offset) == (0, 7)
 
 
+@pytest.mark.seed("S004-29")
+async def test_cleaning_up_takes_sixteen_at_a_time_and_stops_at_one_in_time(loop: Any, session: Any) -> None:
+    gate = asyncio.Event()
+    one = loop(lambda message: gate.wait())
+    messages = await one.consume(*range(20))
+    session.clock.advance(15 * 60_000 + 1)
+    for message in messages:
+        message.consume_started = 1
+    messages[18].consume_started = session.clock.now()
+    session.answers[SendBack] = lambda *_: OK
+    await one.loop.clean_overdue(one.owned)
+    assert one.owned.inbox.offsets() == [16, 17, 18, 19]
+    assert len(session.headers(SendBack)) == 16
+    await one.loop.clean_overdue(one.owned)
+    assert one.owned.inbox.offsets() == [18, 19], "the first that is in time stops it"
+    assert one.offset == 18
+    gate.set()
+
+
 @pytest.mark.seed("S004-27")
 async def test_a_late_failure_of_a_cleaned_message_is_not_sent_back_twice(
     loop: Any, session: Any, settle: Any

@@ -290,7 +290,7 @@ async def test_an_unknown_answer_is_an_error_and_the_queue_is_pulled_again(pull:
     assert await pull().once((777, None, b"")) == 3_000
 
 
-@pytest.mark.seed("S003-13", "S003-42")
+@pytest.mark.seed("S003-13")
 async def test_an_unknown_broker_is_looked_for_once_in_a_fresh_route(pull: Any, session: Any) -> None:
     p = pull()
     p.owned.queue = MessageQueue("elsewhere", 0, "T")
@@ -334,3 +334,32 @@ async def test_the_time_of_a_pull_runs_from_its_request_to_its_answer(
     status = p.member.figures.status("T", session.clock.now())
     assert status.pull_rt == 40
     assert status.pull_tps > 0
+
+
+@pytest.mark.seed("S004-14", "S004-35", "S004-39", "S004-61")
+async def test_a_queue_has_one_pull_under_way_and_waits_for_no_other_queue(
+    make_member: Any, own: Any, session: Any, encode_messages: Any, settle: Any, tasks: Any
+) -> None:
+    member = make_member()
+    silent, busy = own(member, 0, offset=10), own(member, 1, offset=10)
+    held = asyncio.get_running_loop().create_future()
+    answers = {0: [held], 1: [answer(0, 11 + n, encode_messages(10 + n)) for n in range(3)]}
+    answers[1].append(asyncio.get_running_loop().create_future())
+    session.answers[PullMessage] = lambda _, header, __: answers[header.queue_id].pop(0)
+    loop = Loop(member)
+    running = [tasks.start(loop.loop.run(owned), "pull") for owned in (silent, busy)]
+    await settle()
+    assert loop.submitted == [[10], [11], [12]], "while the other queue's pull is held"
+    asked = [header.queue_id for header in session.headers(PullMessage)]
+    assert (asked.count(0), asked.count(1)) == (1, 4)
+    session.clock.advance(14_999)
+    await settle()
+    assert [header.queue_id for header in session.headers(PullMessage)].count(0) == 1, (
+        "no second one meanwhile"
+    )
+    answers[0] = [asyncio.get_running_loop().create_future()]
+    held.set_result(answer(19, 10))  # the broker's limit is over
+    await settle()
+    assert [header.queue_id for header in session.headers(PullMessage)].count(0) == 2, "and it is asked again"
+    for task in running:
+        task.cancel()

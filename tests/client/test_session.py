@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aerobee.client.consume.push_consumer import PushConsumer
 from aerobee.client.message import Message
 from aerobee.client.options import Options
 from aerobee.client.produce.producer import Producer
@@ -323,6 +324,18 @@ async def test_routes_are_refreshed_every_thirty_seconds(world: Any) -> None:
     await session.stop()
 
 
+@pytest.mark.seed("S004-40", "S004-6")
+async def test_a_starting_consumer_asks_for_the_routes_of_all_it_subscribes(world: Any) -> None:
+    world.topics["U"] = world.topics["T"]
+    topics = {"T": "A || B", "U": "*"}
+    consumer = PushConsumer(world.namesrv.address, group="g", topics=topics, handler=lambda message: None)
+    async with consumer:
+        asked = [command.fields(GetRoute).topic for command in world.namesrv.commands]
+        assert {"T", "U", "%RETRY%g"} <= set(asked), "before anything is consumed"
+        held = {each.topic: each.sub_string for each in consumer.heartbeat_data().subscription_data_set}
+        assert held == {**topics, "%RETRY%g": "*"}, "its subscriptions, by topic"
+
+
 class Told:
     """A consumer that notes which routes changed."""
 
@@ -359,6 +372,7 @@ async def test_a_route_that_changes_or_goes_is_told_to_consumers_once(world: Any
     await session.stop()
 
 
+@pytest.mark.seed("S003-13", "S003-34")
 async def test_a_broker_we_have_no_address_of_is_looked_for_once_in_a_fresh_route(world: Any) -> None:
     session = Session(world.namesrv.address)
     await session.start()

@@ -192,6 +192,7 @@ async def test_topics_may_come_and_go_while_it_runs(
     await consumer.stop()
 
 
+@pytest.mark.seed("S001-19", "S001-26")
 async def test_an_offset_the_broker_has_not_is_repaired_once_and_taken_anew(
     broker: Broker, push: Any, session: Any, settle: Any
 ) -> None:
@@ -215,4 +216,30 @@ async def test_an_offset_the_broker_has_not_is_repaired_once_and_taken_anew(
         await settle()
     assert consumer._member.pulled[Q0] is not lost
     assert broker.held() == [(0, 3), (1, 5)]
+    await consumer.stop()
+
+
+@pytest.mark.seed("S001-26")
+async def test_a_repair_that_cannot_be_told_to_the_broker_still_ends(
+    broker: Broker, push: Any, session: Any, settle: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    consumer = push()
+    await started(consumer, session, settle)
+
+    async def refuse(*_: Any) -> None:
+        raise SystemFailure("no")
+
+    moved = PullResult(next_begin_offset=3, min_offset=3, max_offset=9)
+    next(held for header, held in broker.pulls if header.queue_id == 0).set_result((21, moved, b""))
+    await settle()
+    lost = consumer._member.pulled[Q0]
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "send", refuse)
+        session.clock.advance(session.options.offset_repair_ms)
+        await settle()
+    assert "offset not reported" in caplog.text
+    for _ in range(3):
+        session.clock.advance(session.options.rebalance_min_ms)
+        await settle()
+    assert consumer._member.pulled[Q0] is not lost
     await consumer.stop()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aerobee.client.consume.concurrent_loop import ConsumeLoop
-from aerobee.client.consume.handler import ConsumeResult, Handler, Outcome
+from aerobee.client.consume.handler import SUCCESS, ConsumeResult, Handler, Outcome
 from aerobee.client.options import Options
 from aerobee.errors import NetworkError
 from aerobee.protocol.bodies import MessageModel
@@ -314,6 +314,32 @@ async def test_many_plain_calls_share_a_hand_over_and_failures_stay_their_own(
     await until(lambda: not one.owned.inbox.count)  # threads end when they end
     assert sorted(header.offset // 100 for header in session.headers(SendBack)) == list(range(7, 500, 50))
     assert one.offset == 500
+    one.handler.close()
+
+
+@pytest.mark.parametrize("options", [Options(concurrency=2)])
+@pytest.mark.parametrize(("waiting", "first"), [(32, 1), (33, 1), (34, 2), (47, 15), (48, 16), (200, 16)])
+async def test_a_thread_is_given_several_only_when_plenty_wait_and_never_more_than_sixteen(
+    loop: Any, monkeypatch: pytest.MonkeyPatch, waiting: int, first: int
+) -> None:
+    handed: list[int] = []
+    one = loop(lambda message: None)
+
+    async def call(batch: Any) -> Any:
+        handed.append(1)
+        return SUCCESS
+
+    async def call_each(batches: Any) -> Any:
+        handed.append(len(batches))
+        return [SUCCESS] * len(batches)
+
+    monkeypatch.setattr(one.handler, "call", call)
+    monkeypatch.setattr(one.handler, "call_each", call_each)
+    await one.consume(*range(waiting))
+    assert handed[0] == first
+    assert max(handed) <= 16
+    assert sum(handed) == waiting
+    assert one.offset == waiting
     one.handler.close()
 
 

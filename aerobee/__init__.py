@@ -76,7 +76,10 @@ def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'aerobee' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    found = globals()[name] = getattr(
+        import_module(home), name
+    )  # kept: `aerobee.Message` is asked for with every send
+    return found
 
 
 def __dir__() -> list[str]:

@@ -334,3 +334,23 @@ async def test_the_time_of_a_pull_runs_from_its_request_to_its_answer(
     status = p.member.figures.status("T", session.clock.now())
     assert status.pull_rt == 40
     assert status.pull_tps > 0
+
+
+@pytest.mark.parametrize(("behind", "order"), [(0, ["handled", "asked"]), (5, ["asked", "handled"])])
+async def test_what_is_all_there_is_gets_handled_before_more_is_asked_for_and_a_backlog_is_not_waited_with(
+    pull: Any, session: Any, encode_messages: Any, settle: Any, tasks: Any, behind: int, order: list[str]
+) -> None:
+    p, seen = pull(), list[str]()
+    loop = asyncio.get_running_loop()
+    p.loop.loop._submit = lambda *_: loop.call_soon(seen.append, "handled")
+
+    async def held() -> Any:
+        seen.append("asked")
+        await loop.create_future()
+
+    found = PullResult(next_begin_offset=11, min_offset=0, max_offset=11 + behind)
+    session.answers[PullMessage] += [(0, found, encode_messages(10)), held()]
+    task = tasks.start(p.loop.loop.run(p.owned), "pull")
+    await settle()
+    assert seen == order
+    task.cancel()

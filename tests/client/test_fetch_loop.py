@@ -436,3 +436,23 @@ async def test_a_queue_has_one_pull_under_way_and_waits_for_no_other_queue(
     assert [header.queue_id for header in session.headers(PullMessage)].count(0) == 2, "and it is asked again"
     for task in running:
         task.cancel()
+
+
+@pytest.mark.parametrize(("behind", "order"), [(0, ["handled", "asked"]), (5, ["asked", "handled"])])
+async def test_what_is_all_there_is_gets_handled_before_more_is_asked_for_and_a_backlog_is_not_waited_with(
+    pull: Any, session: Any, encode_messages: Any, settle: Any, tasks: Any, behind: int, order: list[str]
+) -> None:
+    p, seen = pull(), list[str]()
+    loop = asyncio.get_running_loop()
+    p.loop.loop._submit = lambda *_: loop.call_soon(seen.append, "handled")
+
+    async def held() -> Any:
+        seen.append("asked")
+        await loop.create_future()
+
+    found = PullResult(next_begin_offset=11, min_offset=0, max_offset=11 + behind)
+    session.answers[PullMessage] += [(0, found, encode_messages(10)), held()]
+    task = tasks.start(p.loop.loop.run(p.owned), "pull")
+    await settle()
+    assert seen == order
+    task.cancel()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -45,6 +46,10 @@ class FetchLoop:
         while wait_ms is not None:
             if wait_ms:
                 await self._member.clock.sleep(wait_ms)
+            elif owned.inbox.count and owned.inbox.has_all:
+                await asyncio.sleep(
+                    0
+                )  # the next pull will be held anyway: what came is handled before it is asked
             try:
                 wait_ms = await self.pull_once(owned)
             except Exception:

@@ -73,6 +73,7 @@ BROKER: dict[int, Needs] = {
     Code.QUERY_CORRECTION_OFFSET: of.correct_offsets,
     Code.GET_ALL_CONSUMER_OFFSET: of.cluster(GET),
     Code.GET_ALL_DELAY_OFFSET: of.cluster(GET),
+    Code.GET_TIMER_METRICS: of.cluster(GET),
     # clients about themselves
     Code.HEART_BEAT: of.heartbeat,
     Code.UNREGISTER_CLIENT: of.unregister,

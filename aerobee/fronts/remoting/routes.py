@@ -67,6 +67,7 @@ ROUTES = table(
     route(hr.SetRequestMode, pop.request_mode),
     route(hr.GetRequestModes, pop.request_modes),
     route(hg.GroupFigures, pop.figures),
+    route(hg.FindMessage, pop.message_state),
     # what a send began is finished
     route(hx.EndTransaction, transactions.end),
     route(hx.ResumeCheck, transactions.resume),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aerobee import __version__, native
 from aerobee.broker.operations.admin import topics
-from aerobee.broker.operations.admin.figures import first_waiting
+from aerobee.broker.state.delayed import first_waiting
 from aerobee.errors import SystemFailure
 from aerobee.protocol import names
 from aerobee.protocol.bodies import (

@@ -16,16 +16,15 @@ from aerobee.broker.metrics import health, lag, pops, storage, traffic
 from aerobee.broker.metrics.family import Scrape
 from aerobee.broker.metrics.shown import OTHER, Shown
 from aerobee.broker.state.stats import GROUP_GET, TOPIC_PUT
-from aerobee.clock import perf_counter_ns
+from aerobee.broker.turns import in_turns
 from aerobee.protocol import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Set
+    from collections.abc import Callable, Generator, Set
 
     from aerobee.broker.broker import Broker
     from aerobee.broker.metrics.family import Labels
 
-TURN_NS = 2_000_000
 PARTS = (health.collect, traffic.collect, lag.collect, storage.collect, pops.collect)
 
 
@@ -76,17 +75,14 @@ class Metrics:
         return await asyncio.shield(self._under_way)
 
     async def _collect(self) -> Scrape:
-        asked = self._asked()
-        began = perf_counter_ns()
-        for _ in self._steps(asked):
-            if perf_counter_ns() - began > TURN_NS:
-                await asyncio.sleep(0)
-                began = perf_counter_ns()
-        return asked.scrape
+        return await in_turns(self._steps())
 
-    def _steps(self, asked: Asked) -> Iterator[None]:
+    def _steps(self) -> Generator[None, None, Scrape]:
+        asked = self._asked()
+        yield
         for part in PARTS:
             yield from part(self._broker, asked)
+        return asked.scrape
 
     def _asked(self) -> Asked:
         """Chosen in one turn; but for the first of many there is little to choose."""

@@ -20,6 +20,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from aerobee.broker.state.counted import KIB, Counted
+from aerobee.broker.state.delayed import Delayed
 from aerobee.broker.state.skipped import Skipped
 from aerobee.protocol import names
 
@@ -182,6 +183,7 @@ class Stats:
         self.gauges: dict[str, Callable[[], int]] = {"recordsSteppedOver": lambda: self.skipped.count}
         self.skipped = Skipped()  # what background jobs could not handle
         self.counted = Counted()
+        self.delayed = Delayed()
         self._day = self._day_of(now)
         self._waiting = 0
         self._mornings = [(0, 0), (0, 0)]  # (put, got) at yesterday's and today's midnight

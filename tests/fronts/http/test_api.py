@@ -46,6 +46,8 @@ async def test_a_groups_figures_are_exact(server: Server) -> None:
             await producer.send(Message("orders", b"1"))
             found = (await ask(at, "/api/groups/shipping")).json
             assert (found["ready"], found["inFlight"]) == (1, 1)
+            one = (await ask(at, "/api/groups/shipping/message?topic=orders&queueId=0&offset=0")).json
+            assert (one["group"], one["place"]) in [("shipping", "leased"), ("shipping", "waiting")]
             members = (await ask(at, "/api/groups/shipping/members")).json
             assert len(members["connectionSet"]) == 1
             assert {"group": "shipping", "members": 1} in (await ask(at, "/api/groups")).json["groups"]

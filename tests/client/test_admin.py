@@ -116,6 +116,7 @@ def test_what_is_usual_is_what_the_pages_say() -> None:
         "delete_acl": {"resource": ""},
         "may": {"source": "127.0.0.1"},
         "audit": {"last": 100},
+        "trace": {"topic": "RMQ_SYS_TRACE_TOPIC"},
         "replace_white_addresses": {"file": ""},
     }
 

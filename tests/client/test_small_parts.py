@@ -179,8 +179,8 @@ class Lease:
     async def ack(self) -> None:
         self.told.append("ack")
 
-    async def hide(self, invisible_ms: int) -> None:
-        self.told.append(invisible_ms)
+    async def hide(self, invisible_ms: int, failure: str = "") -> None:
+        self.told.append((invisible_ms, failure) if failure else invisible_ms)
 
 
 async def test_a_leased_message_is_answered_through_its_lease(make_message: Any) -> None:
@@ -190,8 +190,9 @@ async def test_a_leased_message_is_answered_through_its_lease(make_message: Any)
     await message.ack()
     await message.nack()
     await message.nack(30)
+    await message.nack(30, ValueError("no card"))
     await message.extend(40)
-    assert lease.told == ["ack", 0, 30, 40]
+    assert lease.told == ["ack", 0, 30, (30, "ValueError: no card"), 40]
     assert message.receipt == "first"
 
 

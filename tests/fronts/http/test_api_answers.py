@@ -57,6 +57,7 @@ GATES: dict[tuple[str, str], tuple[int, dict[str, str]]] = {
     ("GET", "/groups"): (201, {}),
     ("GET", "/groups/{group}"): (0, {"group": "g", "topic": "t"}),
     ("GET", "/groups/{group}/members"): (203, {"consumerGroup": "g"}),
+    ("GET", "/groups/{group}/message"): (20006, {"consumerGroup": "g", "topic": "t"}),
     ("POST", "/groups/{group}"): (200, {}),
     ("POST", "/groups/{group}/delete"): (207, {"groupName": "g"}),
     ("POST", "/groups/{group}/reset"): (222, {"group": "g", "topic": "t"}),

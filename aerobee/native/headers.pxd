@@ -7,6 +7,7 @@ from aerobee.native.memory cimport Buffer, Span
 
 cdef enum:
     MOST_FIELDS = 24
+    MOST_GATHERED = 64
     NO_FRAME = -1
 
 
@@ -42,6 +43,10 @@ cdef class Fields:
     cdef Value values[MOST_FIELDS]
     cdef Frame frame
     cdef Buffer _scratch
+    cdef bint gathers  # all fields, those too that the header does not declare
+    cdef int gathered
+    cdef Span gathered_names[MOST_GATHERED]
+    cdef Span gathered_values[MOST_GATHERED]
 
     cdef int find(self, const uint8_t* name, Py_ssize_t size) noexcept
     cdef bint read(self, const uint8_t* data, Py_ssize_t size, Py_ssize_t most) except -1
@@ -52,6 +57,7 @@ cdef class Fields:
     cdef bint _read_json(self, const uint8_t* p, const uint8_t* end) noexcept
     cdef const uint8_t* _read_fields(self, const uint8_t* p, const uint8_t* end) noexcept
     cdef bint _take(self, int field, Span text) noexcept
+    cdef bint _gather(self, Span name, Span value) noexcept
     cdef bint _set(self, int member, Span text) noexcept
     cdef const uint8_t* _string_or_null(self, const uint8_t* p, const uint8_t* end) noexcept
     cdef const uint8_t* _string(self, const uint8_t* p, const uint8_t* end, Span* text) noexcept

@@ -37,6 +37,7 @@ cdef class Fields:
     cdef int64_t defaults[MOST_FIELDS]
     cdef bint has_default[MOST_FIELDS]
     cdef Span names[MOST_FIELDS]
+    cdef int by_letter[256]  # fields whose names are one letter, as those of the busiest requests
     cdef object _header  # the type
     cdef list _names  # keeps the bytes of `names`
     cdef readonly list attributes
@@ -61,5 +62,7 @@ cdef class Fields:
     cdef bint _set(self, int member, Span text) noexcept
     cdef const uint8_t* _string_or_null(self, const uint8_t* p, const uint8_t* end) noexcept
     cdef const uint8_t* _string(self, const uint8_t* p, const uint8_t* end, Span* text) noexcept
-    cdef const uint8_t* _escaped(self, const uint8_t* start, const uint8_t* p, const uint8_t* end, Span* text) noexcept
+    cdef const uint8_t* _escaped(
+        self, const uint8_t* start, const uint8_t* p, const uint8_t* end, Span* text, bint* plain
+    ) noexcept
     cdef bint _complete(self) noexcept

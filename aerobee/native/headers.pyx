@@ -15,7 +15,7 @@ import typing
 
 import msgspec
 
-from aerobee.native.memory cimport Buffer, Span, append, get16, get32, let_go, make_room, span_of
+from aerobee.native.memory cimport Buffer, Span, append, get16, get32, let_go, make_room, put_bytes, span_of
 
 cdef enum:
     TEXT, NUMBER, TRUTH  # kinds of fields
@@ -32,6 +32,7 @@ cdef class Fields:
         self._scratch.at, self._scratch.size, self._scratch.room = NULL, 0, 0
         self.attributes, self._names, self.count, self._header = [], [], 0, header
         self.gathers, self.gathered = False, 0
+        self.by_letter[:] = [-1] * 256
         for field in msgspec.structs.fields(header):
             if self.count == MOST_FIELDS:
                 raise ValueError(f"{header.__name__} has more than {MOST_FIELDS} fields")
@@ -42,6 +43,8 @@ cdef class Fields:
         name = field.encode_name.encode()
         self._names.append(name)
         self.names[at] = span_of(name)
+        if len(name) == 1:
+            self.by_letter[name[0]] = at
         self.attributes.append(field.name)
         self.kinds[at] = _KINDS[_without_none(field.type)]
         self.has_default[at] = not field.required
@@ -53,6 +56,8 @@ cdef class Fields:
 
     cdef int find(self, const uint8_t* name, Py_ssize_t size) noexcept:
         cdef int field
+        if size == 1:
+            return self.by_letter[name[0]]
         for field in range(self.count):
             if (
                 self.names[field].size == size
@@ -278,30 +283,29 @@ cdef class Fields:
             return NULL
         text.at, text.size = start, p - start
         if p[0] == c"\\":
-            p = self._escaped(start, p, end, text)
-            plain = False
+            p = self._escaped(start, p, end, text, &plain)
         else:
             p += 1
         if p == NULL or not (plain or is_utf8(text.at, text.size)):
             return NULL
         return p
 
-    cdef const uint8_t* _escaped(self, const uint8_t* start, const uint8_t* p, const uint8_t* end, Span* text) noexcept:
+    cdef const uint8_t* _escaped(
+        self, const uint8_t* start, const uint8_t* p, const uint8_t* end, Span* text, bint* plain
+    ) noexcept:
         """The same for a string whose first escape is at `p`: it is written out into the scratch buffer, which has room
-        for it, since an escape is never shorter than what it stands for."""
-        cdef uint8_t* out = self._scratch.at + self._scratch.size
-        cdef uint8_t* began = out
+        for it, since an escape is never shorter than what it stands for. `plain`: nothing but ASCII so far."""
+        cdef uint8_t* began = self._scratch.at + self._scratch.size
+        cdef uint8_t* out = put_bytes(began, start, p - start)
         cdef int code
-        while start != p:
-            out[0] = start[0]
-            out += 1
-            start += 1
         while True:
             if p == end or p[0] < 0x20:
                 return NULL
             if p[0] == c'"':
                 break
             if p[0] != c"\\":
+                if p[0] >= 0x80:
+                    plain[0] = False
                 out[0] = p[0]
                 out += 1
                 p += 1

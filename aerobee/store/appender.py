@@ -15,10 +15,18 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NoReturn
 
 from aerobee.errors import MessageIllegal
-from aerobee.protocol.message import HEAD_V4, LENGTHS, MAX_PROPERTIES, RECORD_CHECK_SIZE, decode, encode_head
+from aerobee.protocol.message import (
+    CHECK_BACKWARDS,
+    HEAD_V4,
+    LENGTHS,
+    MAX_PROPERTIES,
+    RECORD_CHECK_SIZE,
+    decode,
+    encode_head,
+)
 from aerobee.store.batch_columns import Layout, Places, encode
 from aerobee.store.consume_queue import UNIT
-from aerobee.store.record_keys import index_keys, tag_unique_keys
+from aerobee.store.record_keys import index_keys, looked_at, tag_unique_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -290,7 +298,7 @@ class Appender:
         text, flags = record.properties_text, record.sys_flag
         if self._check_size and ("__CRC32#" in text or text[-1:] != "\x02"):
             text = clean(text)
-        tag, unique, keys = tag_unique_keys(text)
+        tag, unique, keys = looked_at(text)
         if unique and not keys and not flags:
             return text.encode(), tag, [unique]
         return text.encode(), tag, index_keys(flags, unique, keys)
@@ -332,7 +340,7 @@ class Appender:
         if not self._check_size:
             return b"".join((head, body, queue.topic_field, LENGTHS[len(text)], text))
         data = b"".join((head, body, queue.topic_field, LENGTHS[len(text) + RECORD_CHECK_SIZE], text))
-        return b"%b__CRC32#\x01%b\x02" % (data, (b"%010d" % (_crc32(data) & 0x7FFFFFFF))[::-1])
+        return data + (CHECK_BACKWARDS % (_crc32(data) & 0x7FFFFFFF))[::-1]
 
 
 def _no_number(queue: ConsumeQueue, error: struct.error) -> MessageIllegal:

@@ -132,7 +132,10 @@ class SendRuns:
         self._sends.prepare(
             Texts(words, props.TAGS, props.UNIQ_KEY, props.KEYS),
             (self._sent(config.region), self._rendered(1, _KEY)),
-            (self._rendered(0, None), self._rendered(1, None)),
+            (
+                _with_place(fast_frames.sent_batch(OPAQUE, config.region, _ID, _QUEUE, _OFFSET), None),
+                self._rendered(1, None),
+            ),
             send.stamps(config.region, config.cluster),
             store.store_host.hex().upper(),
         )

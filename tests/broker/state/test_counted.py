@@ -13,9 +13,9 @@ MS = 1_000_000
 
 def test_requests_are_told_apart_by_time_and_answer() -> None:
     times = RequestTimes()
-    times.answered(310, 200_000)
-    times.answered(310, 4 * MS)
-    times.answered(310, MS)
+    times.add_run(310, 200_000, 1)
+    times.add_run(310, 4 * MS, 1)
+    times.add_run(310, MS, 1)
     times.add_run(310, 500_000, 16)
     times.add_run(310, 2 * MS, 2)
     times.add(310, 0, 100, held=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from aerobee.broker.metrics import health, lag, pops, storage, traffic
@@ -47,17 +48,19 @@ class Asked:
         normal = names.normal_topic(topic, group)
         retry = normal != topic or names.is_retry(topic) or names.is_dead_letter(topic)
         shown = OTHER if self.shown_group(group) == OTHER else self.shown_topic_of(normal, group)
-        return (
-            ("consumer_group", self.shown_group(group)),
-            ("topic", shown),
-            ("is_retry", "true" if retry else "false"),
-            ("is_system", traffic.is_system(topic, group)),
+        return _pair(
+            self.shown_group(group), shown, "true" if retry else "false", traffic.is_system(topic, group)
         )
 
     def shown_topic_of(self, topic: str, group: str) -> str:
         """A group's own retry topic goes with the group."""
         own = (names.retry_topic(group), names.dead_letter_topic(group))
         return topic if topic in own else self.shown_topic(topic)
+
+
+@lru_cache(maxsize=traffic.LABELS_KEPT)
+def _pair(group: str, topic: str, retry: str, system: str) -> Labels:
+    return ("consumer_group", group), ("topic", topic), ("is_retry", retry), ("is_system", system)
 
 
 class Metrics:
@@ -78,23 +81,15 @@ class Metrics:
         return await in_turns(self._steps())
 
     def _steps(self) -> Generator[None, None, Scrape]:
-        asked = self._asked()
+        broker, top = self._broker, self._broker.config.metrics_top
+        topics = self._topics.choose(broker.topics.all().keys(), top, self._sent)
+        yield
+        there = broker.groups.all().keys() | broker.clients.groups().keys()
+        asked = Asked(topics, self._groups.choose(there, top, self._got))
         yield
         for part in PARTS:
-            yield from part(self._broker, asked)
+            yield from part(broker, asked)
         return asked.scrape
-
-    def _asked(self) -> Asked:
-        """Chosen in one turn; but for the first of many there is little to choose."""
-        broker, top = self._broker, self._broker.config.metrics_top
-        topics, groups = (
-            broker.topics.all().keys(),
-            broker.groups.all().keys() | broker.clients.groups().keys(),
-        )
-        return Asked(
-            self._topics.choose(topics, top, self._sent),
-            self._groups.choose(groups, top, self._got),
-        )
 
     def _sent(self) -> Callable[[str], int]:
         meters = dict(self._broker.stats.meters(TOPIC_PUT))

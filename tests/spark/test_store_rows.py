@@ -77,7 +77,7 @@ MINE = [n for n in range(COUNT) if n % 8]
 def test_every_row_that_is_asked_for_comes_once_in_the_order_of_the_log(
     store: Path, given: dict[str, str], kept: list[int]
 ) -> None:
-    batches = read(store, **given)
+    batches = read(store, None, **given)
     assert numbers(batches) == kept
     for row in (row for rows in batches for row in rows):
         n = int(row["body"].partition(b":")[0])

@@ -10,6 +10,7 @@ import pytest
 
 from aerobee.client.consume.push_consumer import PushConsumer
 from aerobee.client.consume.subscriptions import Sql
+from aerobee.client.options import Options
 from aerobee.errors import NetworkError, SystemFailure
 from aerobee.protocol import bodies
 from aerobee.protocol.bodies import MessageQueue
@@ -242,4 +243,30 @@ async def test_a_repair_that_cannot_be_told_to_the_broker_still_ends(
         session.clock.advance(session.options.rebalance_min_ms)
         await settle()
     assert consumer._member.pulled[Q0] is not lost
+    await consumer.stop()
+
+
+@pytest.mark.seed("S003-9")
+@pytest.mark.parametrize("options", [Options(topic_messages=1_000, topic_mebibytes=64)])
+async def test_one_whose_queues_changed_spreads_its_limits_anew_and_tells_the_brokers(
+    broker: Broker, push: Any, session: Any, settle: Any
+) -> None:
+    heard: list[Any] = []
+    consumer = push(on_queues=lambda *told: heard.append(told))
+    await started(consumer, session, settle)
+    limits = consumer._member.limits("T")
+    assert (limits.messages, limits.mebibytes) == (500, 32), "two queues"
+    told = consumer._member.subscriptions.told_version("T")
+    heartbeats = session.heartbeats
+    session.clock.advance(1_000)
+    session.know("T", queues=4)
+    consumer.route_changed("T")
+    for _ in range(3):
+        session.clock.advance(session.options.rebalance_min_ms)
+        await settle()
+    limits = consumer._member.limits("T")
+    assert (limits.messages, limits.mebibytes) == (250, 16), "four"
+    assert session.heartbeats > heartbeats
+    assert consumer._member.subscriptions.told_version("T") > told, "so that its expression wins"
+    assert [len(own) for topic, _, own in heard if topic == "T"] == [2, 4]
     await consumer.stop()

@@ -359,6 +359,7 @@ async def test_a_route_that_changes_or_goes_is_told_to_consumers_once(world: Any
     await session.stop()
 
 
+@pytest.mark.seed("S003-13", "S003-34")
 async def test_a_broker_we_have_no_address_of_is_looked_for_once_in_a_fresh_route(world: Any) -> None:
     session = Session(world.namesrv.address)
     await session.start()

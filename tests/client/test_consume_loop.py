@@ -239,6 +239,31 @@ async def test_cleaning_up_takes_sixteen_at_a_time_and_stops_at_one_in_time(loop
     gate.set()
 
 
+@pytest.mark.seed("S004-29")
+@pytest.mark.parametrize("options", [Options(concurrency=30)])
+async def test_a_cleaning_takes_sixteen_at_most_and_stops_at_the_first_that_is_in_time(
+    loop: Any, session: Any, settle: Any
+) -> None:
+    async def handle(message: Any) -> None:
+        await asyncio.Event().wait()
+
+    session.answers[SendBack] = lambda *_: OK
+    one = loop(handle)
+    await one.consume(*range(18))
+    session.clock.advance(1_000)
+    await one.consume(*range(18, 22))
+    session.clock.advance(15 * 60_000)
+    await one.loop.clean_overdue(one.owned)
+    assert one.owned.inbox.first_offset() == 16, "sixteen"
+    await one.loop.clean_overdue(one.owned)
+    assert one.owned.inbox.offsets() == [18, 19, 20, 21], "the others began a second later"
+    assert [header.offset // 100 for header in session.headers(SendBack)] == list(range(18))
+    assert one.offset == 18
+    session.clock.advance(1)
+    await one.loop.clean_overdue(one.owned)
+    assert len(session.headers(SendBack)) == 22
+
+
 @pytest.mark.seed("S004-27")
 async def test_a_late_failure_of_a_cleaned_message_is_not_sent_back_twice(
     loop: Any, session: Any, settle: Any

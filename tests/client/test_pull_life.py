@@ -10,7 +10,9 @@ import pytest
 from aerobee.client.consume.pull_consumer import PullConsumer
 from aerobee.client.options import Options
 from aerobee.errors import NetworkError, NoRoute, SystemFailure
+from aerobee.protocol import bodies
 from aerobee.protocol.bodies import MessageQueue
+from aerobee.protocol.headers.consume import ConsumerList, UnlockQueues
 from aerobee.protocol.headers.offsets import (
     OffsetResult,
     QueryConsumerOffset,
@@ -21,6 +23,7 @@ from tests.client.holding_broker import Q0, Q1, Broker, broker, names_of
 __all__ = ["broker"]  # a fixture
 
 
+@pytest.mark.seed("S003-41")
 async def test_a_pull_consumer_reports_what_was_polled_in_between_and_at_the_end(
     broker: Broker, session: Any, settle: Any, encode_messages: Any
 ) -> None:
@@ -129,3 +132,47 @@ async def test_seeking_by_place_or_time_goes_on_there(
         assert consumer.status("T") == {Q0: 4, Q1: 0}
         assert consumer.status("") == consumer.status("T")
         assert consumer.status("U") == {}
+
+
+@pytest.mark.seed("S003-10", "S003-29", "S003-41")
+@pytest.mark.parametrize("listens", [True, False])
+async def test_queues_that_go_to_somebody_else_are_read_no_more_and_those_that_come_back_are(
+    broker: Broker, session: Any, settle: Any, encode_messages: Any, listens: bool
+) -> None:
+    heard: list[list[MessageQueue]] = []
+    listener = (lambda topic, every, own: heard.append(sorted(own))) if listens else None
+    members = ["me"]
+    session.answers[ConsumerList] = lambda *_: (
+        0, None, bodies.encode(bodies.ConsumerIds(consumer_id_list=list(members)))
+    )  # fmt: skip
+
+    async def changed() -> None:
+        consumer.members_changed()
+        for _ in range(3):
+            session.clock.advance(session.options.rebalance_min_ms)
+            await settle()
+
+    async with PullConsumer(group="g", topics={"T": "*"}, on_queues=listener) as consumer:
+        await settle()
+        assert broker.held() == [(0, 5), (1, 5)]
+        broker.answer(1, encode_messages(5, 6), 7)
+        await settle()
+        await consumer.poll(2, timeout_ms=0)
+        await consumer.commit()
+        session.sent.clear()
+        members.append("you")  # who comes behind us
+        await changed()
+        assert consumer.assignment == [Q0]
+        assert [pull for pull in broker.held() if pull[0] == 0] == [(0, 5)]
+        assert broker.reported()[0] == (1, 7), "how far it was: the next one asks for it"
+        assert consumer.status("T").keys() == {Q0}, "and it is forgotten here"
+        assert not session.headers(UnlockQueues)
+        broker.answer(1, encode_messages(7), 8)
+        await settle()
+        assert await consumer.poll(timeout_ms=0) == []
+        broker.stands_at = 8
+        members.remove("you")
+        await changed()
+        assert consumer.assignment == [Q0, Q1]
+        assert (1, 8) in broker.held()
+    assert heard == ([[Q0, Q1], [Q0], [Q0, Q1]] if listens else [])

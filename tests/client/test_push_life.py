@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.client.consume.push_consumer import PushConsumer
+from aerobee.client.consume.rebalance import Strategy
 from aerobee.client.consume.subscriptions import Sql
+from aerobee.client.options import Options
 from aerobee.errors import NetworkError, SystemFailure
 from aerobee.protocol import bodies
 from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.headers.consume import (
     CheckClientConfig,
+    ConsumerList,
     PullResult,
     UnlockQueues,
 )
@@ -169,6 +172,7 @@ async def test_a_reset_drops_what_is_in_work_and_begins_again_at_the_offsets_giv
     await consumer.stop()
 
 
+@pytest.mark.seed("S004-6")
 async def test_topics_may_come_and_go_while_it_runs(
     broker: Broker, push: Any, session: Any, settle: Any
 ) -> None:
@@ -242,4 +246,118 @@ async def test_a_repair_that_cannot_be_told_to_the_broker_still_ends(
         session.clock.advance(session.options.rebalance_min_ms)
         await settle()
     assert consumer._member.pulled[Q0] is not lost
+    await consumer.stop()
+
+
+@pytest.mark.seed("S003-9")
+@pytest.mark.parametrize("options", [Options(topic_messages=1_000, topic_mebibytes=64)])
+async def test_one_whose_queues_changed_spreads_its_limits_anew_and_tells_the_brokers(
+    broker: Broker, push: Any, session: Any, settle: Any
+) -> None:
+    heard: list[Any] = []
+    consumer = push(on_queues=lambda *told: heard.append(told))
+    await started(consumer, session, settle)
+    limits = consumer._member.limits("T")
+    assert (limits.messages, limits.mebibytes) == (500, 32), "two queues"
+    told = consumer._member.subscriptions.told_version("T")
+    heartbeats = session.heartbeats
+    session.clock.advance(1_000)
+    session.know("T", queues=4)
+    consumer.route_changed("T")
+    for _ in range(3):
+        session.clock.advance(session.options.rebalance_min_ms)
+        await settle()
+    limits = consumer._member.limits("T")
+    assert (limits.messages, limits.mebibytes) == (250, 16), "four"
+    assert session.heartbeats > heartbeats
+    assert consumer._member.subscriptions.told_version("T") > told, "so that its expression wins"
+    assert [len(own) for topic, _, own in heard if topic == "T"] == [2, 4]
+    await consumer.stop()
+
+
+@pytest.mark.seed("S004-40")
+async def test_one_that_starts_asks_for_the_routes_of_all_its_topics_and_its_retry_topic(
+    broker: Broker, push: Any, session: Any, settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    real = session.route
+
+    async def route(topic: str) -> Any:
+        asked.append(topic)
+        return await real(topic)
+
+    monkeypatch.setattr(session, "route", route)
+    for model, topics in (("clustering", ["T", "U", "%RETRY%g"]), ("broadcasting", ["T", "U"])):
+        session.options = Options(local_offsets="", instance="DEFAULT")
+        consumer = push(topics={"T": "*", "U": "*"}, model=model)
+        asked.clear()
+        await consumer.start()
+        assert asked == topics
+        assert session.story[-1] == "heartbeat", "before the first rebalance"
+        await consumer.stop()
+
+
+@pytest.mark.seed("S004-35")
+async def test_while_a_pull_is_held_no_other_is_sent_for_its_queue(
+    broker: Broker, push: Any, session: Any, settle: Any
+) -> None:
+    consumer = push()
+    await started(consumer, session, settle)
+    for _ in range(10):
+        session.clock.advance(session.options.rebalance_ms)
+        await settle()
+    assert len(broker.pulls) == 2
+    assert broker.held() == [(0, 5), (1, 5)]
+    await consumer.stop()
+
+
+@pytest.mark.seed("S004-42")
+async def test_queues_and_members_are_sorted_before_they_are_shared_out(
+    broker: Broker, push: Any, session: Any, settle: Any
+) -> None:
+    """Else two members that were told of them in another order would take the same queues."""
+    session.know("T", queues=12, brokers=("b", "a"))
+    ids = ["me", "zoe", "ann", "me2"]
+    session.answers[ConsumerList] = lambda *_: (
+        0, None, bodies.encode(bodies.ConsumerIds(consumer_id_list=ids))
+    )  # fmt: skip
+    seen: list[Any] = []
+
+    def divide(client_id: str, queues: Any, clients: Any) -> list[MessageQueue]:
+        seen.append((client_id, list(queues), list(clients)))
+        return []
+
+    consumer = push(strategy=Strategy("OWN", divide))
+    await consumer.start()
+    await settle()
+    every = [MessageQueue(name, queue_id, "T") for name in "ab" for queue_id in range(12)]
+    assert seen == [("me", every, ["ann", "me", "me2", "zoe"])]
+    await consumer.stop()
+
+
+@pytest.mark.seed("S004-88")
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_lost_queues_are_given_up_before_new_ones_are_taken_and_these_before_they_are_pulled(
+    broker: Broker, push: Any, session: Any, settle: Any, ordered: bool
+) -> None:
+    own = [Q0]
+    consumer = push(ordered=ordered, strategy=Strategy("OWN", lambda *_: list(own)))
+    await started(consumer, session, settle)
+    assert consumer.queues == [Q0]
+    own[:] = [Q1]
+    session.story.clear()
+    consumer.members_changed()
+    session.clock.advance(session.options.rebalance_min_ms)
+    await settle()
+    session.clock.advance(session.options.dispatch_ms)
+    await settle()
+    told = ["UpdateConsumerOffset", "UnlockQueues", "LockQueues", "QueryConsumerOffset", "PullMessage"]
+    at = -1
+    for each in told:
+        if ordered or "Queues" not in each:
+            at = session.story.index(each, at + 1)
+    assert session.story.count("QueryConsumerOffset") == 1 + ordered, (
+        "an ordered queue asks again once it is locked"
+    )
+    assert consumer.queues == [Q1]
     await consumer.stop()

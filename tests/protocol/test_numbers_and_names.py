@@ -4,23 +4,19 @@ understand. tests/golden/numbers_and_names.json has them as RocketMQ has them; w
 
 from __future__ import annotations
 
-import ast
 import importlib
-import inspect
 import json
-import pkgutil
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 
 from aerobee import protocol
 from aerobee.protocol import codes, names, properties
+from tests.pinned import constants, defaults, modules_of
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from enum import Enum
 
 PINNED = json.loads((Path(__file__).parents[1] / "golden" / "numbers_and_names.json").read_text())
 
@@ -50,39 +46,8 @@ def test_names_of_properties_topics_and_groups_are_rocketmqs(table: str, module:
     assert {name: getattr(module, name, None) for name in PINNED[table]} == PINNED[table]
 
 
-def plain(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.name
-    if isinstance(value, msgspec.Raw):
-        return bytes(value).decode()
-    return value if value is None or isinstance(value, str | int | float) else repr(value)
-
-
-MODULES = {
-    module.name.removeprefix(f"{protocol.__name__}."): importlib.import_module(module.name)
-    for module in pkgutil.walk_packages(protocol.__path__, f"{protocol.__name__}.")
-}
-
-
-def defaults_of(kind: type) -> dict[str, Any]:
-    """By the name that travels, of a struct; by its own, of a tuple."""
-    if issubclass(kind, msgspec.Struct):
-        found = {}
-        pairs = zip(reversed(kind.__struct_encode_fields__), reversed(kind.__struct_defaults__), strict=False)
-        for name, default in pairs:
-            if default is not msgspec.NODEFAULT:
-                made = default.factory() if type(default).__name__ == "Factory" else default
-                found[name] = plain(made)
-        return found
-    return {name: plain(default) for name, default in getattr(kind, "_field_defaults", {}).items()}
-
-
-OURS = {
-    f"{short}.{name}": defaults
-    for short, module in MODULES.items()
-    for name, kind in vars(module).items()
-    if isinstance(kind, type) and kind.__module__ == module.__name__ and (defaults := defaults_of(kind))
-}
+MODULES = modules_of(protocol)
+OURS = defaults(MODULES)
 
 
 @pytest.mark.parametrize("name", PINNED["defaults"])
@@ -95,24 +60,6 @@ def test_no_default_is_left_to_chance() -> None:
     """A new one is added to the file, once somebody has looked what RocketMQ takes it for."""
     pinned = {(name, field) for name, fields in PINNED["defaults"].items() for field in fields}
     assert {(name, field) for name, fields in OURS.items() for field in fields} - pinned == set()
-
-
-def constants(module: ModuleType) -> dict[str, Any]:
-    """Its public numbers and texts, those it declares itself."""
-    named = [
-        target.id
-        for statement in ast.parse(inspect.getsource(module)).body
-        if isinstance(statement, ast.Assign)
-        for each in statement.targets
-        for target in ast.walk(each)
-        if isinstance(target, ast.Name)
-    ]
-    return {
-        name: plain(value)
-        for name in named
-        if name.isupper() and not name.startswith("_")
-        if isinstance(value := vars(module)[name], int | float | str | bytes)
-    }
 
 
 @pytest.mark.parametrize("name", sorted(MODULES.keys() - {"names", "properties"}))

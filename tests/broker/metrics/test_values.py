@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from types import SimpleNamespace as Thing
 from typing import Any
@@ -74,7 +75,7 @@ def test_names_of_families_end_in_their_unit_and_counters_in_total() -> None:
     for name, each in found.items():
         assert each.kind is not Kind.COUNTER or name.endswith("_total"), name
         assert not each.unit or name.endswith(f"_{each.unit}"), name
-        assert each.help.endswith("."), name
+        assert re.fullmatch(r"([A-Z][a-z]|\d ).*\.", each.help), name
 
 
 def test_a_distribution_is_told_in_another_unit() -> None:

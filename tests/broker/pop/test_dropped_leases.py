@@ -114,6 +114,31 @@ def test_groups_that_only_pop_are_groups_of_the_topic_they_pop(shop: Any) -> Non
     assert topics.groups_of("nowhere", shop.broker) == []
 
 
+def test_what_the_log_speaks_for_is_not_read_again_when_the_offset_comes_to_it(shop: Any) -> None:
+    """After a crash: messages 0 to 2 were in memory only and are read again, 3 is leased in the log."""
+    shop.send(*"abcde")
+    shop.pop(queue_id=0, max_messages=3, invisible_ms=60_000)
+    shop.pop(queue_id=0, max_messages=1, invisible_ms=60_000)
+    leases = shop.broker.pops.leases
+    (last,) = [
+        each for each in leases.in_flight.lane("orders", "billing", 0).young.values() if each.start == 3
+    ]
+    assert leases.journal(last, shop.clock.now())
+    shop.crash()
+    shop.clock.advance(10)
+    shop.tick()
+    lane = shop.broker.pops.leases.in_flight.lane("orders", "billing", 0)
+    assert lane.skip == {3}
+    again = shop.pop(queue_id=0, max_messages=3, invisible_ms=60_000)
+    assert [one.body for one in again] == ["a", "b", "c"]
+    shop.ack(*again)
+    assert (shop.committed(), lane.skip) == (3, {3}), "it is next, and still somebody's"
+    assert [one.body for one in shop.pop(queue_id=0, invisible_ms=60_000)] == ["e"]
+    shop.wait(61_000)
+    retried = [record.body for record in shop.records(names.pop_retry_topic("orders", "billing"))]
+    assert sorted(retried) == [b"d", b"e"]
+
+
 # -- who is woken ------------------------------------------------------------------------------------------
 
 
@@ -288,3 +313,16 @@ async def test_lines_of_filters_that_nobody_waits_with_any_more_are_gone(clock: 
     assert await hall.woken() == ["a"]
     assert [line.accept for line in hall.parked._waiting["orders"]["billing", -1].values()] == [b]
     await hall.close()
+
+
+async def test_any_negative_queue_is_any_queue_also_when_messages_are_left_over(shop: Any) -> None:
+    waiting = shop.hold(queue_id=-1, max_messages=1)
+    await turns()
+    del shop.broker.store.listeners[shop.broker.pops.arrived]  # only what is left over wakes now
+    shop.send("a", "b")
+    assert [one.body for one in shop.pop(queue_id=-5, max_messages=1)] == ["a"]
+    assert [one.body for one in await waiting] == ["b"]
+    held = shop.hold(queue_id=-7)
+    await turns()
+    assert shop.broker.pops.parked.waiting("orders", "billing", -1) == 1
+    held.cancel()

@@ -136,6 +136,15 @@ def test_prometheus_takes_its_configuration_and_the_rules() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool; `make watch` brings it")
+def test_the_rules_notice_what_they_are_for() -> None:
+    file = Path(__file__).with_name("alerts_test.yml")
+    done = subprocess.run(
+        ["promtool", "test", "rules", str(file)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     """With a program that is there: whether it is installed is another question."""

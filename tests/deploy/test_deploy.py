@@ -107,6 +107,20 @@ def test_every_command_line_is_one_that_serve_understands() -> None:
         served(list(arguments))
 
 
+def test_the_service_may_write_where_the_docs_put_its_data_and_logs() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read_string((DEPLOY / "aerobee.service").read_text())
+    service = unit["Service"]
+    assert service["ProtectSystem"] == "strict"
+    writable = {f"/var/lib/{service['StateDirectory']}", f"/var/log/{service['LogsDirectory']}"}
+    docs = (DEPLOY.parent / "docs" / "access-control.md").read_text()
+    (audit_log,) = re.findall(r'audit_log = "([^"]+)"', docs)
+    assert str(Path(audit_log).parent) in writable
+    assert shlex.split(service["ExecStart"])[3] in writable
+    assert service["EnvironmentFile"].startswith("-/etc/aerobee/"), "without secrets it starts, too"
+
+
 def test_the_pod_is_probed_where_health_is_told_and_runs_as_nobody_in_particular() -> None:
     pod = documents("kubernetes.yaml")[1]["spec"]["template"]["spec"]
     (container,) = pod["containers"]

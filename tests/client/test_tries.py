@@ -16,6 +16,7 @@ from aerobee.errors import (
     AerobeeError,
     MessageIllegal,
     NetworkError,
+    NoPermission,
     NoRoute,
     RequestTimeout,
     SystemBusy,
@@ -75,6 +76,14 @@ def test_refusals_are_counted_and_a_broker_that_is_away_is_not() -> None:
 @pytest.mark.parametrize("error", [MessageIllegal("no"), AerobeeError("no")])
 def test_what_no_try_can_cure_is_not_tried_again(error: AerobeeError) -> None:
     assert tries().again(error, 0) is None
+
+
+def test_a_broker_that_refuses_the_right_is_asked_once_and_another_may_allow_it() -> None:
+    assert tries().again(NoPermission("no"), 0) is None
+    one = tries(brokers=("a", "b"))
+    assert one.again(NoPermission("broker 'a' may not be written at present"), 0) == 0
+    one.at = "b"
+    assert one.again(NoPermission("no"), 0) is None
 
 
 def test_a_topic_that_will_not_come_is_not_waited_for() -> None:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aerobee.client.consume.decoding import decode_pulled
+from aerobee.client.consume.failed_fetch import wait_after
 from aerobee.client.consume.inbox import Full, full
 from aerobee.client.consume.start_offset import start_offset
 from aerobee.client.message import ReceivedMessage
 from aerobee.client.session.outages import level
-from aerobee.errors import AerobeeError, FlowControl, NoRoute
-from aerobee.protocol import names
+from aerobee.errors import AerobeeError, NoRoute
 from aerobee.protocol.codes import PullFlag, ResponseCode
 from aerobee.protocol.headers.consume import PullMessage, PullResult
 from aerobee.protocol.reading import PULL_ANSWERS, PullRequest, member_pull, pull
@@ -81,12 +81,9 @@ class FetchLoop:
         began = member.clock.now()
         try:
             answer = await self._ask(owned, request)  # 12
-        except FlowControl:
-            return options.broker_flow_control_ms
         except AerobeeError as error:
-            if not names.is_retry(owned.queue.topic):
-                log.log(level(error), "pull failed group=%s queue=%s: %s", member.group, owned.queue, error)
-            return options.exception_ms
+            return wait_after(error, member, owned.queue, options.exception_ms)
+        member.refusals.over(owned.queue.topic)
         handle = (
             self._found if answer.code == ResponseCode.SUCCESS else self._nothing_found
         )  # 10, Java's callback

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from aerobee.client.consume import backoff
 from aerobee.client.consume.concurrent_loop import failed_part
 from aerobee.client.consume.decoding import wanted
+from aerobee.client.consume.failed_fetch import wait_after
 from aerobee.client.consume.handler import SUCCESS
 from aerobee.client.consume.inbox import Full
 from aerobee.client.consume.popped import PopAnswer, pop
 from aerobee.client.consume.slots import Slots, each
-from aerobee.client.session.outages import level
-from aerobee.errors import AerobeeError, FlowControl
+from aerobee.errors import AerobeeError
 from aerobee.protocol import reading
 from aerobee.protocol.bodies import ConsumeFromWhere
 from aerobee.protocol.failure_text import failure_text
@@ -116,11 +116,9 @@ class PopLoop:
         try:
             address = await member.session.master(popped.queue.broker_name, popped.queue.topic)
             answer = await pop(member.session, address, self._request(popped, subscription))
-        except FlowControl:
-            return options.broker_flow_control_ms
         except AerobeeError as error:
-            log.log(level(error), "pop failed group=%s queue=%s: %s", member.group, popped.queue, error)
-            return options.exception_ms
+            return wait_after(error, member, popped.queue, options.exception_ms)
+        member.refusals.over(popped.queue.topic)
         if answer.full:
             return options.exception_ms
         self._answered(popped, subscription, answer)

@@ -187,6 +187,9 @@ class Sender:
         """Further tries, after one begun by `start_now` has failed."""
         tries = self._tries(sending, queue)
         tries.at = chosen.broker_name
+        known = self._session.routes.get(sending.topic)
+        if queue is None and known is not None:
+            tries.brokers = {each.broker_name for each in known.writable}
         return await self._send_again(tries, error, sending, SINGLE, queue)
 
     async def send(self, sending: Sending, code: RequestCode, queue: MessageQueue | None) -> SendResult:

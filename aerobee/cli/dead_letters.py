@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from aerobee.client.message import ReceivedMessage
 
+_SHOWN = 100  # of what would be sent
+
 Group = Annotated[str, typer.Argument(help="consumer group", autocompletion=complete.groups)]
 Limit = Annotated[int, typer.Option("--limit", "-l", help="at most so many", min=1)]
 Ids = Annotated[list[str] | None, typer.Option("--id", help="only this message id; repeatable")]
@@ -101,7 +103,9 @@ def resend(
     if output.wants_json(json):
         output.line(output.pretty_json(rows))
     elif dry_run:
-        output.line(f"{len(rows)} dead letters of {group} would be sent again")
+        output.table(rows[:_SHOWN], {"msgId": "message", "topic": "to topic", "keys": "keys"})
+        more = f" ({_SHOWN} shown; --json has all)" if len(rows) > _SHOWN else ""
+        output.line(f"{len(rows)} dead letters of {group} would be sent again{more}")
     else:
         output.line(f"sent {len(rows)} dead letters of {group} again")
 

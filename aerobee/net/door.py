@@ -94,7 +94,9 @@ class Door:
             self._socket = _listening_socket(host, port)
         except OSError as error:
             address = format_address(host, port)
-            raise NetworkError(f"cannot listen on {address}: {error.strerror}; is it in use?") from error
+            raise NetworkError(
+                f"cannot listen on {address}: {error.strerror}; stop who listens there, or give this server another port"
+            ) from error
         self.host, self.port = host, self._socket.getsockname()[1]
         self._accepting = asyncio.get_running_loop().create_task(self._accept(self._socket))
 

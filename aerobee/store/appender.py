@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from aerobee.store.key_index import KeyIndex
     from aerobee.store.queues import ConsumeQueues
     from aerobee.store.record_keys import TagCodes
+    from aerobee.store.results import Awaited
 
     _Part = tuple[Record, bytes, str | None, list[str]]  # properties as stored, tag, keys
 
@@ -66,8 +67,8 @@ class Appender:
         index: KeyIndex,
         codes: TagCodes,
     ) -> None:
-        # Who is told of a record and its tags code -> whether it waits for a topic and queue at all.
-        self.listeners: dict[Callable[[Record, int], None], Callable[[str, int], bool]] = {}
+        # Who is told of a record and its tags code -> the queues that are waited for now.
+        self.listeners: dict[Callable[[Record, int], None], Callable[[], Awaited]] = {}
         self.refused: Callable[[], StoreError] | None = None
         self.store_host = b""
         self.last_store_time = 0
@@ -207,7 +208,8 @@ class Appender:
 
     def _tell(self, batch: Batch, stored: Places, codes: list[int]) -> None:
         """Records are made only when somebody waits for the queue."""
-        awaited = [tell for tell, awaits in self.listeners.items() if awaits(batch.topic, batch.queue_id)]
+        place = (batch.topic, batch.queue_id)
+        awaited = [tell for tell, awaits in self.listeners.items() if place in awaits()]
         if not awaited:
             return
         for n, (record, code) in enumerate(zip(batch.records(), codes, strict=True)):
@@ -230,7 +232,7 @@ class Appender:
             return False
         log, now = self._log, self._stamp(self._wall())
         sizes = (self._check_size, self._max_text, self._settings.value.max_message_bytes)
-        draft.begin(log.end, log.limit, keys, now, self.store_host, sizes)
+        draft.begin(log.end, log.limit, keys, now, self.store_host, sizes, self._queues.unloaded)
         return True
 
     def keep(self, draft: Draft) -> None:

@@ -200,7 +200,7 @@ class CommitLog:
         if segment.mapped is not None:
             return
         self._mapped.append(segment)
-        if len(self._mapped) > _MAX_MAPPED:
+        while len(self._mapped) > _MAX_MAPPED:
             oldest = self._mapped.pop(0)
             if oldest is self.segments[-1]:
                 self._mapped.append(oldest)

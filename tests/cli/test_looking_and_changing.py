@@ -194,7 +194,9 @@ async def test_dead_letters_are_listed_and_sent_again(server: TestServer, good: 
     assert "doomed" in listed
     assert "RuntimeError: never" in listed
     dry = await asyncio.to_thread(good, "groups", "resend", "cli-dead", "--dry-run", "--key", "d-*")
-    assert dry.out.startswith("1 dead letters")
+    assert "1 dead letters of cli-dead would be sent again" in dry.out
+    assert letter["msgId"] in dry.out
+    assert "d-1" in dry.out
     none = await asyncio.to_thread(good, "groups", "resend", "cli-dead", "--dry-run", "--key", "x*", "--json")
     assert none.json == []
     [sent] = (await asyncio.to_thread(good, "groups", "resend", "cli-dead", "--yes", "--json")).json

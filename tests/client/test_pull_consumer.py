@@ -11,7 +11,7 @@ import pytest
 from aerobee.client.consume.membership import OwnedQueue
 from aerobee.client.consume.pull_consumer import PullConsumer
 from aerobee.client.options import Options
-from aerobee.errors import FlowControl, NetworkError
+from aerobee.errors import FlowControl, NetworkError, NoPermission
 from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.headers.consume import LitePullMessage, PullResult
 from aerobee.protocol.headers.offsets import GetMaxOffset, GetMinOffset, OffsetResult
@@ -64,6 +64,20 @@ async def test_a_poll_ends_as_soon_as_something_comes(
     assert not polling.done()
     await fetch(reader, session, Q0, found(1, encode_messages(0)))
     assert [m.queue_offset for m in await polling] == [0]
+
+
+async def test_a_poll_raises_what_is_refused_at_once_and_each_time_it_is_refused_once(
+    reader: Any, session: Any
+) -> None:
+    polling = asyncio.ensure_future(reader.poll(timeout_ms=60_000))
+    await asyncio.sleep(0)
+    assert await fetch(reader, session, Q0, NoPermission("not yours")) == 30_000
+    with pytest.raises(NoPermission, match="not yours"):
+        await polling
+    assert await reader.poll(timeout_ms=0) == []
+    await fetch(reader, session, Q0, NoPermission("still not"))
+    with pytest.raises(NoPermission, match="still not"):
+        await reader.poll(timeout_ms=0)
 
 
 async def test_what_is_dropped_while_it_waits_is_not_handed_out(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from aerobee.clock import perf_counter_ns
 from aerobee.errors import RequestCodeNotSupported
 from aerobee.fronts.gates.call import Call, Place, Port, pass_gates
+from aerobee.fronts.gates.recognised import recognised_at
 from aerobee.fronts.gates.table import checks_at, gates_at
 from aerobee.net.connection import Large, Reply
 from aerobee.net.reply import refusal
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from aerobee.clock import Clock
     from aerobee.fronts.gates.call import Gate
+    from aerobee.fronts.gates.recognised import Recognised
     from aerobee.net.connection import Answer, Connection
     from aerobee.net.routes import Adapter, Later
     from aerobee.protocol.command import Command
@@ -129,6 +131,8 @@ class RemotingPath:
         self._open: dict[int, tuple[type[Header], Adapter]] = {}
         self._gated: dict[int, tuple[str, Route, tuple[Gate, ...]]] = {}
         self._checked: dict[int, tuple[str, type[Header], tuple[Gate, ...]]] = {}
+        # Of those that are checked: requests that need no more than a look at their names and signature.
+        self.recognised: dict[int, Recognised] = {}
         for code, route in routes.items():
             name = route.header.__name__
             place = Place(port, name, code, clock, parts)
@@ -137,6 +141,8 @@ class RemotingPath:
                 self._gated[code] = (name, route, gates)
                 if checks:
                     self._checked[code] = (name, route.header, checks)
+                    if (known := recognised_at(place)) is not None:
+                        self.recognised[code] = known
             else:
                 self._open[code] = (route.header, route.adapter)
         self._unknown = ("", Route(NoFields, self._refuse), gates_at(Place(port, "", None, clock, parts)))

@@ -86,7 +86,7 @@ class SendRuns:
             return at, b""
         try:
             broker.store.keep(self._draft, sends.calls, self._began)
-            broker.stats.sent_runs(sends.topics)
+            broker.stats.sent_run(sends)
             # Of the run, for all its requests: codes are rarely mixed, and nobody waits for one of them alone.
             broker.stats.counted.rpc.add_run(code_of(data, at), perf_counter_ns() - self._began, sends.calls)
             if broker.store.needs_sync and sends.answered:

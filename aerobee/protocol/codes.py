@@ -224,15 +224,3 @@ LANGUAGES = (
     "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS",
     "RUST", "NODE_JS",
 )  # fmt: skip
-
-
-_VERSION_4 = 212  # 4.0.0's number
-
-
-def version_text(number: int) -> str:
-    """`V5_3_3` for 479."""
-    if number < _VERSION_4:
-        return str(number)
-    major, rest = divmod(number - _VERSION_4, 200)
-    text = f"V{major + 4}_{rest // 20}_{rest % 20 // 2}"
-    return text if rest % 2 else f"{text}_SNAPSHOT"

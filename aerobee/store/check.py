@@ -85,14 +85,14 @@ class ReadOnlySegment(Segment):
 
     @property
     def map(self) -> mmap.mmap:
-        if self._map is None:
+        if self.mapped is None:
             found = os.fstat(self.fd).st_size
             if found >= self.size:
-                self._map = mmap.mmap(self.fd, self.size, access=mmap.ACCESS_READ)
+                self.mapped = mmap.mmap(self.fd, self.size, access=mmap.ACCESS_READ)
             else:
-                self._map = mmap.mmap(-1, self.size)
-                self._map[:found] = platform.pread(self.fd, found, 0)
-        return self._map
+                self.mapped = mmap.mmap(-1, self.size)
+                self.mapped[:found] = platform.pread(self.fd, found, 0)
+        return self.mapped
 
     @property
     def fd(self) -> int:

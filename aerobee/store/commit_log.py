@@ -197,7 +197,7 @@ class CommitLog:
 
     def _remember(self, segment: Segment) -> None:
         """Keep the number of mapped files bounded; the current one is never dropped."""
-        if segment.is_mapped:
+        if segment.mapped is not None:
             return
         self._mapped.append(segment)
         while len(self._mapped) > _MAX_MAPPED:

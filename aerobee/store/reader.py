@@ -159,7 +159,7 @@ class Reader:
                         continue
                     base = end = _NOWHERE
                 else:
-                    base, end, data = segment.base, segment.base + segment.size, segment.map
+                    base, end, data = segment.base, segment.base + segment.size, segment.mapped or segment.map
             start, stop = physical - base, physical + size
             # The usual record, whole: its check read backwards (its digits are), then its place. A large size is not
             # believed before its record says the same, or one damaged unit would copy a gigabyte.

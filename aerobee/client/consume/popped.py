@@ -13,7 +13,6 @@ from aerobee.client.consume.decoding import decode_messages
 from aerobee.client.message import Origin, ReceivedMessage
 from aerobee.client.session.ack_turns import Ack, ack_header
 from aerobee.errors import error_for
-from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol import receipt as receipts
 from aerobee.protocol.codes import ResponseCode
@@ -24,7 +23,7 @@ from aerobee.protocol.headers.consume import (
     PopResult,
 )
 from aerobee.protocol.reading import EXTRA_WAIT_MS
-from aerobee.protocol.receipt import Receipt
+from aerobee.protocol.receipt import Receipt, retry_flag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,7 +143,7 @@ def add_receipts(
     for message in messages:
         text = message.properties_text
         present = props.get(text, props.POP_CK) if _HANDLE in text else None
-        retry = present.split(" ")[4] if present else names.retry_flag(message.topic)
+        retry = present.split(" ")[4] if present else retry_flag(message.topic)
         if present is None or not starts:
             key = retry, message.queue_id
             queue = taken.get(key)

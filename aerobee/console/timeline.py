@@ -31,7 +31,7 @@ SENT, STORED, HANDLED, RETURNED, DELAYED, DIED, TRANSACTION = (
     "died",
     "transaction",
 )
-SHORTEST = 0.6  # of a bar, in percent: one that took no time is seen too
+SHORTEST = 2.0  # of a bar, in percent: one that took no time is seen too
 
 
 @dataclass

@@ -197,7 +197,7 @@ def test_units_that_cannot_be_written_wait_in_memory(kit, monkeypatch, caplog):
 
 def test_the_disk_is_measured_without_roots_share(tmp_path, monkeypatch):
     facts = os.statvfs(tmp_path)  # others write to the disk meanwhile: looked at once
-    monkeypatch.setattr(platform.os, "statvfs", lambda root: facts)
+    monkeypatch.setattr(os, "statvfs", lambda root: facts)
     disk = disk_of(tmp_path)
     assert 0 < disk.ratio < 1
     assert disk.free == facts.f_bavail * facts.f_frsize

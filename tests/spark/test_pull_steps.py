@@ -103,7 +103,7 @@ def test_answers_wait_for_each_other_until_they_make_a_batch(
     found = []
     for first in (0, 2, 4):
         body = bytearray(records(first, first + 1))
-        found += list(held.taken("b", memoryview(body), columns.positions_of(body)))
+        found += list(held.taken("b", memoryview(body), columns.positions_of(bytes(body))))
         body[:] = bytes(len(body))  # it is good until the next is asked for, and no longer
     found += list(held.decoded())
     assert [each.batch.column("queueOffset").to_pylist() for each in found] == batches

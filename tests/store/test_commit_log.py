@@ -161,8 +161,8 @@ def test_no_more_files_are_mapped_than_allowed_and_the_current_one_always(
     for _ in range(5):
         for segment in log.segments:
             assert log.slice(segment.base, 10) == written.bytes[segment.base : segment.base + 10]
-            assert log.segments[-1].is_mapped
-            assert sum(each.is_mapped for each in log.segments) <= 2, "each round"
+            assert log.segments[-1].mapped is not None
+            assert sum(each.mapped is not None for each in log.segments) <= 2, "each round"
 
 
 def test_what_does_not_fit_one_file_is_refused_and_what_just_does_is_taken(kit: Any) -> None:

@@ -220,6 +220,10 @@ async def test_dead_letters_are_listed_and_sent_again(
     listed = (await asyncio.to_thread(good, "groups", "dead", "cli-dead")).out
     assert "doomed" in listed
     assert "RuntimeError: never" in listed
+    gone = (
+        await asyncio.to_thread(good, "messages", "get", letter["msgId"], "-t", "cli-dead", "--json")
+    ).json
+    assert gone["groups"]["cli-dead"].startswith("dead: ")
     dry = await asyncio.to_thread(good, "groups", "resend", "cli-dead", "--dry-run", "--key", "d-*")
     assert "1 dead letters of cli-dead would be sent again" in dry.out
     assert letter["msgId"] in dry.out

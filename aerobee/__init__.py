@@ -80,7 +80,9 @@ if not TYPE_CHECKING:  # a checker knows the names above, and that there are no 
         home = _HOME.get(name)
         if home is None:
             raise AttributeError(f"module 'aerobee' has no attribute {name!r}")
-        return getattr(import_module(home), name)
+        # Kept: `aerobee.Message` is asked for with every send.
+        found = globals()[name] = getattr(import_module(home), name)
+        return found
 
 
 def __dir__() -> list[str]:

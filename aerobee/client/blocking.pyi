@@ -34,16 +34,19 @@ from aerobee.client.produce.transaction_producer import Execute
 from aerobee.client.produce.transaction_producer import TransactionResult
 from aerobee.client.produce.transaction_producer import TransactionState as TransactionState
 from aerobee.client.session.session import Session
+from aerobee.client.trace_records import Traced
 from aerobee.clock import Clock
 from aerobee.errors import NoPermission
 from aerobee.protocol import bodies
 from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.bodies.figures import GroupLag
+from aerobee.protocol.bodies.figures import MessageState
 from aerobee.protocol.headers.accounts import GetAclVersionResult
 from aerobee.protocol.headers.accounts import UpdateAclConfig
 from aerobee.protocol.headers.produce import PushReply
 from aerobee.protocol.headers.transaction import CheckTransaction
 from aerobee.protocol.message import Record
+from aerobee.protocol.names import TRACE_TOPIC
 from aerobee.protocol.routing import TopicQueues
 from collections.abc import Callable
 from collections.abc import Collection
@@ -147,6 +150,7 @@ class Admin:
     def consume_modes(self) -> dict[str, dict[str, bodies.RequestMode]]: ...
     def progress(self, group: str, topic: str | None = None) -> dict[MessageQueue, bodies.QueueProgress]: ...
     def lag(self, group: str, topic: str | None = None) -> GroupLag: ...
+    def message_state(self, group: str, queue: MessageQueue, offset: int) -> MessageState | None: ...
     def offset(self, group: str, queue: MessageQueue) -> int | None: ...
     def set_offset(self, group: str, queue: MessageQueue, offset: int) -> None: ...
     def reset_offsets(
@@ -168,6 +172,8 @@ class Admin:
     def messages_by_key(
         self, topic: str, key: str, *, max_messages: int = 64, begin: int = 0, end: int = FOREVER
     ) -> list[ReceivedMessage]: ...
+    def copies(self, topic: str, message_id: str) -> list[ReceivedMessage]: ...
+    def trace(self, message_id: str, topic: str = TRACE_TOPIC) -> list[Traced]: ...
     def message_at(self, queue: MessageQueue, offset: int) -> ReceivedMessage: ...
     def browse(
         self, queue: MessageQueue, begin: int, end: int | None = None

@@ -33,7 +33,9 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(number=number, rate=rate, age=age, when=when, size=size, percent=percent)
+    made.filters.update(
+        number=number, rate=rate, age=age, when=when, moment=moment, size=size, percent=percent
+    )
     made.globals.update(menu=MENU)
     return made
 
@@ -47,6 +49,15 @@ def when(timestamp_ms: int | None) -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
         at.isoformat(), whole, at.strftime("%Y-%m-%d %H:%M:%S")
     )
+
+
+def moment(timestamp_ms: int | None) -> Markup:
+    """The same to the millisecond, for what happens shortly one after the other."""
+    if not timestamp_ms or timestamp_ms <= 0:
+        return Markup("–")
+    at = datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
+    shown = f"{at:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}"
+    return Markup('<time datetime="{}">{}</time>').format(at.isoformat(), shown)
 
 
 def drawn(chart: str) -> Markup:

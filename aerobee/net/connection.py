@@ -112,6 +112,7 @@ class Connection(asyncio.Protocol):
         "_transport",
         "_turn",
         "_unfinished",
+        "answered_ns",
         "attributes",
         "last_read_turns",
         "remote",
@@ -151,6 +152,7 @@ class Connection(asyncio.Protocol):
         self.remote: tuple[str, int] = ("", 0)
         self.remote_text = ""
         self.remote_packed = b""  # as records have it
+        self.answered_ns = 0  # by the stopwatch of who serves requests: the last of this read; none of it yet
         self.last_read_turns = 0  # grows with every sign of life; idle peers are found by looking at it
         self.attributes: dict[str, Any] = {}  # what a front remembers of its peer (client id, language...)
 
@@ -168,11 +170,13 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._out = []
+        self.answered_ns = 0
         try:
             if self._run is None:
                 frames = self._frames.feed(data)
                 self._progress(len(data), len(frames))
-                self._serve(frames)
+                for frame in frames:
+                    self._serve(frame)
             else:
                 self._serve_runs(self._run, data)
         except ProtocolError as error:
@@ -180,15 +184,14 @@ class Connection(asyncio.Protocol):
         else:
             self._flush()
 
-    def _serve(self, frames: list[bytes]) -> None:
-        for frame in frames:
-            command = wire.decode(frame, self._limits.max_header)
-            if command.flag & wire.RESPONSE:
-                self._answered(command)
-            elif self._paused or self._backlog:
-                self._postpone(command)
-            else:
-                self._asked(command)
+    def _serve(self, frame: bytes) -> None:
+        command = wire.decode(frame, self._limits.max_header)
+        if command.flag & wire.RESPONSE:
+            self._answered(command)
+        elif self._paused or self._backlog:
+            self._postpone(command)
+        else:
+            self._asked(command)
 
     def _serve_runs(self, run: Run, data: bytes) -> None:
         """The same with somebody ahead of the handler: he takes the frames that he likes, in runs."""
@@ -201,11 +204,11 @@ class Connection(asyncio.Protocol):
                         self.write(answers)
                     else:
                         self.owe(answers)
-                    at = end
+                    at, self.answered_ns = end, 0
                     continue  # what follows may be of another kind that he takes
             frame, at = self._frames.cut(joined, at)
             if frame is not None:
-                self._serve([frame])
+                self._serve(frame)
         self._progress(len(data), len(joined) - self._frames.pending_bytes)
 
     def _progress(self, read_bytes: int, completed: int) -> None:
@@ -258,12 +261,13 @@ class Connection(asyncio.Protocol):
             answer = self._handler(self, command)
         except Exception as error:
             answer = refusal(command, error, self.remote_text)
-        if answer is None:
-            return
-        if isinstance(answer, (bytes, Reply, Large)):
+        if type(answer) is bytes:  # the usual one: no call more than it needs
+            if not command.flag & wire.ONE_WAY:
+                self.write(answer)
+        elif isinstance(answer, (bytes, Reply, Large)):
             self._answer(command, answer)
-            return
-        self._hold(answer, partial(self._answer_ready, command))
+        elif answer is not None:
+            self._hold(answer, partial(self._answer_ready, command))
 
     def _hold(self, later: Coroutine[Any, Any, T], ready: Callable[[asyncio.Task[T]], None]) -> None:
         if len(self._tasks) >= self._limits.max_tasks:
@@ -312,6 +316,7 @@ class Connection(asyncio.Protocol):
         """The slow reader has read: serve what waited, until its answers fill the buffer again."""
         waiting, self._backlog = self._backlog, []
         self._out = []
+        self.answered_ns = 0
         served = 0
         try:
             for command in waiting:

@@ -191,6 +191,8 @@ class CheckpointRecord(msgspec.Struct, kw_only=True):
     reput_times: str = msgspec.field(default="0", name="rp")
     start_offset: int = msgspec.field(default=0, name="so")
     topic: str = msgspec.field(name="t")
+    # Not RocketMQ's, and left out where there is none: why its consumer gave it back.
+    failure: str | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="aerobeeFailure")
 
     @property
     def revive_time(self) -> int:

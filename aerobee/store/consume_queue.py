@@ -236,7 +236,7 @@ class ConsumeQueue:
 
     def min_offset(self, log_min: int) -> int:
         """The first offset that is served and whose record the log still has; max_offset when there is none."""
-        kept = self.kept_from(log_min)
+        kept = self._min_offset if self._min_for == log_min else self.kept_from(log_min)
         return kept if kept >= self.served_from else self.served_from
 
     def kept_from(self, log_min: int) -> int:

@@ -73,8 +73,9 @@ class ReadSide:
         if offset > high:
             return Found(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
         began = perf_counter_ns()
-        found = self._reader.read(queue, offset, limit, accept, checked=checked)
-        self._longest_read_ns = max(self._longest_read_ns, perf_counter_ns() - began)
+        found = Found(ReadStatus.FOUND, offset, low, high, [], [])
+        self._reader.read(found, queue, limit, accept, checked=checked)
+        self.took(perf_counter_ns() - began)
         return found
 
     def stretch(self, place: tuple[str, int], offset: int, count: int) -> Stretch | None:
@@ -83,8 +84,9 @@ class ReadSide:
         return self._reader.stretch(queue, offset, count) if queue is not None and self.readable else None
 
     def took(self, read_ns: int) -> None:
-        """A read that was made of a stretch."""
-        self._longest_read_ns = max(self._longest_read_ns, read_ns)
+        """A read, be it one that was made of a stretch."""
+        if read_ns > self._longest_read_ns:
+            self._longest_read_ns = read_ns
 
     @property
     def longest_read_ms(self) -> int:

@@ -17,11 +17,14 @@ from aerobee.protocol import bodies, names
 from aerobee.protocol.bodies import (
     AssignedQueue,
     Assignment,
+    BrokerData,
     ConsumerIds,
     LockedQueues,
     MessageModel,
     MessageQueue,
     Mode,
+    QueueData,
+    TopicRoute,
 )
 from aerobee.protocol.headers.consume import ConsumerList, LockQueues, QueryAssignment, UnlockQueues
 from aerobee.protocol.headers.offsets import (
@@ -229,6 +232,7 @@ async def test_queues_of_an_unsubscribed_topic_are_dropped_without_a_report(grou
     assert session.headers(UnlockQueues) == [], "as RocketMQ does: its lock runs out"
 
 
+@pytest.mark.seed("S003-15", "S003-42")
 async def test_where_nothing_can_be_said_nothing_changes(group: Any, session: Any) -> None:
     g = group()
     await g.rebalancer.rebalance()
@@ -263,6 +267,111 @@ async def test_any_broker_of_the_topic_is_asked_master_first(group: Any, session
         await g.rebalancer.rebalance()
     asked = {address for address, header, _ in session.asked if type(header) is ConsumerList}
     assert asked == {"a:1", "b:1", "c:1"}
+
+
+@pytest.mark.seed("S003-12")
+async def test_a_slave_is_asked_where_there_is_no_master(group: Any, session: Any) -> None:
+    route = TopicRoute(
+        broker_datas=[BrokerData(broker_name="a", cluster="c", broker_addrs={1: "a-slave:1", 2: "second:1"})],
+        queue_datas=[QueueData(broker_name="a", perm=6, read_queue_nums=2, write_queue_nums=2)],
+    )
+    session.routes.put("T", route)
+    await divided_here(group().member, "T", [MessageQueue("a", 0, "T")])
+    assert [address for address, header, _ in session.asked if type(header) is ConsumerList] == ["a-slave:1"]
+
+
+@pytest.mark.seed("S003-19", "S003-18")
+async def test_a_round_of_one_topic_leaves_the_queues_of_others_as_they_are(group: Any, session: Any) -> None:
+    g = group(topics={"T": "*", "U": "*"})
+    session.know("U", queues=2)
+    await g.rebalancer.rebalance()
+    kept = {queue: owned for queue, owned in g.member.pulled.items() if queue.topic == "U"}
+    offsets = len(session.headers(QueryConsumerOffset))
+    session.know("T", queues=1)
+    await g.rebalancer.rebalance()
+    after = {queue: owned for queue, owned in g.member.pulled.items() if queue.topic == "U"}
+    assert after.keys() == kept.keys()
+    assert all(after[queue] is owned and not owned.inbox.dropped for queue, owned in kept.items())
+    assert {header.topic for _, header, _ in session.sent} <= {"T"}
+    assert len(session.headers(QueryConsumerOffset)) == offsets, "nobody is begun anew"
+    assert sorted(g.pulling) == sorted([0, 1, 2, 3, 0, 1])
+    assert g.changes[2:] == [("T", 1, [0])]
+
+
+@pytest.mark.seed("S003-29")
+@pytest.mark.parametrize("idle_ms", [0, 120_000], ids=["pulled by hand", "pushed"])
+async def test_a_lost_queue_that_nobody_locked_is_not_unlocked(
+    group: Any, session: Any, idle_ms: int
+) -> None:
+    g = group(idle_ms=idle_ms)
+    await g.rebalancer.rebalance()
+    queue = MessageQueue("a", 3, "T")
+    g.member.offsets.memory.set(queue, 555)
+    g.ids = ["me", "zz"]
+    assert await g.rebalancer.rebalance()
+    assert [header.commit_offset for _, header, _ in session.sent if header.queue_id == 3] == [555]
+    assert g.member.offsets.memory.get(queue) is None
+    assert session.headers(UnlockQueues) == session.headers(LockQueues) == []
+
+
+@pytest.mark.seed("S004-42")
+async def test_every_member_sorts_queues_and_members_alike(group: Any, session: Any) -> None:
+    """Whatever the order in which brokers and name servers tell them."""
+    shares: dict[str, list[tuple[str, int]]] = {}
+    for brokers, ids in ((("b", "a"), ["zz", "me", "aa"]), (("a", "b"), ["aa", "zz", "me"])):
+        session.know("T", queues=3, brokers=brokers)
+        for me in ("aa", "me", "zz"):
+            session.client_id = me
+            g = group()
+            g.ids = ids
+            await g.rebalancer.rebalance()
+            share = sorted((queue.broker_name, queue.queue_id) for queue in g.member.pulled)
+            assert shares.setdefault(me, share) == share
+    assert shares == {
+        "aa": [("a", 0), ("a", 1)],
+        "me": [("a", 2), ("b", 0)],
+        "zz": [("b", 1), ("b", 2)],
+    }
+
+
+@pytest.mark.seed("S004-88")
+async def test_what_is_lost_is_reported_before_what_is_new_is_asked_for_and_pulled(
+    group: Any, session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    g = group()
+    g.ids = ["aa", "me"]
+    await g.rebalancer.rebalance()
+    assert g.queues == [2, 3]
+    for queue in g.member.pulled:
+        g.member.offsets.memory.set(queue, 50)
+    told: list[tuple[str, int]] = []
+    send = session.send
+
+    async def noted(address: str, header: Any, body: bytes = b"") -> None:
+        told.append(("report", header.queue_id))
+        await send(address, header, body)
+
+    def asked(queue_id: int) -> Any:
+        told.append(("ask", queue_id))
+        return 0, OffsetResult(offset=7), b""
+
+    monkeypatch.setattr(session, "send", noted)
+    g.offsets = asked
+    g.pulling = _Noted(told)
+    g.ids = ["me", "zz"]
+    await g.rebalancer.rebalance()
+    assert sorted(told[:2]) == [("report", 2), ("report", 3)]
+    assert sorted(told[2:]) == [("ask", 0), ("ask", 1), ("pull", 0), ("pull", 1)]
+    for queue_id in (0, 1):
+        assert told.index(("ask", queue_id)) < told.index(("pull", queue_id))
+
+
+class _Noted(list[int]):
+    def __init__(self, told: list[tuple[str, int]]) -> None:
+        self.told = told
+
+    def append(self, queue_id: int) -> None:
+        self.told.append(("pull", queue_id))
 
 
 class TestOrdered:

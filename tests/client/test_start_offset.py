@@ -49,11 +49,29 @@ async def test_a_new_group_begins_by_the_rule(
     assert await begin(session, start, queue) == expected
 
 
-@pytest.mark.seed("S003-35", "S003-23")
-async def test_an_error_is_raised_and_never_guessed_away(session: Any) -> None:
+@pytest.mark.seed("S003-35", "S003-36", "S003-37", "S003-23")
+@pytest.mark.parametrize("start", ["first", "last", 1_700_000_000_000])
+@pytest.mark.parametrize("queue", [QUEUE, RETRY])
+async def test_an_error_is_raised_and_never_guessed_away(
+    session: Any, start: Any, queue: MessageQueue
+) -> None:
     session.answers[QueryConsumerOffset] = [RequestTimeout("late")]
     with pytest.raises(RequestTimeout):
-        await begin(session, "last")
+        await begin(session, start, queue)
+
+
+@pytest.mark.seed("S003-35", "S003-37")
+@pytest.mark.parametrize(
+    ("start", "queue", "asks"),
+    [("last", QUEUE, GetMaxOffset), (1_700_000_000_000, QUEUE, SearchOffset), (1, RETRY, GetMaxOffset)],
+)
+async def test_nor_is_where_to_begin_guessed_when_the_broker_does_not_say_it(
+    session: Any, start: Any, queue: MessageQueue, asks: Any
+) -> None:
+    session.answers[QueryConsumerOffset] = [NONE]
+    session.answers[asks] = [RequestTimeout("late")]
+    with pytest.raises(RequestTimeout):
+        await start_offset(session, RemoteOffsets(session, "g"), StartPoint.of(start), queue)
 
 
 def test_times_are_taken_in_several_forms() -> None:

@@ -11,6 +11,9 @@ import pytest
 from aerobee.client.consume.membership import OwnedQueue
 from aerobee.client.consume.pull_consumer import PullConsumer
 from aerobee.client.consume.push_consumer import PushConsumer
+from aerobee.client.consume.start_offset import StartPoint
+from aerobee.client.consume.subscriptions import Sql
+from aerobee.client.options import Options
 from aerobee.protocol.bodies import ConsumeFromWhere, ConsumeType, MessageModel, MessageQueue
 from aerobee.protocol.headers.consume import LitePullMessage, PullResult
 
@@ -35,6 +38,26 @@ async def test_a_clustering_consumer_subscribes_its_retry_topic_and_a_broadcasti
     told = push(model=model).heartbeat_data()
     assert {each.topic: each.sub_string for each in told.subscription_data_set} == topics
     assert told.message_model is MessageModel(model.upper())
+
+
+@pytest.mark.seed("S003-31")
+async def test_a_new_group_begins_at_the_end_unless_told_otherwise() -> None:
+    for consumer in (push(), PullConsumer("127.0.0.1:1", group="g", topics={"T": "*"})):
+        assert consumer.heartbeat_data().consume_from_where is ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+        assert consumer._member.start == StartPoint.of("last")
+
+
+@pytest.mark.seed("S004-2")
+async def test_a_subscription_carries_the_tags_asked_for_and_what_the_broker_compares() -> None:
+    told = {each.topic: each for each in push().heartbeat_data().subscription_data_set}
+    tags, every = told["T"], told["%RETRY%g"]
+    assert (tags.sub_string, tags.tags_set, tags.expression_type) == ("A || B", ["A", "B"], "TAG")
+    assert tags.code_set == [65, 66], "Java's hashes of them"
+    assert tags.sub_version > 0
+    assert (every.sub_string, every.tags_set, every.code_set) == ("*", [], [])
+    sql = PushConsumer("127.0.0.1:1", group="g", topics={"T": Sql("a > 1")}, handler=handle)
+    (chosen,) = [each for each in sql.heartbeat_data().subscription_data_set if each.topic == "T"]
+    assert (chosen.sub_string, chosen.expression_type, chosen.tags_set) == ("a > 1", "SQL92", [])
 
 
 @pytest.mark.seed("S002-1")
@@ -92,3 +115,30 @@ async def test_a_pull_consumer_lets_the_broker_hold_its_pull_for_20_s(session: A
     assert timeout_ms == 30_000, "the answer may come late, and the network is slow"
     assert (asked.queue_id, asked.queue_offset, asked.subscription) == (2, 5, "A")
     assert owned.next_offset == 6
+
+
+@pytest.mark.seed("S003-9")
+async def test_a_push_consumer_whose_queues_changed_spreads_its_limits_and_tells_the_brokers(
+    settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[Any] = []
+    consumer = push(options=Options(topic_messages=100), on_queues=lambda *told: heard.append(told))
+    member, beats = consumer._member, []
+
+    async def heartbeat() -> int:
+        beats.append(member.subscriptions.versions()["T"])
+        return 1
+
+    monkeypatch.setattr(consumer.session, "heartbeat", heartbeat)
+    queues = [MessageQueue("a", n, "T") for n in range(4)]
+    before = member.subscriptions.versions()["T"]
+    for count, share in ((4, 25), (1, 100)):
+        member.pulled.clear()
+        for queue in queues[:count]:
+            member.pulled[queue] = OwnedQueue(queue, 0, 0)
+        consumer._queues_changed("T", queues, queues[:count])
+        assert member.limits("T").messages == share, "of each queue"
+        await settle()
+    assert len(beats) == 2
+    assert before < beats[0] < beats[1], "a newer version each time, which the brokers take for the group's"
+    assert heard == [("T", queues, queues), ("T", queues, queues[:1])]

@@ -56,7 +56,7 @@ async def test_one_consumer_handles_it_at_once(browser: Any, server: Server, sen
     ) as consumer:
         place = f"/messages/orders/{sent.message_id}"
         client = consumer.session.client_id
-        page = await browser.send(place, f"{place}/consume", group="billing", client=client)
+        page = await browser.send(place, f"{place}/consume", at=f"billing {client}")
         assert "answered CR_SUCCESS" in page
         await until(lambda: handled)
     assert handled[0].message_id == sent.message_id

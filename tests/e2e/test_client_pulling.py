@@ -188,6 +188,7 @@ async def test_a_schedule_calls_back_for_every_owned_queue(
             assert calls[1 - kept] <= lost + 1, "its turns have ended"
 
 
+@pytest.mark.seed("S003-3", "S003-41")
 async def test_two_readers_share(cluster: Any, filled: str, eventually: Any) -> None:
     group = cluster.fresh("g")
     async with reader(cluster, group, filled) as one, reader(cluster, group, filled) as two:

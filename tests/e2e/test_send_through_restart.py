@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from aerobee import Message, Producer, PullConsumer, PushConsumer, Server
 from aerobee.client.options import ProducerOptions
 from aerobee.errors import NetworkError
+from benchmarks.outage import outage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +48,36 @@ async def test_a_restart_fails_no_send_and_keeps_the_order_of_each_key(tmp_path:
         seen = list(dict.fromkeys(body for body in found if body.startswith(key.encode() + b":")))
         assert seen == [f"{key}:{n}".encode() for n in range(count)], key
     assert {body for body in found if body.startswith(b"p:")} == {b"p:%d" % n for n in range(sent)}
+
+
+@pytest.mark.parametrize(("by", "away_s"), [(signal.SIGKILL, 2.0), (signal.SIGTERM, 0.0)])
+async def test_a_server_that_is_killed_or_stopped_and_comes_back_fails_no_send_and_keeps_the_order(
+    tmp_path: Path, by: signal.Signals, away_s: float
+) -> None:
+    # `python -m benchmarks.outage` has the default of 3 s, which a machine that is busy with tests may need to start.
+    seen = await outage(str(tmp_path), by, away_s, 1_000, ProducerOptions(send_timeout_ms=30_000))
+    assert seen.failed == []
+    assert seen.wrong == []
+    assert sum(seen.sent.values()) > 20
+
+
+async def test_a_send_ends_in_its_time_when_the_server_takes_connections_and_says_nothing(
+    tmp_path: Path,
+) -> None:
+    async with Server(data=tmp_path, namesrv_port=0, broker_port=0) as server:
+        producer = Producer(server.namesrv, options=ProducerOptions(send_timeout_ms=400))
+        await producer.start()
+        await producer.send(Message("orders", b"warm"))
+        ports = (server.ports["namesrv_port"], server.ports["broker_port"])
+    mute = [socket.create_server(("127.0.0.1", port)) for port in ports]
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with pytest.raises(NetworkError, match="'orders'"):
+        await producer.send(Message("orders", b"x"))
+    assert loop.time() - began < 2.5, "the greeting of a new connection has 3 s of its own"
+    for each in mute:
+        each.close()
+    await producer.stop()
 
 
 async def test_a_broker_that_stays_away_is_an_error_that_says_what_was_tried(tmp_path: Path) -> None:

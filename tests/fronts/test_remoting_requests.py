@@ -182,7 +182,7 @@ async def test_bug_is_answered_and_logged(
 
 
 @pytest.mark.seed("S004-76", "S004-87", "S004-59")
-async def test_pull_answers_records_and_all_four_offsets(peer: Any) -> None:
+async def test_pull_answers_records_and_all_four_offsets(peer: Any, server: Any) -> None:
     for number in range(3):
         await peer.send(body=b"%d" % number)
     answer = await peer.start_pull()
@@ -194,6 +194,19 @@ async def test_pull_answers_records_and_all_four_offsets(peer: Any) -> None:
         "suggestWhichBrokerId": "0",
     }
     assert [record.body for record in message.decode_all(answer.body)] == [b"0", b"1", b"2"]
+    store = server.broker.store
+    raw = [store.raw_at(store.unit("orders", 0, offset).physical_offset) for offset in range(3)]
+    assert bytes(answer.body) == b"".join(bytes(each) for each in raw), "as they lie in the log"
+
+
+@pytest.mark.seed("S004-78")
+async def test_a_store_that_may_not_be_read_is_a_failure_of_the_system(peer: Any, server: Any) -> None:
+    await peer.send()
+    server.broker.store.readable = False
+    answer = await peer.start_pull()
+    assert (answer.code, answer.body) == (1, b"")
+    server.broker.store.readable = True
+    assert (await peer.start_pull()).code == 0
 
 
 async def test_binary_pull_is_answered_in_binary(peer: Any) -> None:
@@ -255,6 +268,8 @@ async def test_held_pull_is_answered_under_its_own_opaque_while_others_go_on(pee
     answer = await held
     assert answer.code == 0
     assert b"new" in answer.body
+    assert answer.is_response
+    assert answer.opaque == other.opaque - 1, "the number of its request"
 
 
 async def test_pull_without_data_says_why(peer: Any, clock: Any, server: Any) -> None:
@@ -268,7 +283,10 @@ async def test_pull_without_data_says_why(peer: Any, clock: Any, server: Any) ->
     assert (moved.code, moved.remark, ext(moved)["nextBeginOffset"]) == (21, "OFFSET_OVERFLOW_BADLY", "1")
 
 
-async def test_held_pulls_go_with_their_connection(peer: Any, dial: Any, server: Any) -> None:
+@pytest.mark.seed("S002-17")
+async def test_held_pulls_go_with_their_connection(
+    peer: Any, dial: Any, server: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     other = await dial()
     await other.send()
     held = peer.start_pull(offset=1)
@@ -278,6 +296,28 @@ async def test_held_pulls_go_with_their_connection(peer: Any, dial: Any, server:
     with pytest.raises(Exception, match="lost"):
         await held
     assert (await other.send()).code == 0
+    assert [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
+
+
+@pytest.mark.seed("S002-17")
+async def test_a_peer_that_goes_in_the_moment_its_pull_is_answered_harms_nobody(
+    peer: Any, dial: Any, server: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = await dial()
+    await other.send()
+    held, waits = peer.start_pull(offset=1), other.start_pull(offset=1)
+    await until(lambda: server.broker.parked.count == 2)
+    peer.connection.abort()
+    server.broker.store.append(
+        message.Record("orders", b"new", "", 0)
+    )  # wakes both, before the loss is known
+    answer = await waits
+    assert (answer.code, b"new" in answer.body) == (0, True)
+    with pytest.raises(Exception, match="lost"):
+        await held
+    assert (await other.send()).code == 0
+    assert server.broker.parked.count == 0
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_held_pulls_are_answered_when_the_broker_stops(peer: Any, server: Any) -> None:

@@ -79,7 +79,9 @@ def acks(random: Random, answer: Command) -> list[Command]:
                 place["topic"] = "nowhere"
             made.append(request(AckMessage(**place, extra_info=text)))  # type: ignore[arg-type]
             if random.random() < 0.1:
-                made.append(request(ChangeInvisible(**place, extra_info=text, invisible_time=9_000)))  # type: ignore[arg-type]
+                failure = random.choice([None, "", "KeyError: 'card'"])
+                change = ChangeInvisible(**place, extra_info=text, invisible_time=9_000, failure=failure)  # type: ignore[arg-type]
+                made.append(request(change))
     made = [ack for ack in made if random.random() < 0.95]
     made += random.sample(made, min(2, len(made)))
     if random.random() < 0.4:

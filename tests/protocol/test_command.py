@@ -275,3 +275,61 @@ def test_a_damaged_frame_is_a_protocol_error_or_another_command(sent: Command, d
             wire.decode(damaged).ext_dict()
         except ProtocolError:
             continue
+
+
+def binary(
+    remark: tuple[int, bytes], name: tuple[int, bytes], value: tuple[int, bytes], more: int = 0
+) -> bytes:
+    """Lengths as claimed beside the bytes there are; the fields claim their true size, and `more`."""
+    fields = struct.pack(">h", name[0]) + name[1] + struct.pack(">i", value[0]) + value[1]
+    head = struct.pack(">hBhiii", 1, 0, 0, 0, 0, remark[0]) + remark[1]
+    return framed(head + struct.pack(">i", len(fields) + more) + fields, kind=1)
+
+
+def test_binary_texts_end_where_they_say_and_never_past_the_header() -> None:
+    found = wire.decode(binary((2, b"no"), (1, b"k"), (3, b"abc")))
+    assert (found.remark, found.ext_dict()) == ("no", {"k": "abc"})
+    for size in (4, 5, 2**31 - 1, -1, -(2**31)):
+        with pytest.raises(ProtocolError, match="binary header: text of"):
+            wire.decode(binary((2, b"no"), (1, b"k"), (size, b"abc")))
+    for size in (30_000, -1, -(2**15)):
+        with pytest.raises(ProtocolError, match="binary header: text of"):
+            wire.decode(binary((2, b"no"), (size, b"k"), (3, b"abc")))
+    with pytest.raises(ProtocolError, match="fields end at 41, header has 40 bytes"):
+        wire.decode(binary((2, b"no"), (1, b"k"), (10, b"abcdefghij"), more=1))
+
+
+def test_a_header_may_be_as_long_as_is_allowed() -> None:
+    frame = json_frame(code=1, remark="x" * 50)
+    size = len(frame) - 4
+    assert wire.decode(frame, size).remark == "x" * 50
+    with pytest.raises(ProtocolError, match=f"header of {size} bytes, limit {size - 1}"):
+        wire.decode(frame, size - 1)
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(0, "JAVA"), (3, "PYTHON"), (len(LANGUAGES) - 1, LANGUAGES[-1])]
+)
+def test_a_language_is_its_place_in_the_list(number: int, name: str) -> None:
+    head = struct.pack(">hBhiiii", 1, number, 0, 0, 0, 0, 0)
+    assert wire.decode(framed(head, kind=1)).language == name
+    assert wire.encode(Command(1, language=name, serialize=1))[10] == number
+    assert (
+        wire.decode(framed(struct.pack(">hBhiiii", 1, len(LANGUAGES), 0, 0, 0, 0, 0), kind=1)).language
+        == "OTHER"
+    )
+    assert wire.encode(Command(1, language="KOBOL", serialize=1))[10] == LANGUAGES.index("OTHER")
+
+
+def test_what_a_frame_leaves_out_has_javas_defaults() -> None:
+    for frame in (framed(b'{"code":5}'), framed(b'{"code":5,"remark":7}')):  # strictly, and as Java reads it
+        found = wire.decode(frame)
+        assert (found.code, found.opaque, found.flag, found.version, found.language) == (5, 0, 0, 0, "OTHER")
+        assert (found.ext_dict(), found.body, found.serialize) == ({}, b"", 0)
+    assert wire.decode(framed(b'{"code":5,"remark":7}')).remark == "7"
+
+
+def test_an_answer_has_its_fields_even_when_there_are_none() -> None:
+    for ext in ({}, wire.Command(1).ext):
+        assert b'"extFields":{}' in wire.encode(Command(0, flag=wire.RESPONSE, ext=ext))
+        assert b"extFields" not in wire.encode(Command(0, ext=ext))

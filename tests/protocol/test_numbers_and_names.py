@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import importlib
 import json
-from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 
+from aerobee import protocol
 from aerobee.protocol import codes, names, properties
+from tests.pinned import constants, defaults, modules_of
+
+if TYPE_CHECKING:
+    from enum import Enum
 
 PINNED = json.loads((Path(__file__).parents[1] / "golden" / "numbers_and_names.json").read_text())
 
@@ -43,23 +46,25 @@ def test_names_of_properties_topics_and_groups_are_rocketmqs(table: str, module:
     assert {name: getattr(module, name, None) for name in PINNED[table]} == PINNED[table]
 
 
-def plain(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.name
-    return value if value is None or isinstance(value, str | int | float) else repr(value)
+MODULES = modules_of(protocol)
+OURS = defaults(MODULES)
 
 
 @pytest.mark.parametrize("name", PINNED["defaults"])
 def test_what_a_peer_leaves_out_means_the_same_to_us(name: str) -> None:
-    module, _, kind = name.rpartition(".")
-    ours = {}
-    for field in msgspec.structs.fields(getattr(importlib.import_module(f"aerobee.protocol.{module}"), kind)):
-        if field.default is not msgspec.NODEFAULT:
-            ours[field.encode_name] = plain(field.default)
-        elif field.default_factory is not msgspec.NODEFAULT:
-            ours[field.encode_name] = plain(field.default_factory())
-    pinned = PINNED["defaults"][name]
+    pinned, ours = PINNED["defaults"][name], OURS.get(name, {})
     assert {field: ours.get(field, "not there") for field in pinned} == pinned
+
+
+def test_no_default_is_left_to_chance() -> None:
+    """A new one is added to the file, once somebody has looked what RocketMQ takes it for."""
+    pinned = {(name, field) for name, fields in PINNED["defaults"].items() for field in fields}
+    assert {(name, field) for name, fields in OURS.items() for field in fields} - pinned == set()
+
+
+@pytest.mark.parametrize("name", sorted(MODULES.keys() - {"names", "properties"}))
+def test_limits_marks_and_versions_are_what_they_were(name: str) -> None:
+    assert constants(MODULES[name]) == PINNED["constants"].get(name, {})
 
 
 @pytest.mark.parametrize("name", PINNED["words"])

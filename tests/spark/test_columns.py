@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from aerobee.protocol import message, properties
 from aerobee.protocol.compression import Compression, compress, compressed_flag
 from aerobee.protocol.message import Record
 from aerobee.spark import schema
-from aerobee.spark.decoding import columns
+from aerobee.spark.decoding import alike, columns
 from aerobee.spark.decoding.plain import decode_plain
 
 ALL = tuple(schema.COLUMNS)
@@ -218,3 +219,35 @@ def test_a_mapped_buffer_beyond_two_gibibytes_is_gathered() -> None:
 def test_an_unknown_column_names_the_nearest(wrong: str) -> None:
     with pytest.raises(ValueError, match="did you mean"):
         schema.check((wrong,))
+
+
+def as_rows(*texts: bytes) -> tuple[Any, Any]:
+    data = np.frombuffer(b"".join(texts), np.uint8)
+    return data, np.cumsum([0, *map(len, texts)])
+
+
+@pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 40])
+def test_rows_alike_are_seen_to_be_and_read_as_a_table(count: int) -> None:
+    texts = [b"TAGS\x01%02d\x02KEYS\x01same\x02" % n for n in range(count)]
+    found = alike.alike(*as_rows(*texts))
+    assert found is not None, "else each row is taken apart by itself"
+    assert (found.rows, found.width, found.ascii) == (count, len(texts[0]), True)
+    assert found.lookup(b"TAGS").to_pylist() == [f"{n:02d}" for n in range(count)]
+    assert found.lookup(b"KEYS").to_pylist() == ["same"] * count
+    assert found.lookup(b"OTHER").to_pylist() == [None] * count
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        (),
+        (b"", b""),
+        (b"a\x01b\x02", b"a\x01bc\x02"),
+        (b"a\x01b\x02", b"c\x01b\x02"),
+        (b"a\x01bbb\x02", b"a\x01b\x02b\x02"),
+        (b"a\x01b\x02bb", b"a\x01bbbb"),
+        (b"aa\x01b\x02", b"a\x01bb\x02"),
+    ],
+)
+def test_rows_that_differ_in_more_than_values_are_no_table(texts: tuple[bytes, ...]) -> None:
+    assert alike.alike(*as_rows(*texts)) is None

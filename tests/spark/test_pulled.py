@@ -161,3 +161,29 @@ def test_frames_that_were_never_asked_for_are_dropped() -> None:
     link.close()
     connection.close()
     listening.close()
+
+
+@pytest.mark.parametrize(
+    ("broken_at_a_time", "retries", "comes"), [(2, 2, True), (3, 2, False), (1, 0, False)]
+)
+def test_failures_in_a_row_are_counted_and_those_before_an_answer_are_not(
+    peer: Callable[..., Peer], broken_at_a_time: int, retries: int, comes: bool
+) -> None:
+    """Each piece of a queue may fail as often as the option says, however often others have failed before it."""
+    one = peer()
+    failures = {"left": broken_at_a_time}
+    real = one._answer
+
+    def answer(command: Command) -> bytes:
+        if failures["left"]:
+            failures["left"] -= 1
+            raise ConnectionError("hung up")
+        failures["left"] = broken_at_a_time
+        return real(command)
+
+    one._answer = answer  # type: ignore[method-assign]
+    if comes:
+        assert len(rows(one, queues=1, numRetries=str(retries))) == COUNT
+    else:
+        with pytest.raises(NetworkError):
+            rows(one, queues=1, numRetries=str(retries))

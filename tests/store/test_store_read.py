@@ -10,6 +10,7 @@ from aerobee.errors import StoreError
 from aerobee.protocol.message import decode
 from aerobee.protocol.names import SCHEDULE_TOPIC
 from aerobee.protocol.properties import tag_code
+from aerobee.store import read_side
 from aerobee.store.consume_queue import UNIT
 from aerobee.store.message_store import MessageStore, ReadLimit, ReadStatus
 
@@ -136,6 +137,20 @@ def test_messages_that_left_memory_have_their_own_limits(store):
     found = store.read("orders", 0, 0, limit)
     assert len(found.messages) == 2
     assert found.behind_bytes == store.log_max - store.unit("orders", 0, 2).physical_offset
+
+
+@pytest.mark.seed("S004-58")
+def test_forty_of_a_hundred_bytes_of_the_machines_memory_are_counted_on(kit, tmp_path, monkeypatch):
+    monkeypatch.setattr(read_side, "machine_memory", lambda: 1_001)
+    assert kit.open(tmp_path / "as shipped").memory_bytes == 400
+    assert kit.open(tmp_path / "set", memory_percent=50).memory_bytes == 500
+
+
+@pytest.mark.seed("S004-58")
+def test_the_last_byte_within_that_distance_is_in_memory_and_the_one_before_is_not(store):
+    store.memory_bytes = 300
+    assert store.in_memory(store.log_max - 300)
+    assert not store.in_memory(store.log_max - 301)
 
 
 @pytest.mark.seed("S004-78")

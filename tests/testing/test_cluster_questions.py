@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aerobee import Message, Producer, PushConsumer, PushOptions, blocking
+from aerobee import Admin, Message, Producer, PushConsumer, PushOptions, SimpleConsumer, blocking
 from aerobee.testing import TestServer, eventually
 
 if TYPE_CHECKING:
@@ -48,6 +48,21 @@ async def test_a_dead_letter_is_waited_for(server: TestServer) -> None:
         letter = await server.wait_for_dead_letter("g")
     assert letter.body == b"doomed"
     assert letter.property("AEROBEE_LAST_ERROR") == "ValueError: no such card"
+
+
+async def test_a_dead_letter_that_was_received_by_hand_says_why_too(server: TestServer) -> None:
+    async with Admin(server.namesrv) as admin:
+        await admin.create_topic("bills", queues=1)
+        await admin.create_group("g", retry_max_times=0)
+    async with (
+        Producer(server.namesrv) as producer,
+        SimpleConsumer(server.namesrv, group="g", topics={"bills": "*"}, start="first") as consumer,
+    ):
+        await producer.send(Message("bills", b"doomed"))
+        (message,) = await consumer.receive()
+        await message.nack(0, KeyError("card"))
+        letter = await server.wait_for_dead_letter("g")
+    assert letter.property("AEROBEE_LAST_ERROR") == "KeyError: 'card'"
 
 
 async def test_idle_is_when_nothing_is_left_to_do(server: TestServer) -> None:

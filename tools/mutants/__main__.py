@@ -71,7 +71,7 @@ def _chosen(touching: Touching, mutant: Mutant) -> tuple[list[str], float]:
         known = set(tests)
         tests += sorted(test for test in touching.seconds if test.startswith(package) and test not in known)
         named = mutant.function.rpartition(".")[2] or name
-        tests.sort(key=lambda test: named not in _text(test.partition("::")[0]))
+        tests.sort(key=lambda test: (f"{named}]" not in test, named not in _text(test.partition("::")[0])))
     rows: Counter[str] = Counter()
     ranked = []
     for near, test in enumerate(tests):

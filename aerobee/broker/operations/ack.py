@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aerobee.broker import checks
-from aerobee.broker.pop.leases import offsets_at
+from aerobee.broker.pop.bits import offsets_at
 from aerobee.broker.pop.orders import NO_PROGRESS, OTHER_POP
 from aerobee.errors import MessageIllegal, NoMessage, SystemFailure
 from aerobee.protocol import names

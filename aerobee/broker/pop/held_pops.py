@@ -102,7 +102,7 @@ class ParkedPops:
         except asyncio.CancelledError:
             # The connection went away. What it was woken for is somebody else's now.
             if woken.done() and not woken.cancelled() and woken.result() is Parked.WOKEN:
-                self.wake(*place)
+                self._hand_on(place)
             raise
         finally:
             self._discard(place)
@@ -145,6 +145,12 @@ class ParkedPops:
         """Let one request of exactly this key look again. Those of all queues (-1) and of one never wake each other."""
         lines = self._waiting.get(topic, {}).get((group, queue_id))
         return lines is not None and _wake_one(lines, None)
+
+    def _hand_on(self, place: Place) -> None:
+        """It may have been for a retry, which requests of other queues read too."""
+        topic, group, _ = place
+        if not self.wake(*place):
+            self._retry_arrived(topic, group)
 
     def wake_queue(self, topic: str, group: str, queue_id: int) -> None:
         """A queue can be read again: one that waits for any queue, and one that waits for this."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -45,6 +46,10 @@ class FetchLoop:
         while wait_ms is not None:
             if wait_ms:
                 await self._member.clock.sleep(wait_ms)
+            elif owned.inbox.count and owned.inbox.has_all:
+                await asyncio.sleep(
+                    0
+                )  # the next pull will be held anyway: what came is handled before it is asked
             try:
                 wait_ms = await self.pull_once(owned)
             except Exception:
@@ -179,8 +184,9 @@ class FetchLoop:
         owned.next_broker = result.suggest_which_broker_id
         messages = decode_pulled(answer.body, owned.queue.broker_name, result, subscription)
         owned.next_offset = result.next_begin_offset
-        if result.next_begin_offset < request.queue_offset:
-            log.warning("answer of queue=%s goes back to offset=%d", owned.queue, result.next_begin_offset)
+        first = messages[0].queue_offset if messages else result.next_begin_offset
+        if min(first, result.next_begin_offset) < request.queue_offset:
+            log.warning("answer of queue=%s goes back to offset=%d", owned.queue, first)
         if messages and not owned.inbox.dropped:
             owned.inbox.put(messages)
             self._submit(owned, messages)

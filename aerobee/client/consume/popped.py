@@ -78,8 +78,9 @@ class Lease:
         in_time = not self.expired(self._session.clock.now())
         return self._session.acks.add(ack) if in_time else self._session.acks.add_alone(ack)
 
-    async def hide(self, invisible_ms: int) -> None:
-        """Visible again `invisible_ms` from now; from here on the new receipt counts."""
+    async def hide(self, invisible_ms: int, failure: str = "") -> None:
+        """Visible again `invisible_ms` from now; from here on the new receipt counts. `failure` is why, for the copy
+        that then comes."""
         parsed = Receipt.parse(self.receipt)
         header = ChangeInvisible(
             consumer_group=self._group,
@@ -89,6 +90,7 @@ class Lease:
             offset=parsed.offset,
             invisible_time=invisible_ms,
             broker_name=parsed.broker_name,
+            failure=failure or None,
         )
         address = await self._session.master(parsed.broker_name, self._topic)
         began = self._session.clock.now()

@@ -184,11 +184,11 @@ class Shop:
             r = one.receipt
             ack(Ack(one.group, one.topic, r.queue_id, r.offset, r), self.broker)
 
-    def change(self, one: Got, invisible_ms: int) -> Got:
+    def change(self, one: Got, invisible_ms: int, failure: str = "") -> Got:
         """Returns the message with its new receipt, made as a client makes it."""
         r = one.receipt
         changed = change_invisible(
-            Change(one.group, one.topic, r.queue_id, r.offset, r, invisible_ms), self.broker
+            Change(one.group, one.topic, r.queue_id, r.offset, r, invisible_ms, failure), self.broker
         )
         return one._replace(receipt=new_receipt(r, changed))
 

@@ -45,7 +45,7 @@ from aerobee.protocol.bodies import BatchAckEntry, GroupConfig
 from aerobee.protocol.message import Record
 from aerobee.protocol.receipt import Receipt, bits_text
 from aerobee.settings import BrokerConfig, InForce
-from aerobee.store.results import Found, ReadStatus, Unit
+from aerobee.store.results import EVERY_QUEUE, Found, ReadStatus, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -208,7 +208,7 @@ class History(RuleBasedStateMachine):
             access=None,  # type: ignore[arg-type]
         )
         self.revive = Revive(self.broker)
-        self.store.listeners[self.stored] = lambda _topic, _queue: True
+        self.store.listeners[self.stored] = lambda: EVERY_QUEUE
 
     def stored(self, record: Record, tags_code: int) -> None:
         """A copy was stored: a redelivery must be of a lease that is over, with one more attempt."""

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from tests.broker.state.conftest import BrokenDisk
 
 
-@pytest.mark.seed("S004-66", "S004-85")
+@pytest.mark.seed("S004-3", "S004-66", "S004-85")
 def test_group_is_created_on_first_use_with_default_settings_and_kept(tmp_path: Path) -> None:
     groups = Groups(tmp_path, ManualClock())
     group = groups.require("billing")
     assert (group.retry_max_times, group.retry_queue_nums, group.consume_enable) == (16, 1, True)
     groups.save()
+    assert (tmp_path / "subscriptionGroup.json").exists(), "RocketMQ's name for it"
     assert Groups(tmp_path, ManualClock()).get("billing") == group
 
 

@@ -84,3 +84,73 @@ def test_garbage_is_refused_or_read_but_nothing_else_happens(block: bytes) -> No
     except ProtocolError:
         return
     assert reader._table_bytes == sum(field[2] for field in reader._remembered) <= 4_096
+
+
+def test_every_character_is_unpacked_alone_and_beside_others() -> None:
+    encoder = hpack.huffman.HuffmanEncoder(
+        hpack.huffman_constants.REQUEST_CODES, hpack.huffman_constants.REQUEST_CODES_LENGTH
+    )
+    for code in range(256):
+        for text in (bytes([code]), bytes([code, 97, code]), bytes([code, 255 - code])):
+            assert huffman.unpack(encoder.encode(text)) == text
+
+
+def test_the_usual_fields_are_those_of_the_standard() -> None:
+    standard = hpack.table.HeaderTable.STATIC_TABLE
+    assert len(standard) == 61
+    for index, (name, value) in enumerate(standard, 1):
+        assert HeaderBlocks(1_000).read(bytes([0x80 | index])) == {name.decode(): value.decode()}
+        assert written((name.decode(), value.decode())) == bytes([0x80 | index])
+        assert HeaderBlocks(1_000).read(b"\x0f" + bytes([index - 15]) + b"\x01v" if index >= 15 else
+                                        bytes([index]) + b"\x01v") == {name.decode(): "v"}  # fmt: skip
+
+
+def test_what_is_remembered_is_named_newest_first_and_the_oldest_goes() -> None:
+    reader = HeaderBlocks(100_000)
+    reader.read(b"\x40\x01a\x01x" + b"\x40\x01b\x01y")
+    assert reader.read(b"\xbe") == {"b": "y"}
+    assert reader.read(b"\xbf") == {"a": "x"}
+    assert reader.read(b"\x00\x01c\x01z") == {"c": "z"}, "not to be remembered"
+    assert reader.read(b"\x10\x01c\x01z") == {"c": "z"}, "nor by anybody else"
+    assert reader.read(b"\xbe") == {"b": "y"}
+    assert reader.read(b"\x7e\x01w") == {"b": "w"}, "by its name"
+    # Three fields of 34 bytes so far. What fills the table exactly takes nobody's place.
+    free = 4_096 - 3 * 34 - 32
+    reader.read(b"\x40\x01d\x7f" + _length(free - 1 - 127) + b"v" * (free - 1))
+    assert reader.read(b"\xc1") == {"a": "x"}
+    reader.read(b"\x40\x01e\x00")
+    with pytest.raises(ProtocolError, match="never said"):
+        reader.read(b"\xc2")
+    assert reader.read(b"\xc1") == {"b": "y"}
+    # One that is larger than the table leaves it empty.
+    reader.read(b"\x40\x01f\x7f" + _length(4_096 - 127) + b"v" * 4_096)
+    with pytest.raises(ProtocolError, match="never said"):
+        reader.read(b"\xbe")
+
+
+def _length(more: int) -> bytes:
+    return bytes([more & 0x7F | 0x80, more >> 7])
+
+
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 254, 255, 256, 16_510, 16_511, 100_000])
+def test_texts_of_every_length_are_written_and_read(size: int) -> None:
+    block = written(("x", "v" * size))
+    assert hpack.Decoder(max_header_list_size=1 << 20).decode(block) == [("x", "v" * size)]
+    assert HeaderBlocks(1 << 20).read(block) == {"x": "v" * size}
+
+
+def test_a_table_of_the_whole_size_may_be_asked_for_and_a_smaller_one_forgets() -> None:
+    reader = HeaderBlocks(1_000)
+    reader.read(b"\x3f\xe1\x1f" + b"\x40\x01a\x01x" + b"\x40\x01b\x01y")
+    assert reader.read(b"\x3f\x03\xbe") == {"b": "y"}, "34 bytes: one of the two"
+    with pytest.raises(ProtocolError, match="never said"):
+        reader.read(b"\xbf")
+    assert reader.read(b"\x20\x3f\xe1\x1f") == {}, "small and large again"
+    with pytest.raises(ProtocolError, match="never said"):
+        reader.read(b"\xbe")
+
+
+def test_headers_may_count_as_much_as_the_limit() -> None:
+    assert HeaderBlocks(34).read(b"\x00\x01a\x01x") == {"a": "x"}
+    with pytest.raises(ProtocolError, match="headers of more than 33 bytes"):
+        HeaderBlocks(33).read(b"\x00\x01a\x01x")

@@ -102,6 +102,7 @@ def test_what_an_entry_takes_is_described_by_the_names_it_reads() -> None:
         ("GET", "/groups"): page,
         ("POST", "/topics/{topic}"): {"queues", "perm", "attributes"},
         ("GET", "/groups/{group}"): {"topic"},
+        ("GET", "/groups/{group}/message"): {"topic", "queueId", "offset"},
         ("POST", "/groups/{group}"): {"retryMaxTimes", "consumeEnable"},
         ("POST", "/groups/{group}/reset"): {"topic", "timestamp"},
         ("POST", "/groups/{group}/mode"): {"topic", "mode", "share"},

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The official RocketMQ 5 clients on Aerobee's gRPC front and on Apache's proxy: rate, and CPU of both sides.
 
-    python -m benchmarks.grpc_peers [--messages 6000] [--rounds 3] [--clients python5,go5,java5]
+    python -m benchmarks.grpc_peers [--messages 4000] [--rounds 2] [--clients python5,go5,java5]
 
 Aerobee, the proxy with its broker inside, and the floor (`grpc_floor.py`: Aerobee's port with constants behind it) run
 side by side with fresh data; each round runs every client against each of them. A send is one call and waits for its
@@ -170,9 +170,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--messages", type=int, default=6_000)
+    parser.add_argument("--messages", type=int, default=4_000)
     parser.add_argument("--at-once", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--size", type=int, default=128)
     parser.add_argument("--clients", default="python5,go5,java5")
     with tempfile.TemporaryDirectory(prefix="aerobee-bench-peers-") as folder:

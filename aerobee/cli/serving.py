@@ -21,6 +21,7 @@ from aerobee.cli import logs
 from aerobee.client.running import loop_factory, on_signals
 from aerobee.errors import AerobeeError
 from aerobee.memory import keep_freed
+from aerobee.net.door import refuse_taken
 from aerobee.settings import Settings, load
 from aerobee.settings.sources import OF_A_BROKER, OF_A_NAME_SERVER
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     # Runs until it is told to stop; the exit code.
     Start = Callable[[], int]
     Until = Callable[[], Coroutine[Any, Any, None]]
+
+log = logging.getLogger("aerobee.server")
 
 OFF = -1
 # A broker's flags, and the settings they are.
@@ -158,6 +161,7 @@ def _given(**flags: Any) -> dict[str, Any]:
 
 def _server(loaded: Settings, ephemeral: bool, whose_logs: str = "") -> Server:
     logs.as_set(loaded.broker, whose_logs)
+    _look_for_ports(loaded)
     gc.disable()  # until it runs: a start makes much and drops little
     from aerobee.server import Server
 
@@ -171,6 +175,16 @@ def _server(loaded: Settings, ephemeral: bool, whose_logs: str = "") -> Server:
         store=loaded.store,
         namesrv=loaded.namesrv,
     )
+
+
+def _look_for_ports(loaded: Settings) -> None:
+    """One that is taken is told alone, and before a store is opened for nothing."""
+    broker, namesrv = loaded.broker, loaded.namesrv
+    ports = [(broker.host, each) for each in (broker.port, broker.grpc_port, broker.http_port)]
+    wanted = [(namesrv.host, namesrv.port), *(ports if broker.port != OFF else ())]
+    for host, port in wanted:
+        if port > 0:
+            refuse_taken(host, port)
 
 
 async def _input_ended() -> None:
@@ -200,17 +214,18 @@ async def _until_signal(server: Server | Keeper, until: Until | None) -> None:
     async with server:
         print(_ready_line(server), flush=True)  # noqa: T201 - scripts wait for this line
         # What exists now stays for good; leaving it out keeps collections short while messages flow. So does looking
-        # often at what is rather new: the middle generation is kept to some hundred thousand objects, a few ms.
+        # often at what is rather new: the middle generation is kept to some ten thousand objects, a few ms.
         gc.collect()
         gc.freeze()
         gc.enable()
-        gc.set_threshold(20_000, 5, 200)
+        gc.set_threshold(10_000, 3, 700)
         keep_freed(KEPT_BYTES)
         also = None if until is None else asyncio.ensure_future(until())
         if also is not None:
             also.add_done_callback(lambda _: stopping.set())
         await stopping.wait()
-        logging.getLogger("aerobee.server").info("stopping")
+        log.info("stopping")
+    log.info("stopped")
 
 
 def _ready_line(server: Server | Keeper) -> str:

@@ -51,13 +51,13 @@ def when(timestamp_ms: int | None) -> Markup:
     )
 
 
-def moment(timestamp_ms: int | None) -> Markup:
-    """The same to the millisecond, for what happens shortly one after the other."""
-    if not timestamp_ms or timestamp_ms <= 0:
-        return Markup("–")
-    at = datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
-    shown = f"{at:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}"
-    return Markup('<time datetime="{}">{}</time>').format(at.isoformat(), shown)
+def moment(timestamp_ms: int, beside_ms: int) -> Markup:
+    """To the millisecond, for what happens shortly one after the other; without the day where that is the same."""
+    at, beside = (datetime.fromtimestamp(each / 1000).astimezone() for each in (timestamp_ms, beside_ms))
+    day = "" if at.date() == beside.date() else f"{at:%Y-%m-%d} "
+    shown = f"{day}{at:%H:%M:%S}.{timestamp_ms % 1000:03d}"
+    whole = at.isoformat(" ", "milliseconds")
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(at.isoformat(), whole, shown)
 
 
 def drawn(chart: str) -> Markup:

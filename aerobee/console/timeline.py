@@ -31,7 +31,7 @@ SENT, STORED, HANDLED, RETURNED, DELAYED, DIED, TRANSACTION = (
     "died",
     "transaction",
 )
-SHORTEST = 0.6  # of a bar, in percent: one that took no time is seen too
+SHORTEST = 2.0  # of a bar, in percent: one that took no time is seen too
 
 
 @dataclass
@@ -72,7 +72,11 @@ async def timeline(view: ClusterView, message: ReceivedMessage, tracks: Iterable
     sends = [_sent(each) for each in traces if each.record.kind == "Pub"]
     others = [_ended(each) for each in traces if each.record.kind == "EndTransaction"]
     copies = [each for track in tracks for each in _of_copies(track)]
-    line = [*(sends or [_born(message)]), _stored(message), *copies, *handled, *others]
+    # A retry or a dead letter is one of the copies.
+    stored = (
+        [] if names.is_retry(message.topic) or names.is_dead_letter(message.topic) else [_stored(message)]
+    )
+    line = [*(sends or [_born(message)]), *stored, *copies, *handled, *others]
     line.sort(key=lambda each: (each.at, each.what != SENT))
     _draw(line)
     return Timeline(line, bool(sends), bool(handled), is_allowed)

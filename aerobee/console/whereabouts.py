@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from aerobee.client.admin.figures import place_of
-from aerobee.errors import AerobeeError
+from aerobee.errors import AclDenied, AerobeeError, NoPermission
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol.bodies.figures import Place
@@ -76,7 +76,10 @@ async def _track(view: ClusterView, message: ReceivedMessage, group: str) -> Tra
     track.clients = [each.client_id for each in members.connection_set] if members else []
     # First the message itself, then its copies: by the time a broker is done with the one, the other is there.
     await _place(view, track, message)
-    track.copies = await _copies(view, message, group)
+    try:
+        track.copies = await _copies(view, message, group)
+    except (NoPermission, AclDenied):  # this account may not look: what is done with may wait for a retry
+        track.place = UNKNOWN if track.place == Place.DONE else track.place
     if track.copies and _place_in_log(track.copies[-1]) != _place_in_log(message):
         track.copy = track.copies[-1]
         await _place(view, track, track.copy)

@@ -174,6 +174,7 @@ class ConsumeQueue:
         if offset > self.max_offset and not self.max_offset:
             # No file before the one that holds the first message, as in RocketMQ.
             self.first_unit = self.max_offset = offset - offset % self.file_units
+            self._min_for = -1  # whoever asked before there was a unit was told 0
         elif offset > self.max_offset:
             # A hole among units: physical offsets must go on rising, bisection relies on it.
             filler = UNIT.pack(UNIT.unpack(unit)[0], FILLER_SIZE, 0)

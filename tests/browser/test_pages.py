@@ -98,7 +98,7 @@ def test_a_page_fits_a_phone_in_the_dark(
 def test_a_page_is_whole_in_chinese(
     path: str, scene: Scene, address: str, open_page: Callable[..., Page], shot: Callable[[Page, str], None]
 ) -> None:
-    page = open_page(extra_http_headers={"accept-language": "zh-CN"}, color_scheme="dark")
+    page = open_page(locale="zh-CN", color_scheme="dark")
     page.goto(address + path.format(**scene.ids))
     shot(page, f"zh{path}")
     assert page.locator("html").get_attribute("lang") == "zh"

@@ -207,6 +207,12 @@ def test_the_audit_log_is_read_over_the_wire(good: Callable[..., Done], aerobee:
         (ROOT, "CreateUser", "scribe", "allowed"),
         (ROOT, "DeleteUser", "scribe", "allowed"),
     ]
+    chosen = good(
+        "access", "audit", "--user", ROOT, "--request", "Delete*", "--since", "-1h", "--last", "1", "--json"
+    )
+    assert [(row["request"], row["target"]) for row in chosen.json] == [("DeleteUser", "scribe")]
+    assert good("access", "audit", "--since", "+1h", "--json").json == []
+    assert all(row["result"] == "refused" for row in good("access", "audit", "--refused", "--json").json)
     shown = good("access", "audit").out
     assert "DeleteUser" in shown
     assert "scribe-secret" not in shown

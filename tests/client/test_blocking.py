@@ -121,8 +121,8 @@ class Lease:
     async def ack(self) -> None:
         self.told.append("ack")
 
-    async def hide(self, invisible_ms: int) -> None:
-        self.told.append(invisible_ms)
+    async def hide(self, invisible_ms: int, failure: str = "") -> None:
+        self.told.append((invisible_ms, failure) if failure else invisible_ms)
 
 
 def test_leased_messages_are_answered_without_await_and_others_are_as_they_are() -> None:

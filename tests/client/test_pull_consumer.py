@@ -127,9 +127,19 @@ async def test_nothing_is_fetched_while_too_much_waits_to_be_polled(
 async def test_an_offset_that_is_not_there_is_left_for_the_nearest(
     reader: Any, session: Any, caplog: Any
 ) -> None:
+    reader._member.pulled[Q0].next_offset = 100
     assert await fetch(reader, session, Q0, found(42, code=21)) == 0
     assert reader._member.pulled[Q0].next_offset == 42
-    assert "is not there, next=42" in caplog.text
+    assert "offset=100 of queue=T/a/0 is outside min=0 max=99, next=42" in caplog.text
+
+
+async def test_a_reset_is_told_as_one(reader: Any, session: Any, caplog: Any) -> None:
+    caplog.set_level("INFO", "aerobee.client.fetch")
+    reader._member.pulled[Q0].next_offset = 99
+    await fetch(reader, session, Q0, found(0, code=21))
+    assert reader._member.pulled[Q0].next_offset == 0
+    assert "goes on at offset=0, it was at offset=99" in caplog.text
+    assert "outside" not in caplog.text
 
 
 async def test_a_fetch_goes_on_by_itself_until_the_queue_is_dropped(

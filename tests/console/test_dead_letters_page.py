@@ -54,6 +54,7 @@ async def test_those_chosen_are_sent_again_and_no_others(browser: Any, admin: Ad
     page = await browser.get("/groups/billing/dead")
     assert page.count("from orders · why: RuntimeError: refused") == 2
     ids = re.findall(r'name="id" value="(\w+)"', page)
+    assert all(f">{each}</a> · keys o-" in page for each in ids)
     done = await browser.send("/groups/billing/dead", "/groups/billing/dead", id=ids[0], rate="1000")
     assert "1 dead letters were sent again" in done
     found = [len(await admin.messages_by_key("orders", f"o-{number}")) for number in range(2)]

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee import Message, Producer, ProducerOptions, PushConsumer, PushOptions, SimpleConsumer
+from aerobee.client.admin.messages import Messages
 from aerobee.client.admin.progress import Progress
+from aerobee.errors import NoPermission
 from tests.turning import until
 
 if TYPE_CHECKING:
@@ -153,3 +155,16 @@ async def test_the_consumer_that_holds_it_is_named(browser: Any, server: Server,
         go_on.set()
     assert "handed out, and not passed yet" in said
     assert consumer.session.client_id in said
+
+
+@pytest.mark.parametrize(("to", "said"), [("first", "waits"), ("last", "not told")])
+async def test_an_account_that_may_not_look_for_retries_is_told_no_more_than_is_known(
+    browser: Any, server: Server, admin: Admin, monkeypatch: pytest.MonkeyPatch, to: str, said: str
+) -> None:
+    async def refused(self: Messages, *_: object) -> None:
+        raise NoPermission("no right to look at %RETRY%billing")
+
+    monkeypatch.setattr(Messages, "copies", refused)
+    sent = await send(server, admin, "billing")
+    await admin.reset_offsets("billing", "orders", to)
+    assert said in row(await browser.get(f"/messages/orders/{sent}"), "billing")

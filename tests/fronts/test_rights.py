@@ -273,7 +273,7 @@ BROKER: list[tuple[Header, bytes, str]] = [
     (ha.GetAclConfig(), b"", f"{C} Update"),
     (hc.ExportPopRecords(), b"", f"{C} Update"),
     (hc.ResetMasterFlushOffset(), b"", f"{C} Update"),
-    (hc.TimerFigures(), b"", f"{C} Get"),
+    (hc.TimerMetrics(), b"", f"{C} Get"),
     (hc.EpochCache(), b"", f"{C} Get"),
     (hc.ExportSettings(), b"", f"{C} Get"),
 ]  # fmt: skip

@@ -125,3 +125,16 @@ def test_a_queue_begins_behind_what_fills_its_gap(
     first.write_bytes(filler * 3 + first.read_bytes()[60:])
     assert Queue(folder).bounds == (3, 120)
     assert len(real_units(Queue(folder).units(0, 10))) == 7
+
+
+@pytest.mark.parametrize("units", [1, 2])
+def test_a_queue_file_of_a_unit_or_two_has_these(
+    tmp_path: Path, write_store: Callable[[Path, list[Record]], None], units: int
+) -> None:
+    write_store(tmp_path / "s", [Record("t", b"x", "", queue_id=0) for _ in range(50 + units)])
+    folder = tmp_path / "s" / "consumequeue" / "t" / "0"
+    last = folder / f"{1000:020d}"
+    last.write_bytes(last.read_bytes()[: units * 20])
+    assert Queue(folder).bounds == (0, 50 + units)
+    last.write_bytes(b"\0" * 19)
+    assert Queue(folder).bounds == (0, 50), "less than one is none"

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from aerobee.errors import TopicNotFound
 from aerobee.protocol.message import Record
@@ -15,6 +18,7 @@ from aerobee.spark.reading import tasks
 from aerobee.spark.reading.batch_reader import BatchReader
 from aerobee.spark.reading.plan import DataLoss, Place, Range
 from aerobee.spark.reading.store_scan import StoreQueues, store_root
+from aerobee.spark.reading.stream_reader import StreamReader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -181,3 +185,71 @@ def test_a_whole_query_is_planned_and_read_without_a_broker(
         assert len(parts) >= 5
     if "maxPartitions" in given:
         assert len(parts) == 1
+
+
+@pytest.mark.parametrize("side", ["startingOffsets", "endingOffsets"])
+def test_a_query_that_names_a_queue_which_is_not_there_is_refused(store: Path, side: str) -> None:
+    misspelt = {'{"t": {"stor": {"0": 5}}}': "names queue stor/0 of 't'", '{"v": {"store": {"0": 5}}}': "'v'"}
+    for where, why in misspelt.items():
+        told = options.for_batch({"storePath": str(store), "subscribe": "t", side: where})
+        with pytest.raises(Exception, match=why):
+            BatchReader(told, COLUMNS).partitions()
+
+
+def stream(store: Path, **given: str) -> StreamReader:
+    told = {"storePath": str(store), "subscribe": "t", "startingOffsets": "earliest"}
+    return StreamReader(msgspec.structs.replace(options.for_stream({**told, **given}), columns=COLUMNS))
+
+
+def all_batches(reader: StreamReader, limit: Any) -> list[list[int]]:
+    """As Spark asks: offsets go through JSON, and the same end twice is no batch."""
+    at, found = json.loads(json.dumps(reader.initialOffset())), []
+    while (end := json.loads(json.dumps(reader.latestOffset(at, limit)))) != at:
+        parts = reader.partitions(at, end)
+        rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+        found.append(sorted(int(row["body"].partition(b":")[0]) for row in rows))
+        at = end
+    return found
+
+
+@pytest.mark.parametrize(
+    ("limit", "given", "most", "batches"),
+    [
+        (ReadAllAvailable(), {}, COUNT, 1),
+        (ReadMaxRows(50), {}, 50 + QUEUES, 4),
+        (ReadAllAvailable(), {"maxOffsetsPerTrigger": "100"}, 100 + QUEUES, 3),
+        (ReadMaxRows(50), {"maxOffsetsPerTrigger": "100"}, 50 + QUEUES, 4),
+        (ReadAllAvailable(), {"maxBytesPerTrigger": "20000"}, 120, 2),
+    ],
+)
+def test_a_stream_reads_each_message_once_batch_by_batch(
+    store: Path, limit: Any, given: dict[str, str], most: int, batches: int
+) -> None:
+    found = all_batches(stream(store, **given), limit)
+    assert sorted(n for batch in found for n in batch) == MINE
+    assert max(map(len, found)) <= most
+    assert len(found) >= batches
+
+
+def test_a_stream_takes_as_much_as_its_option_says_unless_told_otherwise(store: Path) -> None:
+    assert isinstance(stream(store).getDefaultReadLimit(), ReadAllAvailable)
+    limit = stream(store, maxOffsetsPerTrigger="7").getDefaultReadLimit()
+    assert isinstance(limit, ReadMaxRows)
+    assert limit.max_rows == 7
+
+
+def test_available_now_is_what_was_there_when_it_began(store: Path) -> None:
+    reader = stream(store)
+    reader.prepareForTriggerAvailableNow()
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert reader.reportLatestOffset()["o"] == end["o"]
+    assert end["o"]["t"]["store"] == {
+        str(queue): sum(n % QUEUES == queue for n in MINE) for queue in range(QUEUES)
+    }
+    assert end["from"] == {"t": {"store": dict.fromkeys("012", 0)}}, "where the first batch began"
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_a_stream_that_names_a_queue_which_is_not_there_is_refused(store: Path) -> None:
+    with pytest.raises(Exception, match="names queue store/9 of 't'"):
+        stream(store, startingOffsets='{"t": {"store": {"9": 5}}}').initialOffset()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pull or pop that brought an error: what is said of it, and how long the queue is then left alone."""
+"""A pull or pop that brought no messages but an error, or another place: what is said of it, and how long the queue is
+then left alone."""
 
 from __future__ import annotations
 
@@ -26,3 +27,15 @@ def wait_after(error: AerobeeError, member: Membership, queue: MessageQueue, usu
     if not names.is_retry(queue.topic):
         log.log(level(error), "fetch failed group=%s queue=%s: %s", member.group, queue, error)
     return usual_ms
+
+
+def tell_moved(queue: MessageQueue, asked: int, there: tuple[int, int], following: int) -> None:
+    """The broker sends the reader elsewhere: its offset is not there; or it is, and an operator has reset the group."""
+    lowest, highest = there
+    if lowest <= asked <= highest:
+        log.info("reset: queue=%s goes on at offset=%d, it was at offset=%d", queue, following, asked)
+    else:
+        log.warning(
+            "offset=%d of queue=%s is outside min=%d max=%d, next=%d",
+            asked, queue, lowest, highest, following,
+        )  # fmt: skip

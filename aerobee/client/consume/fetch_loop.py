@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aerobee.client.consume.decoding import decode_pulled
-from aerobee.client.consume.failed_fetch import wait_after
+from aerobee.client.consume.failed_fetch import tell_moved, wait_after
 from aerobee.client.consume.inbox import Full, full
 from aerobee.client.consume.start_offset import start_offset
 from aerobee.client.message import ReceivedMessage
@@ -166,10 +166,8 @@ class FetchLoop:
         owned.next_broker = result.suggest_which_broker_id
         owned.next_offset = result.next_begin_offset
         if answer.code == ResponseCode.PULL_OFFSET_MOVED:
-            log.warning(
-                "offset=%d of queue=%s is outside min=%d max=%d, next=%d",
-                request.queue_offset, owned.queue, result.min_offset, result.max_offset, result.next_begin_offset,
-            )  # fmt: skip
+            there = result.min_offset, result.max_offset
+            tell_moved(owned.queue, request.queue_offset, there, result.next_begin_offset)
             owned.inbox.dropped = True
             self._repair(owned)
             return None

@@ -13,7 +13,7 @@ from aerobee.client.consume import raw_pull
 from aerobee.client.consume import report as consumer_report
 from aerobee.client.consume import start_offset as offsets_of
 from aerobee.client.consume.assignment import divided_here
-from aerobee.client.consume.failed_fetch import wait_after
+from aerobee.client.consume.failed_fetch import tell_moved, wait_after
 from aerobee.client.consume.group_member import GroupMember
 from aerobee.client.consume.inbox import full
 from aerobee.client.consume.iteration import Messages
@@ -346,9 +346,7 @@ class PullConsumer:
             owned.inbox.put(answer.messages)
             self._buffer.put(owned, answer.messages)
         if answer.status is PullStatus.OFFSET_ILLEGAL:
-            log.warning(
-                "offset=%d of queue=%s is not there, next=%d", owned.next_offset, queue, answer.next_offset
-            )
+            tell_moved(queue, owned.next_offset, (answer.min_offset, answer.max_offset), answer.next_offset)
         owned.next_offset = answer.next_offset
         return 0
 

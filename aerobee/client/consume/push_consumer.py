@@ -265,7 +265,7 @@ class PushConsumer:
         member.offsets.memory.remove(owned.queue)
         if member.pulled.get(owned.queue) is owned:
             del member.pulled[owned.queue]
-        log.warning("offset repaired queue=%s offset=%d", owned.queue, owned.next_offset)
+        log.info("offset repaired queue=%s offset=%d", owned.queue, owned.next_offset)
         self._rebalancer.wake()
 
     def _queues_changed(

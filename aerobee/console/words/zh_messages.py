@@ -45,7 +45,7 @@ MESSAGES = {
 }  # fmt: skip
 
 WHAT_HAPPENED = {
-    "passed: finished, or not its business": "已越过:完成,或与该组无关",
+    "finished, or filtered out": "已完成,或被过滤",
     "finished after a retry": "重试后完成",
     "leased": "租用中",
     "until when is not known": "到期时间未知",

@@ -133,19 +133,18 @@ def batch_acked(body: bytes, broker: Broker) -> Reply:
 
 
 def change_invisible_time(request: Request, header: ChangeInvisible, broker: Broker) -> Answer:
-    place = (header.consumer_group, header.topic, header.queue_id, header.invisible_time)
-    return changed_answer(place, header.offset, header.extra_info, broker, header.failure or "")
-
-
-def changed_answer(
-    place: tuple[str, str, int, int], offset: int, handle: str, broker: Broker, failure: str = ""
-) -> Reply:
-    """`place`: the group, the topic, the queue, and the new invisible time."""
-    group, topic, queue_id, invisible_ms = place
     try:
-        receipt = read_receipt(handle, queue_id, offset)
+        receipt = read_receipt(header.extra_info, header.queue_id, header.offset)
         changed = change_invisible(
-            Change(group, topic, queue_id, offset, receipt, invisible_ms, failure),
+            Change(
+                header.consumer_group,
+                header.topic,
+                header.queue_id,
+                header.offset,
+                receipt,
+                header.invisible_time,
+                header.failure or "",
+            ),
             broker,
         )
     except BrokerError as error:

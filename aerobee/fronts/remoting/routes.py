@@ -101,7 +101,7 @@ ROUTES = table(
     route(ho.CorrectionOffset, admin.correction),
     route(ho.CloneGroupOffset, admin.clone_offsets),
     route(ho.AllDelayOffsets, admin.delay_offsets),
-    route(hc.TimerFigures, admin.timer_counts),
+    route(hc.TimerMetrics, admin.timer_counts),
     route(ho.ViewMessage, admin.view_message),
     route(ho.QueryMessage, admin.query_message),
     route(ho.QueryConsumeQueue, admin.query_queue),

@@ -65,10 +65,6 @@ class ResetMasterFlushOffset(Header):
     master_flush_offset: int | None = None
 
 
-class TimerFigures(Header):
-    code = RequestCode.GET_TIMER_METRICS
-
-
 class EpochCache(Header):
     code = RequestCode.GET_BROKER_EPOCH_CACHE
 

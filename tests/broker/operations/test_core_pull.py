@@ -311,6 +311,18 @@ def test_group_with_different_tags_loses_messages_as_in_rocketmq(bench: Any) -> 
 # -- offsets ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("hold_ms", "held"), [(-1, False), (0, False), (1, True)])
+async def test_a_pull_is_held_for_any_time_it_names(bench: Any, hold_ms: int, held: bool) -> None:
+    bench.send()
+    found = bench.start_pull(offset=1, hold_ms=hold_ms)
+    assert asyncio.iscoroutine(found) is held
+    if held:
+        waiting = asyncio.ensure_future(found)
+        await turns()
+        bench.clock.advance(1)
+        assert (await waiting).status is ReadStatus.OFFSET_OVERFLOW_ONE
+
+
 @pytest.mark.seed("S004-77")
 async def test_offset_carried_by_a_pull_is_stored_on_arrival_and_only_then(bench: Any) -> None:
     bench.send()

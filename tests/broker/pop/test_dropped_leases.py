@@ -15,6 +15,7 @@ from aerobee.protocol import names
 from aerobee.protocol.bodies import GroupConfig
 from aerobee.protocol.filters import Accept
 from aerobee.protocol.message import Record
+from aerobee.protocol.receipt import Receipt
 from aerobee.settings import BrokerConfig, InForce
 
 if TYPE_CHECKING:
@@ -137,6 +138,42 @@ def test_what_the_log_speaks_for_is_not_read_again_when_the_offset_comes_to_it(s
     shop.wait(61_000)
     retried = [record.body for record in shop.records(names.pop_retry_topic("orders", "billing"))]
     assert sorted(retried) == [b"d", b"e"]
+
+
+def test_only_acks_of_before_the_start_whose_time_is_not_over_are_kept_for_what_may_still_come(
+    shop: Any,
+) -> None:
+    """A checkpoint may still be in RocketMQ's timer; any other unknown ack has nothing to wait for."""
+    leases, place = shop.broker.pops.leases, ("orders", "billing", 0)
+    leases.in_flight.lane(*place)
+    shop.clock.advance(50_000)
+    now, started = shop.clock.now(), leases._started
+    for popped, invisible, kept in (
+        (started - 1, 60_000, True),
+        (started - 1, 50_001, False),  # just over
+        (started - 1, 50_002, True),
+        (started, 60_000, False),  # of this run, which knows all of its own
+        (started, 10_000, False),
+        (now, 60_000, False),
+    ):
+        leases._early.clear()
+        receipt = Receipt(0, popped, invisible, 0, "0", "broker-a", 0, 0)
+        assert leases.ack(place, receipt, 0b1, now) == 0
+        assert leases._early == ({(*place, 0, popped): 1} if kept else {}), (popped - started, invisible)
+    receipt = Receipt(0, started - 1, 60_000, 0, "0", "broker-a", 0, 0)
+    leases.ack(place, receipt, 0b100, now)
+    leases.ack(("nowhere", "billing", 0), receipt, 0b1, now)
+    leases.ack(place, receipt, 0b1, now)
+    assert leases._early == {(*place, 0, started - 1): 0b101, ("nowhere", "billing", 0, 0, started - 1): 1}
+
+
+def test_of_too_many_early_acks_the_oldest_go(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aerobee.broker.pop.leases.EARLY_ACKS", 3)
+    leases, now = shop.broker.pops.leases, shop.clock.now()
+    for start in range(5):
+        receipt = Receipt(start, leases._started - 1, 60_000, 0, "0", "broker-a", 0, start)
+        leases.ack(("orders", "billing", 0), receipt, 1, now)
+    assert [key[3] for key in leases._early] == [2, 3, 4]
 
 
 # -- who is woken ------------------------------------------------------------------------------------------

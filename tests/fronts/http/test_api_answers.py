@@ -74,6 +74,48 @@ def test_every_entry_is_known_here() -> None:
     assert {(entry.method, entry.path) for entry in ENTRIES} == set(GATES)
 
 
+def test_what_an_entry_takes_is_described_by_the_names_it_reads() -> None:
+    """And an entry whose description names nothing reads nothing but its path."""
+
+    class Reads(Given):
+        def __init__(self) -> None:
+            super().__init__(TOLD)
+            self.seen: set[str] = set()
+
+        def text(self, name: str, default: str | None = None) -> str:
+            self.seen.add(name)
+            return super().text(name, default)
+
+        def number(self, name: str, default: int, low: int = 0, high: int = 2**63 - 1) -> int:
+            self.seen.add(name)
+            return super().number(name, default, low, high)
+
+        def table(self, name: str) -> dict[str, str]:
+            self.seen.add(name)
+            return super().table(name)
+
+    described_ = {(entry.method, entry.path): set(entry.takes) for entry in ENTRIES}
+    page = {"contains", "start", "limit"}
+    assert described_ == {
+        **{key: set() for key in GATES},
+        ("GET", "/topics"): page,
+        ("GET", "/groups"): page,
+        ("POST", "/topics/{topic}"): {"queues", "perm", "attributes"},
+        ("GET", "/groups/{group}"): {"topic"},
+        ("GET", "/groups/{group}/message"): {"topic", "queueId", "offset"},
+        ("POST", "/groups/{group}"): {"retryMaxTimes", "consumeEnable"},
+        ("POST", "/groups/{group}/reset"): {"topic", "timestamp"},
+        ("POST", "/groups/{group}/mode"): {"topic", "mode", "share"},
+        ("GET", "/messages"): {"topic", "key", "limit"},
+        ("POST", "/settings"): {"any setting"},
+    }
+    for entry in ENTRIES:
+        given = Reads()
+        entry.asks(given)
+        in_path = {part.strip("{}") for part in entry.path.split("/") if part.startswith("{")}
+        assert given.seen <= set(entry.takes) | in_path, entry.path
+
+
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: f"{entry.method} {entry.path}")
 def test_gates_are_asked_as_mqadmin_would_ask(entry: Entry) -> None:
     """The same rights decide, and of the same topic and group."""

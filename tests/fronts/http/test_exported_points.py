@@ -47,7 +47,7 @@ class Bench:
     def told(self, scrape: Scrape, now_ns: int) -> dict[str, Any]:
         (resource,) = self.push._data(scrape, now_ns).resource_metrics
         (scope,) = resource.scope_metrics
-        assert scope.scope.name == "broker-meter"
+        assert (scope.scope.name, scope.schema_url, resource.schema_url) == ("broker-meter", "", "")
         return {metric.name: metric for metric in scope.metrics}
 
 

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small matters of the fronts: whose endpoints clients are told, which gates may be passed ahead, what is timed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace as Thing
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from aerobee.broker.operations.admin import ask_client
+from aerobee.fronts.gates import audit, remoting, table
+from aerobee.fronts.grpc import route
+from aerobee.fronts.grpc.generated import messaging_pb2 as pb
+from aerobee.fronts.http.app import make_app
+from aerobee.fronts.remoting import admin
+from aerobee.protocol import bodies
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.headers.consume import ConsumeDirectly, HeadsRead, ReadHeads
+from aerobee.settings import BrokerConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+# -- endpoints ---------------------------------------------------------------------------------------------
+
+
+def asked(host: str = "", scheme: int = pb.ADDRESS_SCHEME_UNSPECIFIED) -> Any:
+    addresses = [pb.Address(host=host, port=1)] if host else []
+    return pb.Endpoints(scheme=scheme, addresses=addresses)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("advertise", "request_", "host", "scheme"),
+    [
+        (None, asked(), "0.0.0.0", pb.IPv4),
+        (None, asked("broker.example"), "broker.example", pb.DOMAIN_NAME),
+        (None, asked("::1"), "::1", pb.IPv6),
+        (None, asked("10.0.0.9"), "10.0.0.9", pb.IPv4),
+        (None, asked("10.0.0.9", pb.DOMAIN_NAME), "10.0.0.9", pb.DOMAIN_NAME),  # its own word for it
+        ("b.example", asked(), "b.example", pb.DOMAIN_NAME),
+        ("b.example", asked("10.0.0.9"), "b.example", pb.DOMAIN_NAME),
+        ("10.1.1.1", asked("::1"), "10.1.1.1", pb.IPv4),
+    ],
+)
+def test_clients_are_told_the_advertised_host_or_the_one_they_came_by(
+    advertise: str | None, request_: Any, host: str, scheme: int
+) -> None:
+    config = BrokerConfig(host="0.0.0.0")
+    if advertise is not None:
+        config = msgspec.structs.replace(config, advertise=advertise)
+    found = route._own_endpoints(request_, Thing(config=config), 8081)  # type: ignore[arg-type]
+    assert found.scheme == scheme
+    assert [(each.host, each.port) for each in found.addresses] == [(host, 8081)]
+
+
+# -- gates -------------------------------------------------------------------------------------------------
+
+
+def test_gates_are_passed_ahead_only_where_nothing_but_access_control_stands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Runs of requests that were checked together pass no other gate: none may stand there, and none may be audited."""
+
+    def gate(name: str, stands: bool) -> Callable[[Any], Any]:
+        return lambda place: name if stands else None
+
+    account, right = gate("account", True), gate("right", True)
+    change = next(iter(audit.CHANGES))
+    for limits, code, expected in (
+        (False, 10, ("account", "right")),
+        (True, 10, ()),
+        (False, change, ()),
+        (True, change, ()),
+    ):
+        other = gate("limit", limits)
+        monkeypatch.setattr(table, "CHECKS", (account, right))
+        monkeypatch.setattr(table, "GATES", (audit.gate, account, right, other))
+        assert table.checks_at(Thing(code=code)) == expected  # type: ignore[arg-type]
+
+
+async def test_what_is_answered_later_is_timed_until_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter([7_000_000])
+    monkeypatch.setattr(remoting, "perf_counter_ns", lambda: next(ticks))
+    told: list[Any] = []
+    path: Any = remoting.RemotingPath.__new__(remoting.RemotingPath)
+    path._times = Thing(add=lambda *given, held: told.append((*given, held)))
+
+    async def later() -> bytes:
+        return b"frame"
+
+    request: Any = Thing(command=Thing(code=int(RequestCode.PULL_MESSAGE)), connection=Thing(remote_text=""))
+    assert await path._later(request, later(), 2_000_000) == b"frame"
+    assert told == [(11, 0, 5_000_000, True)]
+
+
+# -- adapters ----------------------------------------------------------------------------------------------
+
+
+async def test_a_client_and_message_that_are_not_named_are_empty_texts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[tuple[Any, ...]] = []
+
+    async def noted(*given: Any) -> bytes:
+        told.append(given[:4])
+        return b"result"
+
+    monkeypatch.setattr(ask_client, "consume_directly", noted)
+    for header in (
+        ConsumeDirectly(consumer_group="g"),
+        ConsumeDirectly(consumer_group="g", client_id="c", msg_id="m"),
+    ):
+        answer = await admin.consume_directly(Thing(), header, Thing())  # type: ignore[arg-type]
+        assert answer.body == b"result"  # type: ignore[union-attr]
+    assert told == [("g", "", "", None), ("g", "c", "m", None)]
+
+
+async def test_heads_are_told_of_topics_that_are_named_and_of_all_that_moved(peer: Any, server: Any) -> None:
+    await peer.send("orders")
+    named = await peer.call(ReadHeads(), b'["orders","nowhere"]')
+    first = named.fields(HeadsRead)
+    assert (named.code, first.since) == (0, None)
+    topics = bodies.decode(named.body, bodies.QueueHeads).topics
+    assert set(topics) == {"orders"}
+    assert tuple(topics["orders"][0]) == (0, 0, 1)
+    same = await peer.call(ReadHeads(since=first.stamp))
+    assert (same.code, same.body, same.fields(HeadsRead).since) == (0, b"", first.stamp)
+    await peer.send("orders", queue_id=2)
+    moved = await peer.call(ReadHeads(since=first.stamp))
+    found = bodies.decode(moved.body, bodies.QueueHeads).topics
+    assert {name: [tuple(queue) for queue in queues] for name, queues in found.items()} == {
+        "orders": [(2, 0, 1)]
+    }
+    assert moved.fields(HeadsRead).since == first.stamp
+    unknown = await peer.call(ReadHeads(since="not a stamp"))
+    assert (unknown.body, unknown.fields(HeadsRead).since) == (b"", None)
+    many = await peer.call(ReadHeads(), b"[" + b",".join(b'"t%d"' % n for n in range(257)) + b"]")
+    assert many.code != 0
+
+
+async def test_a_port_without_a_console_says_what_it_has() -> None:
+    app = make_app([], None, max_body=10, hosts=None)
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b""}
+    await app(scope, receive, send)
+    assert sent[0]["status"] == 200
+    assert sent[1]["body"] == (
+        b"Aerobee. /healthz and /readyz say how it is, /metrics what it does, /api answers in JSON.\n"
+    )

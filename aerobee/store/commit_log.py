@@ -36,7 +36,7 @@ _MAGICS = (MAGIC_V1, MAGIC_V2)
 _MAX_MAPPED = 64
 _FORGET_EVERY = 64 << 20
 _WORTH_MAKING_AHEAD = 16 << 20
-_WORTH_A_CALL = 64 << 10
+_WORTH_A_CALL = 4096  # where no pages are ready
 _STORE_TIME_V4 = struct.Struct(">q")
 _SYS_FLAG = struct.Struct(">i")
 
@@ -108,7 +108,6 @@ class CommitLog:
         if self.segments and end < self.segments[-1].base + self.segment_bytes:
             segment = self.segments[-1]
             segment.reserved = (end - segment.base) // mmap.PAGESIZE * mmap.PAGESIZE
-            segment.paged = segment.reserved + mmap.PAGESIZE  # what is written is not written over
             self._use(segment)
 
     def _use(self, segment: Segment) -> None:
@@ -132,11 +131,16 @@ class CommitLog:
         segment = self.segments[-1]
         needed = self.end - self.base + size + BLANK_SIZE
         segment.reserve(needed)
-        self.limit = self.base + segment.make_pages(needed) - BLANK_SIZE
+        self.limit = self.base + segment.make_pages(self.end - self.base, needed) - BLANK_SIZE
         if self.end - self._forgotten > _FORGET_EVERY:
             segment.forget_pages(self.end - self.base)
             self._forgotten = self.end
         return self.end
+
+    @property
+    def reserved(self) -> int:
+        """How far a run may go that is written by one call, which needs no pages made ready."""
+        return self.base + min(self.segments[-1].reserved, self.segment_bytes) - BLANK_SIZE
 
     def publish(self, at: int, data: bytes | memoryview) -> None:
         """Records at `at`, for which room was asked: all of them or, when we are killed on the way, none.
@@ -145,7 +149,8 @@ class CommitLog:
         store, make them part of the log. Where these are zeros, recovery ends the log, whatever lies behind.
         """
         start, view = at - self.base, memoryview(data)
-        if len(view) < _WORTH_A_CALL or not self._written(start + HEAD_SIZE, view[HEAD_SIZE:]):
+        is_easy = len(view) < _WORTH_A_CALL or at + len(view) <= self.limit
+        if is_easy or not self._written(start + HEAD_SIZE, view[HEAD_SIZE:]):
             self.map[start + HEAD_SIZE : start + len(data)] = view[HEAD_SIZE:]  # type: ignore[index]
         self.map[start : start + HEAD_SIZE] = view[:HEAD_SIZE]  # type: ignore[index]
 

@@ -88,11 +88,11 @@ class Segment:
             self.written_from(self.reserved)
         self.reserved = wanted
 
-    def make_pages(self, end: int) -> int:
-        """Have the kernel's pages up to `end` and somewhat further ready, where space is reserved and nothing is
-        written: zeros by one call cost it a fifth of what as many stores into fresh pages of the map do. Returns where
-        they end."""
-        start = self.paged
+    def make_pages(self, written: int, end: int) -> int:
+        """Have the kernel's pages up to `end` and somewhat further ready, where space is reserved and past what is
+        `written`: zeros by one call cost it a fifth of what as many stores into fresh pages of the map do. Returns
+        where they end."""
+        start = self.paged = max(self.paged, -(-written // _PAGE) * _PAGE)
         if end > start:
             self.paged = min(self.reserved, max(end, start + len(_ZEROS)))
             with suppress(OSError):  # then each page is made when it is written to

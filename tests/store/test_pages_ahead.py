@@ -78,3 +78,23 @@ def test_a_disk_that_takes_no_zeros_still_takes_records(tmp_path, monkeypatch):
     append(log, b"r" * 5000)
     assert bytes(log.map[:5000]) == b"r" * 5000
     log.close()
+
+
+def test_runs_that_need_no_pages_are_not_written_over_by_those_made_later(tmp_path, written):
+    log = opened(tmp_path)
+    append(log, b"r" * 100)
+    ahead = log.limit
+    run = b"s" * (ahead + 3 * PAGE)
+    assert log.end + len(run) <= log.reserved
+    log.publish(log.end, run)  # as the compiled lane does, past what is ready
+    log.end += len(run)
+    at = append(log, b"t" * 100)
+    assert bytes(log.map[100 : at + 100]) == run + b"t" * 100
+    assert log.limit >= log.end
+    while log.end + 100 <= log.limit:
+        append(log, b"u" * 100)
+    del written[:]
+    append(log, b"u" * 300)
+    assert written, "and the next ones are made where these end"
+    assert set(bytes(log.map[at + 100 : log.end])) == {ord("u")}
+    log.close()

@@ -76,9 +76,8 @@ def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'aerobee' has no attribute {name!r}")
-    found = globals()[name] = getattr(
-        import_module(home), name
-    )  # kept: `aerobee.Message` is asked for with every send
+    # Kept: `aerobee.Message` is asked for with every send.
+    found = globals()[name] = getattr(import_module(home), name)
     return found
 
 

@@ -6,8 +6,10 @@ from __future__ import annotations
 from types import SimpleNamespace as Thing
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
+from aerobee.broker.operations.admin import ask_client
 from aerobee.broker.state.routes import Host
 from aerobee.clock import ManualClock
 from aerobee.fronts.gates import audit, remoting, table
@@ -50,7 +52,9 @@ def asked(host: str = "", scheme: int = pb.ADDRESS_SCHEME_UNSPECIFIED) -> Any:
 def test_clients_are_told_the_advertised_host_or_the_one_they_came_by(
     advertise: str | None, request_: Any, host: str, scheme: int
 ) -> None:
-    config = BrokerConfig(host="0.0.0.0", **({} if advertise is None else {"advertise": advertise}))
+    config = BrokerConfig(host="0.0.0.0")
+    if advertise is not None:
+        config = msgspec.structs.replace(config, advertise=advertise)
     found = route._own_endpoints(request_, Thing(config=config), 8081)  # type: ignore[arg-type]
     assert found.scheme == scheme
     assert [(each.host, each.port) for each in found.addresses] == [(host, 8081)]
@@ -153,7 +157,7 @@ async def test_a_client_and_message_that_are_not_named_are_empty_texts(
         told.append(given[:4])
         return b"result"
 
-    monkeypatch.setattr(admin.ask_client, "consume_directly", noted)
+    monkeypatch.setattr(ask_client, "consume_directly", noted)
     for header in (
         ConsumeDirectly(consumer_group="g"),
         ConsumeDirectly(consumer_group="g", client_id="c", msg_id="m"),

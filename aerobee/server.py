@@ -21,6 +21,7 @@ from aerobee.errors import AerobeeError
 from aerobee.fronts.gates.call import Port
 from aerobee.fronts.remoting.front import RemotingFront
 from aerobee.net.connection import Limits
+from aerobee.net.door import refuse_taken
 from aerobee.net.listener import MAX_REQUEST_HEADER, Listener, ListenLimits
 from aerobee.net.tls import LOOK_MS, namesrv_tls, port_tls
 from aerobee.net.unfinished import Unfinished
@@ -205,6 +206,8 @@ class Server:
     async def start(self) -> None:
         """Open the data, then the ports. What fails undoes what was started."""
         self._load_certificates()
+        broker_at, names = (self._config.host, self._config.port), self._namesrv_config
+        refuse_taken(broker_at, (names.host, names.port))
         try:
             self._watch_certificates()
             self._exits.callback(self._stop_watching)

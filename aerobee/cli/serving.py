@@ -21,7 +21,6 @@ from aerobee.cli import logs
 from aerobee.client.running import loop_factory, on_signals
 from aerobee.errors import AerobeeError
 from aerobee.memory import keep_freed
-from aerobee.net.door import refuse_taken
 from aerobee.settings import Settings, load
 from aerobee.settings.sources import OF_A_BROKER, OF_A_NAME_SERVER
 
@@ -161,7 +160,6 @@ def _given(**flags: Any) -> dict[str, Any]:
 
 def _server(loaded: Settings, ephemeral: bool, whose_logs: str = "") -> Server:
     logs.as_set(loaded.broker, whose_logs)
-    _look_for_ports(loaded)
     gc.disable()  # until it runs: a start makes much and drops little
     from aerobee.server import Server
 
@@ -175,16 +173,6 @@ def _server(loaded: Settings, ephemeral: bool, whose_logs: str = "") -> Server:
         store=loaded.store,
         namesrv=loaded.namesrv,
     )
-
-
-def _look_for_ports(loaded: Settings) -> None:
-    """One that is taken is told alone, and before a store is opened for nothing."""
-    broker, namesrv = loaded.broker, loaded.namesrv
-    ports = [(broker.host, each) for each in (broker.port, broker.grpc_port, broker.http_port)]
-    wanted = [(namesrv.host, namesrv.port), *(ports if broker.port != OFF else ())]
-    for host, port in wanted:
-        if port > 0:
-            refuse_taken(host, port)
 
 
 async def _input_ended() -> None:

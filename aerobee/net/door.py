@@ -190,15 +190,19 @@ class Door:
         return None
 
 
-def refuse_taken(host: str, port: int) -> None:
-    """NetworkError when somebody has the port: asked before a start that takes long, and says much, is begun."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as asking:
-        asking.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            asking.bind((host, port))
-        except OSError as error:
-            raise _cannot_listen(host, port, error) from error
+def refuse_taken(*places: tuple[str, int]) -> None:
+    """NetworkError when somebody has one of the ports: asked before a start that takes long, and says much, is begun.
+    Any free port, and none, are always free."""
+    for host, port in places:
+        if port <= 0:
+            continue
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as asking:
+            asking.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                asking.bind((host, port))
+            except OSError as error:
+                raise _cannot_listen(host, port, error) from error
 
 
 def _cannot_listen(host: str, port: int, error: OSError) -> NetworkError:

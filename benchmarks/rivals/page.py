@@ -138,5 +138,8 @@ NOTES = """## How to read it
   then kept where somebody can look at it (`code_for_retries` in `benchmarks/rivals/*_client.py`). They are not of equal
   worth: in Kafka's a message that rests holds up those behind it, in Redis's and RabbitMQ's a crash between two steps
   leaves a message twice.
+- *Send to function*: NATS and Redis push or answer the one connection that waits. Aerobee's consumer has a held pull a
+  queue: a message wakes it, the broker reads the queue and answers, and the client asks anew. At 200 a second all is
+  cold, and each of these steps takes twice as long as under load (docs/performance.md has them one by one).
 - RocketMQ is measured with Aerobee's client; it has 1 GiB of heap, Kafka too.
 """

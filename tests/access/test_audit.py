@@ -111,6 +111,7 @@ def test_a_file_that_was_moved_away_is_begun_anew(file: Path) -> None:
     audit, another = Audit(file), Audit(file)
     audit.changed(1, {"n": 1})
     file.rename(file.with_name("moved"))
+    assert audit.newest(10) == []
     audit.changed(2, {"n": 2})
     another.changed(3, {"n": 3})
     for each in (audit, another):

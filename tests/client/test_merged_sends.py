@@ -36,11 +36,15 @@ def message(number: int, **more: object) -> Message:
 
 
 async def outcomes(
-    options: ProducerOptions, messages: Sequence[Message], faults: dict[str, Fault] | None = None
+    options: ProducerOptions,
+    messages: Sequence[Message],
+    faults: dict[str, Fault] | None = None,
+    clock: ManualClock | None = None,
 ) -> tuple[list[SendResult | BaseException], ScriptedBroker]:
-    """All sent in one turn of the loop, on a connection that is open already."""
+    """All sent in one turn of the loop, on a connection that is open already. A clock that stands still lets a turn take
+    no time, however busy the machine."""
     broker = ScriptedBroker(faults or {})
-    async with broker.listening() as address, Producer(address, options=options) as producer:
+    async with broker.listening() as address, Producer(address, options=options, clock=clock) as producer:
         await producer.send(Message("T", b"first", message_id="M-first"))
         broker.stored.clear()
         broker.frames.clear()
@@ -55,7 +59,7 @@ def told(outcome: SendResult | BaseException) -> object:
 
 
 async def test_sends_of_one_turn_leave_as_a_batch_a_queue() -> None:
-    results, broker = await outcomes(MERGED, [message(n) for n in range(13)])
+    results, broker = await outcomes(MERGED, [message(n) for n in range(13)], clock=ManualClock())
     # The first finds nothing under way and leaves alone; the others share three queues.
     assert broker.frames == {SINGLE: 1, BATCH: 3}
     for result in results:
@@ -229,7 +233,7 @@ async def test_a_compressed_body_travels_alone() -> None:
 async def test_large_bodies_are_not_put_into_one_huge_batch() -> None:
     options = ProducerOptions(compression="none", instance="same")
     messages = [Message("T", b"x" * 50_000, message_id=f"M{n}") for n in range(13)]
-    results, broker = await outcomes(options, messages)
+    results, broker = await outcomes(options, messages, clock=ManualClock())
     assert broker.frames[BATCH] == 6  # twelve of them, two at a time
     assert all(isinstance(one, SendResult) for one in results)
 

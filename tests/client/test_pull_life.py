@@ -129,6 +129,8 @@ async def test_seeking_by_place_or_time_goes_on_there(
         assert broker.held() == [(0, 4), (1, 3)]
         await consumer.commit({Q1: 0})
         assert broker.reported()[-1] == (1, 0)
+        await consumer.commit()
+        assert broker.reported()[-1] == (1, 0), "what was said by hand counts from then on"
         assert consumer.status("T") == {Q0: 4, Q1: 0}
         assert consumer.status("") == consumer.status("T")
         assert consumer.status("U") == {}

@@ -35,7 +35,7 @@ def test_a_refusal_is_told_once_then_once_a_minute_and_its_end_too(caplog: pytes
         assert refusals.met("T", REFUSED, now) == ASKED_AGAIN_MS
     assert len(errors(caplog)) == 2
     assert "group=g may not consume topic=T: User:shop has no permission" in errors(caplog)[0]
-    assert "give its account the right" in errors(caplog)[0]
+    assert "an operator has to allow it" in errors(caplog)[0]
     refusals.over("U")
     assert refusals.any is REFUSED
     refusals.over("T")

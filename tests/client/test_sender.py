@@ -180,7 +180,7 @@ async def test_sends_of_a_busy_connection_go_together_by_queue_and_in_order(
         started = sender.start_now(sending(session, body, may_merge=True, topic="S"), None)
         assert started is not None
         calls.append(started[0])
-    started = sender.start_now(sending(session, b"3", topic="S"), only)
+    started = sender.start_now(sending(session, b"3", may_merge=True, topic="S"), only)
     assert started is not None
     started = sender.start_now(sending(session, b"4", may_merge=True, topic="S"), None)
     assert started is not None

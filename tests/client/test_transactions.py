@@ -152,5 +152,7 @@ async def test_what_is_refused(producer: Any, delay: dict[str, int]) -> None:
     producer._open = False
     with pytest.raises(RuntimeError, match="is not started, or stopped"):
         await producer.send_in_transaction(Message("T", b"x"), later)
+    with pytest.raises(RuntimeError, match="is not started, or stopped"):
+        await producer.recall("T", "handle")
     with pytest.raises(TypeError, match="check is 'no', which cannot be called"):
         TransactionProducer("127.0.0.1:1", group="shop", check="no")  # type: ignore[arg-type]

@@ -300,8 +300,8 @@ def test_a_port_that_is_taken_is_told_alone_and_before_the_store_is_opened(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        process = start("serve", "--data", str(tmp_path / "data"), "--namesrv-port", "0", "--broker-port", "0",
-                        "--grpc-port", "-1", "--http-port", str(port))  # fmt: skip
+        process = start("serve", "--data", str(tmp_path / "data"), "--namesrv-port", str(port), "--broker-port", "0",
+                        "--grpc-port", "-1", "--http-port", "-1")  # fmt: skip
         _, told = process.popen.communicate(timeout=20)
     assert process.popen.returncode == 1
     assert told.startswith(f"aerobee: cannot listen on 127.0.0.1:{port}: ")

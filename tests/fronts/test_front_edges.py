@@ -10,13 +10,17 @@ import msgspec
 import pytest
 
 from aerobee.broker.operations.admin import ask_client
+from aerobee.broker.state.routes import Host
+from aerobee.clock import ManualClock
 from aerobee.fronts.gates import audit, remoting, table
 from aerobee.fronts.grpc import route
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.http.app import make_app
-from aerobee.fronts.remoting import admin
+from aerobee.fronts.http.connections import HttpConnections, HttpLimits
+from aerobee.fronts.remoting import admin, pop
 from aerobee.protocol import bodies
 from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.command import Command
 from aerobee.protocol.headers.consume import ConsumeDirectly, HeadsRead, ReadHeads
 from aerobee.settings import BrokerConfig
 
@@ -54,6 +58,27 @@ def test_clients_are_told_the_advertised_host_or_the_one_they_came_by(
     found = route._own_endpoints(request_, Thing(config=config), 8081)  # type: ignore[arg-type]
     assert found.scheme == scheme
     assert [(each.host, each.port) for each in found.addresses] == [(host, 8081)]
+
+
+@pytest.mark.parametrize(
+    ("perm", "read", "write", "expected"),
+    [
+        (6, 2, 2, "RW RW"),
+        (6, 3, 1, "RW R R"),
+        (6, 1, 3, "RW W W"),
+        (4, 2, 2, "R R"),
+        (2, 2, 3, "W W W"),
+        (0, 2, 3, "- - -"),
+        (1, 0, 0, "-"),  # one, so that clients see the topic
+        (6, 0, 0, "-"),
+    ],
+)
+def test_queues_are_told_with_what_may_be_done_to_them(
+    perm: int, read: int, write: int, expected: str
+) -> None:
+    shown = {pb.READ_WRITE: "RW", pb.READ: "R", pb.WRITE: "W", pb.NONE: "-"}
+    found = route._permissions(Host("b", perm, read, write))
+    assert " ".join(shown[each] for each in found) == expected
 
 
 # -- gates -------------------------------------------------------------------------------------------------
@@ -94,6 +119,30 @@ async def test_what_is_answered_later_is_timed_until_its_answer(monkeypatch: pyt
     request: Any = Thing(command=Thing(code=int(RequestCode.PULL_MESSAGE)), connection=Thing(remote_text=""))
     assert await path._later(request, later(), 2_000_000) == b"frame"
     assert told == [(11, 0, 5_000_000, True)]
+
+
+# -- what is not answered, and what is not believed ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("serialize", "flag", "is_frame"), [(0, 0, True), (0, 2, False), (1, 0, False), (1, 2, False)]
+)
+def test_only_an_ack_that_wants_a_json_answer_is_answered_by_a_frame(
+    serialize: int, flag: int, is_frame: bool
+) -> None:
+    found = pop.acked(Command(int(RequestCode.ACK_MESSAGE), 7, flag, serialize=serialize))
+    assert isinstance(found, bytes) is is_frame
+
+
+def test_http_tells_nothing_of_itself_and_believes_no_forwarder() -> None:
+    made = HttpConnections(make_app([], None, max_body=10, hosts=None), ManualClock(), HttpLimits())._config
+    assert (made.server_header, made.date_header, made.proxy_headers, made.access_log) == (False,) * 4
+    assert (made.ws, made.lifespan, made.timeout_keep_alive) == ("none", "off", 15)
+    assert made.h11_max_incomplete_event_size == 16 * 1024
+    quick = HttpConnections(
+        make_app([], None, max_body=10, hosts=None), ManualClock(), HttpLimits(idle_ms=10)
+    )
+    assert quick._config.timeout_keep_alive == 1, "a second at least"
 
 
 # -- adapters ----------------------------------------------------------------------------------------------

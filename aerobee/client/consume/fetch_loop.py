@@ -47,9 +47,8 @@ class FetchLoop:
             if wait_ms:
                 await self._member.clock.sleep(wait_ms)
             elif owned.inbox.count and owned.inbox.has_all:
-                await asyncio.sleep(
-                    0
-                )  # the next pull will be held anyway: what came is handled before it is asked
+                # The next pull will be held anyway: what came is handled before it is asked.
+                await asyncio.sleep(0)
             try:
                 wait_ms = await self.pull_once(owned)
             except Exception:

@@ -45,8 +45,8 @@ class Refusals:
         self.heard()
         if told == now:
             log.error(
-                "group=%s may not consume topic=%s: %s; give its account the right to topic and group, or the client "
-                "another account; trying on every s=%d",
+                "group=%s may not consume topic=%s: %s; an operator has to allow it, by a right of the account or a "
+                "setting of topic or group; trying on every s=%d",
                 self._group, topic, error, ASKED_AGAIN_MS // 1000,
             )  # fmt: skip
         return ASKED_AGAIN_MS

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from types import SimpleNamespace as Thing
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +98,7 @@ def test_what_an_entry_takes_is_described_by_the_names_it_reads() -> None:
     described_ = {(entry.method, entry.path): set(entry.takes) for entry in ENTRIES}
     page = {"contains", "start", "limit"}
     assert described_ == {
-        **{key: set() for key in GATES},
+        **{place: set() for place in GATES},
         ("GET", "/topics"): page,
         ("GET", "/groups"): page,
         ("POST", "/topics/{topic}"): {"queues", "perm", "attributes"},
@@ -519,7 +520,7 @@ def test_the_description_names_paths_parameters_and_bodies() -> None:
     for entry in ENTRIES:
         operation = told["paths"][f"/api{entry.path}"][entry.method.lower()]
         assert operation["summary"] == entry.about
-        assert entry.about.endswith(".")
+        assert re.fullmatch(r"[A-Z][a-z]* .*\.", entry.about), "a sentence"
 
 
 async def test_the_page_of_the_api_runs_nothing_and_escapes_what_it_shows(server: Server) -> None:

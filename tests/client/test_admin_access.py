@@ -165,3 +165,18 @@ async def test_the_audit_log_and_the_plain_files_are_read(parts: Parts) -> None:
     parts.answer(account_headers.GetAclConfig, bodies.AclConfig())
     assert await parts.access.plain_acl("a:1") == bodies.AclConfig()
     assert {timeout_ms for _, _, timeout_ms in session.asked} == {PATIENCE_MS}
+
+
+def test_a_policy_has_one_entry_of_the_users_own_for_each_resource() -> None:
+    made = acl_of("shop", ["Topic:a", "Group:b"], ["Pub", "Sub"], "Deny", ["10.0.0.7"])
+    assert made.subject == "User:shop"
+    (policy,) = made.policies or []
+    assert policy.policy_type == "Custom"
+    assert [
+        (each.resource, each.actions, each.decision, each.source_ips) for each in policy.entries or []
+    ] == [
+        ("Topic:a", ["Pub", "Sub"], "Deny", ["10.0.0.7"]),
+        ("Group:b", ["Pub", "Sub"], "Deny", ["10.0.0.7"]),
+    ]
+    (policy,) = acl_of("User:shop", ["Topic:a"], ["Pub"]).policies or []
+    assert [(each.decision, each.source_ips) for each in policy.entries or []] == [("Allow", None)]

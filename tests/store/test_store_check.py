@@ -300,3 +300,18 @@ def test_sizes_are_taken_from_the_files(kit):
     report = StoreCheck(kit.root, type(kit.config)(index_slots=64, index_entries=256)).run()
     assert report.is_sound
     assert report.queues.units == 60
+
+
+def test_the_size_is_that_of_the_messages_there_are_from_the_oldest_file_on(kit):
+    store = kit.open(retention_bytes=3 << 16)
+    for _ in range(60):
+        store.append(kit.message(body=bytes(8000)))
+    for _ in range(4):
+        kit.clock.advance(1000)
+        store.tick(kit.clock.now())
+        store._flush.wait()
+    begin, end = store.log_min, store.log_max
+    assert begin > 0
+    store.close()
+    checked = StoreCheck(kit.root, kit.config)
+    assert checked.run().log.size_bytes == end - begin

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Quoted everywhere: the checkout may live under a path with spaces.
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-pure fuzz-native fuzz chaos check format interop bench bench-quick browser watch serve dist clean mutants
+.PHONY: demo test test-fast test-pure fuzz-native fuzz chaos kills check format interop bench bench-quick browser watch serve dist clean mutants
 
 $(STAMP): pyproject.toml constraints.txt hatch_build.py $(wildcard aerobee/native/*.pyx aerobee/native/*.pxd)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Aerobee needs Python 3.11 or newer, this is " + sys.version.split()[0])'
@@ -59,7 +59,11 @@ format: $(STAMP)
 
 # The real peers: needs Java 17, Maven, Go, Node, npm, Rust with cargo and a C compiler; says which is missing and fails.
 interop: $(STAMP)
-	$(BIN)/python -m pytest -q tests/interop
+	$(BIN)/python -m pytest -q tests/interop -m "not long"
+
+# All kills of Spark's drivers, executors, workers and of brokers below them, a quarter of an hour.
+kills: $(STAMP)
+	$(BIN)/python -m pytest -q tests/interop/test_lake_kills.py tests/interop/test_sink_kills.py
 
 # The console in Debian's chromium, driven by Playwright; needs npm for axe-core, and apt-get where chromium is missing.
 # AEROBEE_SHOTS=DIR keeps screenshots to look at.

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from aerobee.clock import ManualClock as ManualClock
     from aerobee.server import Server as Server
     from aerobee.settings import BrokerConfig as BrokerConfig
+    from aerobee.settings import NamesrvConfig as NamesrvConfig
     from aerobee.settings import StoreConfig as StoreConfig
 
 __version__ = "0.1.0"  # the one place: the package takes it from here
@@ -43,6 +44,7 @@ _HOME = {
     "ManualClock": "aerobee.clock",
     "Message": "aerobee.client.message",
     "MessageQueue": "aerobee.client.message",
+    "NamesrvConfig": "aerobee.settings",
     "Options": "aerobee.client.options",
     "Outcome": "aerobee.client.consume.handler",
     "Producer": "aerobee.client.produce.producer",
@@ -72,11 +74,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module 'aerobee' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+if not TYPE_CHECKING:  # a checker knows the names above, and that there are no others
+
+    def __getattr__(name: str) -> Any:
+        home = _HOME.get(name)
+        if home is None:
+            raise AttributeError(f"module 'aerobee' has no attribute {name!r}")
+        # Kept: `aerobee.Message` is asked for with every send.
+        found = globals()[name] = getattr(import_module(home), name)
+        return found
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypedDict, TypeVar
 
 import msgspec
 
@@ -49,6 +49,30 @@ ANY_PORT = 0
 GRACE_MS = 3_000
 
 
+class Ports(TypedDict):
+    """Arguments of a `Server`."""
+
+    namesrv_port: int
+    broker_port: int
+    grpc_port: int
+    http_port: int
+
+
+class ServerSettings(TypedDict, total=False):
+    """All arguments of a `Server` but its data."""
+
+    ephemeral: bool
+    host: str | None
+    namesrv_port: int | None
+    broker_port: int | None
+    grpc_port: int | None
+    http_port: int | None
+    clock: Clock | None
+    config: BrokerConfig | None
+    store: StoreConfig | None
+    namesrv: NamesrvConfig | None
+
+
 class Front(Protocol):
     """A front that brings its own port: gRPC."""
 
@@ -86,7 +110,7 @@ class Server:
         store: StoreConfig | None = None,
         namesrv: NamesrvConfig | None = None,
     ) -> None:
-        if ephemeral and data is not None:
+        if ephemeral and (data is not None or (store or StoreConfig()).data != StoreConfig().data):
             raise ValueError(
                 "an ephemeral server has a directory of its own: leave out `data` or `ephemeral`"
             )
@@ -150,6 +174,17 @@ class Server:
     @property
     def http_address(self) -> str:
         return self._watching.address if self._watching is not None else ""
+
+    @property
+    def ports(self) -> Ports:
+        """What it listens on, for a server that is to take its place: `Server(data, **ports)`; -1 what it has not."""
+        namesrv = "" if self._name_server is None else self._name_server.address
+        return Ports(
+            namesrv_port=_port_of(namesrv),
+            broker_port=_port_of(self.broker_address),
+            grpc_port=_port_of(self.grpc_address),
+            http_port=_port_of(self.http_address),
+        )
 
     @property
     def data(self) -> Path | None:
@@ -372,3 +407,7 @@ def _given(argument: T | None, configured: T, usual: T, here: T | None) -> T:
     if argument is not None:
         return argument
     return configured if configured != usual or here is None else here
+
+
+def _port_of(address: str) -> int:
+    return parse_address(address)[1] if address else OFF

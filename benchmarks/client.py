@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
 HERE = Path(__file__).resolve().parent
+LONE = 20_000  # sends that wait for each other
 
 
 def cpu_seconds() -> float:
@@ -66,7 +67,8 @@ async def send_many(namesrv: str, topic: str, count: int, in_flight: int, body: 
         async def work() -> None:
             await asyncio.gather(*(worker() for _ in range(in_flight)))
 
-        await measured(f"async: send, {in_flight} in flight", count, work)
+        how = "one at a time" if in_flight == 1 else f"{in_flight} in flight"
+        await measured(f"async: send, {how}", count, work)
 
 
 async def send_batches(namesrv: str, topic: str, count: int, body: bytes) -> None:
@@ -132,7 +134,7 @@ def send_blocking(namesrv: str, topic: str, count: int, threads: int, body: byte
             worker.start()
         for worker in workers:
             worker.join()
-        what = f"blocking: send, {threads} threads"
+        what = "blocking: send, " + ("one at a time" if threads == 1 else f"{threads} threads")
         took = (time.perf_counter() - wall, cpu_seconds() - cpu)
         print(Figure(what, share * threads, *took).line(), flush=True)
 
@@ -213,6 +215,7 @@ async def main(namesrv: str, topic: str, arguments: argparse.Namespace) -> None:
         while not await admin.topic_exists(topic):  # noqa: ASYNC110 - another process says when
             await asyncio.sleep(0.05)
     await send_many(namesrv, topic, count, arguments.in_flight, body)
+    await send_many(namesrv, f"{topic}-blocking", LONE, 1, body)
     await consume(namesrv, topic, count, "async", Options())
     await consume(
         namesrv,
@@ -259,6 +262,7 @@ if __name__ == "__main__":
             pstats.Stats(profile).sort_stats("tottime").print_stats(25)
         else:
             uvloop.run(main(address, name, given))
+        send_blocking(address, f"{name}-blocking", LONE, 1, b"x" * given.size)
         send_blocking(address, f"{name}-blocking", given.count // 4, 16, b"x" * given.size)
         consume_blocking(address, name, given.count)
         beside(address, name, given)

@@ -47,6 +47,7 @@ def go() -> list[str]:
     return peers.go_program("load")
 
 
+JAVA_WARMS_UP = 3  # times as long: a third of it does not count, in which Java compiles what it runs
 PEERS = {"java": (java, "java"), "go": (go, "go")}
 
 
@@ -58,6 +59,7 @@ def measure(name: str, namesrv: str, topic: str, in_flight: int, size: int, seco
     """Sends that wait for their answer, so many at once; then a push consumer over what the topic has."""
     command = PEERS[name][0]()
     batch = ["1"] if name == "java" else []
+    sends_for = seconds * JAVA_WARMS_UP if name == "java" else seconds
     sending = [
         *command,
         "produce",
@@ -66,7 +68,7 @@ def measure(name: str, namesrv: str, topic: str, in_flight: int, size: int, seco
         str(in_flight),
         str(size),
         *batch,
-        str(seconds),
+        str(sends_for),
     ]
     consuming = [*command, "consume", namesrv, topic, f"bench-{name}", str(3 * seconds)]
     return [

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The official RocketMQ 5 clients on Aerobee's gRPC front and on Apache's proxy: rate, and CPU of the server.
+"""The official RocketMQ 5 clients on Aerobee's gRPC front and on Apache's proxy: rate, and CPU of both sides.
 
-    python -m benchmarks.grpc_peers [--messages 3000] [--rounds 3] [--clients python5,go5,java5]
+    python -m benchmarks.grpc_peers [--messages 4000] [--rounds 2] [--clients python5,go5,java5]
 
-Both servers run side by side with fresh data, the proxy with its broker inside it; each round runs every client against
-one, then against the other. A send is one call and waits for its answer, `--at-once` of them under way; a push consumer
-then takes what was sent, acknowledging each. The first round warms the servers up and is not counted; medians.
+Aerobee, the proxy with its broker inside, and the floor (`grpc_floor.py`: Aerobee's port with constants behind it) run
+side by side with fresh data; each round runs every client against each of them. A send is one call and waits for its
+answer, `--at-once` of them under way; a push consumer then takes what was sent, acknowledging each, and is measured from
+its first messages on: clients wait for seconds before they ask. The first round warms up and is not counted; medians.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks import compare  # before the drivers, whose folder it puts on the path
 
@@ -42,6 +44,24 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+class Floor(servers.Aerobee):
+    def __init__(self, data: Path, messages: int, size: int) -> None:
+        super().__init__(data)
+        self._sizes = (str(messages), str(size))
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "benchmarks.grpc_floor", str(self.data), *self._sizes]
+        self.process = servers.Process(command, self.data.parent / "floor.log")
+        ready = self.process.start(r"aerobee ready namesrv=(\S+) broker=(\S+) grpc=(\S+)", 30)
+        self.namesrv, self.broker, self.grpc = ready.groups()
+
+
+class Figures(NamedTuple):
+    rate: float
+    server_us: float
+    client_us: float
+
+
 class Bench:
     def __init__(self, folder: Path, given: argparse.Namespace) -> None:
         self.given = given
@@ -50,9 +70,9 @@ class Bench:
             "proxy": compare.RocketMQ(
                 folder / "proxy", peers.server_class_path(), compare.SETTINGS, proxy=True
             ),
+            "floor": Floor(folder / "floor", given.messages, given.size),
         }
-        self.rates: dict[Cell, list[float]] = defaultdict(list)
-        self.costs: dict[Cell, list[float]] = defaultdict(list)
+        self.found: dict[Cell, list[Figures]] = defaultdict(list)
 
     def pid(self, name: str) -> int:
         server = self.servers[name]
@@ -66,7 +86,8 @@ class Bench:
         try:
             for number in range(self.given.rounds + 1):
                 for client, peer in clients.items():
-                    for name in ("aerobee", "proxy") if number % 2 else ("proxy", "aerobee"):
+                    names = list(self.servers)
+                    for name in names if number % 2 else reversed(names):
                         self.both(number, client, peer, name)
         finally:
             for peer in clients.values():
@@ -82,14 +103,14 @@ class Bench:
             admin.create_topic(topic, queues=8)
         session = peers.Session(peer, server.grpc)
         producer = session.producer(topics=[topic])
-        self.measured((client, "send", name), number, lambda: self.send(peer, producer.name, topic))
-        consumers = []
-
-        def consume() -> None:
-            consumers.append(session.consumer(f"g-{topic}", topic))
-            consumers[0].wait(count, 120)
-
-        self.measured((client, "receive + ack", name), number, consume)
+        watch = Watch(self.pid(name), peer.child.pid)
+        self.send(peer, producer.name, topic)
+        self.note((client, "send", name), number, watch.figures(count))
+        consumer = session.consumer(f"g-{topic}", topic)
+        before = len(consumer.wait(1, 120))
+        watch = Watch(self.pid(name), peer.child.pid)
+        consumer.wait(count, 120)
+        self.note((client, "receive + ack", name), number, watch.figures(count - before))
         session.close_all(wait=True)
 
     def send(self, peer: peers.Peer, producer: str, topic: str) -> None:
@@ -102,38 +123,56 @@ class Bench:
         for waiter in asked:
             peer.answer(waiter, "send", 300)
 
-    def measured(self, cell: Cell, number: int, work: Callable[[], None]) -> None:
-        pid, count = self.pid(cell[2]), self.given.messages
-        cpu, begun = cpu_seconds(pid), time.perf_counter()
-        work()
-        took, used = time.perf_counter() - begun, cpu_seconds(pid) - cpu
-        print(f"round {number} {cell}: {count / took:,.0f} /s, {used / count * 1e6:.0f} us", flush=True)
+    def note(self, cell: Cell, number: int, seen: Figures) -> None:
+        print(
+            f"round {number} {cell}: {seen.rate:,.0f} /s, {seen.server_us:.0f} + {seen.client_us:.0f} us",
+            flush=True,
+        )
         if number:
-            self.rates[cell].append(count / took)
-            self.costs[cell].append(used / count * 1e6)
+            self.found[cell].append(seen)
+
+    def medians(self, *cell: str) -> Figures:
+        rounds = self.found[cell]  # type: ignore[index]
+        return Figures(*(statistics.median(each) for each in zip(*rounds, strict=True)))
 
     def table(self) -> None:
-        print("| client | what | Aerobee /s | proxy /s | ratio | Aerobee CPU us | proxy CPU us | ratio |")
-        print("|---|---|--:|--:|--:|--:|--:|--:|")
-        for client, what, name in list(self.rates):
+        print(
+            "| client | what | Aerobee /s | times the proxy | part of the floor | server CPU us: Aerobee, proxy, floor"
+        )
+        print("  | client CPU us, same order |")
+        print("|---|---|--:|--:|--:|--:|--:|")
+        for client, what, name in list(self.found):
             if name != "aerobee":
                 continue
-            ours, theirs = (client, what, "aerobee"), (client, what, "proxy")
-            rate, other = (statistics.median(self.rates[each]) for each in (ours, theirs))
-            cost, others = (statistics.median(self.costs[each]) for each in (ours, theirs))
+            all_three = [self.medians(client, what, each) for each in ("aerobee", "proxy", "floor")]
+            ours, proxy, floor = all_three
             print(
-                f"| {client} | {what} | {rate:,.0f} | {other:,.0f} | {rate / other:.2f} x"
-                f" | {cost:.0f} | {others:.0f} | {others / max(cost, 1):.1f} x |"
+                f"| {client} | {what} | {ours.rate:,.0f} | {ours.rate / proxy.rate:.2f} | {ours.rate / floor.rate:.2f}"
+                f" | {', '.join(f'{each.server_us:.0f}' for each in all_three)}"
+                f" | {', '.join(f'{each.client_us:.0f}' for each in all_three)} |"
             )
+        print(f"load average {' '.join(f'{each:.1f}' for each in os.getloadavg())}")
+
+
+class Watch:
+    def __init__(self, server: int, client: int) -> None:
+        self._pids = (server, client)
+        self._cpu = [cpu_seconds(pid) for pid in self._pids]
+        self._began = time.perf_counter()
+
+    def figures(self, count: int) -> Figures:
+        took = time.perf_counter() - self._began
+        used = [cpu_seconds(pid) - before for pid, before in zip(self._pids, self._cpu, strict=True)]
+        return Figures(count / took, *(each / count * 1e6 for each in used))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--messages", type=int, default=3_000)
+    parser.add_argument("--messages", type=int, default=4_000)
     parser.add_argument("--at-once", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--size", type=int, default=128)
     parser.add_argument("--clients", default="python5,go5,java5")
     with tempfile.TemporaryDirectory(prefix="aerobee-bench-peers-") as folder:

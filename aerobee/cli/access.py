@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aerobee.cli import connect, output
+from aerobee.cli import audit_lines, connect, output, times
 from aerobee.cli.access_init import init
 from aerobee.cli.each_broker import on_each
 from aerobee.cli.secrets import typed
@@ -266,6 +266,10 @@ def can(
 @app.command()
 def audit(
     last: Annotated[int, typer.Option("--last", min=1, help="so many lines of each broker")] = 100,
+    user: Annotated[str | None, typer.Option("--user", help="only of this user")] = None,
+    request: Annotated[str | None, typer.Option("--request", help="only requests like this: '*User'")] = None,
+    refused: Annotated[bool, typer.Option("--refused", help="only what was refused")] = False,
+    since: Annotated[str | None, typer.Option("--since", help=f"only since then: {times.EXAMPLES}")] = None,
     cluster: Cluster = None,
     namesrv: connect.Namesrv = None,
     json: output.Json = False,
@@ -273,12 +277,17 @@ def audit(
     """Who changed what, and who was refused: the newest lines of the brokers' audit logs.
 
     aerobee access audit --last 20
+
+    aerobee access audit --user shop --refused --since -1h
     """
+    after = times.parse_time(since, connect.clock.now()) if since else 0
+    wanted = audit_lines.Wanted(user, request, "refused" if refused else None, after)
+    asked = last if wanted == audit_lines.Wanted() else audit_lines.MOST
 
     async def of(admin: Admin, address: str) -> list[output.Row]:
         return [
             {**each, "resources": ",".join(each.get("resources", ()))}
-            for each in await admin.audit(address, last)
+            for each in wanted.newest(await admin.audit(address, asked), last)
         ]
 
     titles = ("time", "broker", "user", "from", "request", "resources", "target", "result", "why")

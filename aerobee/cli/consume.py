@@ -189,9 +189,11 @@ async def _push(admin: Admin, wanted: Wanted, printed: Printed) -> None:
         ordered=wanted.ordered,
         start=wanted.start,
         options=options,
-    ):
+    ) as consumer:
         while not printed.ended.is_set():
             await _rung(printed.ended, printed.wait_ms)
+            if consumer.refused is not None:
+                raise consumer.refused
 
 
 async def _rung(event: asyncio.Event, ms: int) -> None:

@@ -13,7 +13,11 @@ from aerobee.cli import complete, connect, output
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aerobee.client.admin import Admin
     from aerobee.client.message import ReceivedMessage
+
+_NAMED = 5  # other groups
+_SHOWN = 100  # of what would be sent
 
 Group = Annotated[str, typer.Argument(help="consumer group", autocompletion=complete.groups)]
 Limit = Annotated[int, typer.Option("--limit", "-l", help="at most so many", min=1)]
@@ -101,7 +105,9 @@ def resend(
     if output.wants_json(json):
         output.line(output.pretty_json(rows))
     elif dry_run:
-        output.line(f"{len(rows)} dead letters of {group} would be sent again")
+        output.table(rows[:_SHOWN], {"msgId": "message", "topic": "to topic", "keys": "keys"})
+        more = f" ({_SHOWN} shown; --json has all)" if len(rows) > _SHOWN else ""
+        output.line(f"{len(rows)} dead letters of {group} would be sent again{more}")
     else:
         output.line(f"sent {len(rows)} dead letters of {group} again")
 
@@ -114,6 +120,16 @@ def _choice(ids: list[str] | None, key: str | None) -> Callable[[ReceivedMessage
     return chosen
 
 
+async def _other_readers(admin: Admin, group: str, topics: set[str]) -> str:
+    """A message that is sent again is a new one, to every group of its topic."""
+    found = {reader for topic in topics for reader in await admin.groups_of(topic)} - {group}
+    if not found:
+        return ""
+    shown = ", ".join(sorted(found)[:_NAMED]) + (" ..." if len(found) > _NAMED else "")
+    which = "group reads" if len(found) == 1 else "groups read"
+    return f"{len(found)} other {which} {', '.join(sorted(topics))} and will get them too ({shown}). "
+
+
 async def _resend(
     address: str, group: str, chosen: Callable[[ReceivedMessage], bool], *, dry_run: bool, yes: bool
 ) -> list[dict[str, Any]]:
@@ -123,7 +139,11 @@ async def _resend(
         rows = [{"msgId": each.message_id, "topic": _origin(each), "keys": each.keys} for each in letters]
         if dry_run or not rows:
             return rows
-        output.confirmed(f"Send {len(rows):,} dead letters of {group!r} again?", yes)
+        if not yes:
+            others = await _other_readers(
+                admin, group, {topic for each in letters if (topic := _origin(each))}
+            )
+            output.confirmed(f"{others}Send {len(rows):,} dead letters of {group!r} again?", yes)
         sent = await admin.resend_dead_letters(group, choose=chosen)
     # As many were sent as were chosen: the topic only grows, and what grew meanwhile stands at the end.
     return [{**row, "newMsgId": each.message_id} for row, each in zip(rows, sent, strict=False)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aerobee.cli import complete, connect, output
+from aerobee.cli import complete, connect, output, owners
 from aerobee.cli.dead_letters import dead, resend
 from aerobee.cli.reset import reset
 from aerobee.protocol.versions import version_text
@@ -141,9 +141,10 @@ async def _show(address: str, group: str, *, json: bool) -> None:
         await connect.existing_group(admin, group)
         lag = await admin.lag(group)
         members = await admin.members(group)
+        told = await owners.told(admin, group, members)
     row = figures_row(lag, 0 if members is None else len(members.connection_set))
-    queues = [_queue_row(queue) for queue in lag.queues]
-    people = _members(members)
+    queues = [row | owners.of_queue(row, told) for row in map(_queue_row, lag.queues)]
+    people = _members(members, told)
     if json:
         shown = {**row, "modes": lag.modes, "queues": queues, **people}
         output.line(output.pretty_json(shown))
@@ -154,7 +155,7 @@ async def _show(address: str, group: str, *, json: bool) -> None:
         [{**each, "oldestMs": output.age(each["oldestMs"])} for each in queues],
         {"topic": "topic", "brokerName": "broker", "queueId": "queue", "committed": "committed",
          "position": "position", "maxOffset": "max", "ready": "ready", "inFlight": "in flight",
-         "oldestMs": "oldest"},
+         "oldestMs": "oldest", "held": "holds", "owner": "owner"},
         title="Queues",
     )  # fmt: skip
     _print_members(people)
@@ -176,13 +177,13 @@ def _queue_row(queue: Any) -> dict[str, Any]:
     }
 
 
-def _members(found: ConsumerConnection | None) -> dict[str, Any]:
+def _members(found: ConsumerConnection | None, told: owners.Told) -> dict[str, Any]:
     if found is None:
         return {"clients": [], "subscriptions": {}}
     return {
         "clients": [
             {"clientId": each.client_id, "address": each.client_addr, "language": each.language,
-             "version": version_text(each.version)}
+             "version": version_text(each.version), **owners.of_member(each.client_id, told)}
             for each in found.connection_set
         ],
         "consumeType": found.consume_type,
@@ -196,7 +197,10 @@ def _print_members(people: dict[str, Any]) -> None:
     if not people["clients"]:
         output.line("nobody consumes in this group now")
         return
-    columns = {"clientId": "client", "address": "address", "language": "language", "version": "version"}
+    columns = {
+        "clientId": "client", "queues": "queues", "held": "holds", "doneRate": "done/s", "failedRate": "failed/s",
+        "address": "address", "language": "language", "version": "version",
+    }  # fmt: skip
     output.table(people["clients"], columns, title="Members")
     output.line()
     rows = [{"topic": topic, "expression": text} for topic, text in sorted(people["subscriptions"].items())]

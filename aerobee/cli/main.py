@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from aerobee.cli import profiles
-from aerobee.errors import AerobeeError
+from aerobee.errors import AerobeeError, NoPermission
 
 # Typer carries its own copy of click since 0.26: its errors are found by their place above BadParameter.
 _UsageError: Any = typer.BadParameter.__mro__[1]
@@ -206,6 +206,8 @@ def failed(error: Exception) -> int:
             return _wrong_usage(error)
         case typer.Abort():
             text = "aborted"
+        case NoPermission():
+            text += _how_to_be_allowed(error)
         case AerobeeError() | OSError():
             pass
         case ModuleNotFoundError() if any(
@@ -218,6 +220,20 @@ def failed(error: Exception) -> int:
             text = f"{type(error).__name__}: {error}; this is a bug, AEROBEE_DEBUG=1 shows where"
     _say(text)
     return code
+
+
+def _how_to_be_allowed(error: NoPermission) -> str:
+    """The next step after the words of access control, which are RocketMQ's; other refusals name their own."""
+    if "username cannot be null" in error.remark:
+        return (
+            "; the server asks who you are: name an account with --profile NAME, or by AEROBEE_ACCESS_KEY and "
+            "AEROBEE_SECRET_KEY"
+        )
+    if "check signature failed" in error.remark:
+        return "; the secret is not the user's: see the profile, or AEROBEE_SECRET_KEY"
+    if "has no permission to access" in error.remark:
+        return "; `aerobee access allow USER ACTION RESOURCE`, by an administrator, gives the right"
+    return ""
 
 
 def _wrong_usage(error: Any) -> int:

@@ -53,14 +53,9 @@ async def _trace(address: str, message_id: str, topic: str) -> list[dict[str, An
 
 
 async def _rows(admin: Admin, message_id: str, topic: str) -> list[dict[str, Any]]:
-    from aerobee.client.trace_records import parse
-
-    found: list[tuple[TraceRecord, str]] = []
-    for message in await admin.messages_by_key(topic, message_id):
-        about = [record for record in parse(message.body) if record.message_id == message_id]
-        found += [(record, message.born_address) for record in about]
+    found = await admin.trace(message_id, topic)
     attempts = {record.request: record.attempt for record, _ in found if record.attempt is not None}
-    return [_row(record, by, attempts) for record, by in sorted(found, key=lambda each: each[0].at)]
+    return [_row(record, by, attempts) for record, by in found]
 
 
 def _row(record: TraceRecord, by: str, attempts: dict[str, int]) -> dict[str, Any]:

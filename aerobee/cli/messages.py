@@ -73,7 +73,7 @@ async def _get(address: str, message_id: str, topic: str | None, *, raw: bool, j
 
 
 async def track(admin: Admin, message: ReceivedMessage) -> dict[str, str]:
-    """By group of the topic: 'consumed', 'in flight', 'waiting' (and whether anyone is there to take it)."""
+    """By group of the topic: 'consumed', 'in flight', 'waiting' (and whether anyone is there to take it), 'dead'."""
     from aerobee.client.admin.figures import place_of
 
     found = {}
@@ -82,7 +82,21 @@ async def track(admin: Admin, message: ReceivedMessage) -> dict[str, str]:
         place = place_of(message, lag)
         if place is not None:
             found[group] = place if place != "waiting" or lag.online else "waiting, nobody consumes"
+        if place == "consumed" and lag.dead and await _is_dead(admin, group, message):
+            found[group] = f"dead: failed as often as allowed, see `aerobee groups dead {group}`"
     return found
+
+
+async def _is_dead(admin: Admin, group: str, message: ReceivedMessage) -> bool:
+    """Its copy among the dead letters has its id; the group is past it, as if it had consumed it."""
+    from aerobee.errors import NoRoute, QueryNotFound
+    from aerobee.protocol import names
+
+    try:
+        await admin.message_by_id(message.message_id, names.dead_letter_topic(group))
+    except (NoRoute, QueryNotFound):
+        return False
+    return True
 
 
 def show(message: ReceivedMessage, tracks: dict[str, str], *, raw: bool, json: bool) -> None:

@@ -17,7 +17,7 @@ import msgspec
 import typer
 
 from aerobee.clock import SystemClock
-from aerobee.protocol.codes import version_text as version_text
+from aerobee.protocol.durations import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -199,20 +199,8 @@ def local_time(timestamp_ms: int) -> str:
 
 
 def age(ms: int) -> str:
-    """`350 ms`, `12.5 s`, `3 m 20 s`, `2 h 5 m`, `4 d 1 h`."""
-    if ms < 1_000:
-        return f"{ms} ms" if ms > 0 else "-"
-    if ms < 60_000:
-        return f"{ms / 1000:.1f} s"
-    seconds = ms // 1000
-    for size, name, below, below_name in (
-        (86_400, "d", 3_600, "h"),
-        (3_600, "h", 60, "m"),
-        (60, "m", 1, "s"),
-    ):
-        if seconds >= size:
-            return f"{seconds // size} {name} {seconds % size // below} {below_name}"
-    return f"{seconds} s"
+    """How long ago, or for how long; '-' for never."""
+    return in_words(ms) or "-"
 
 
 def message_row(message: ReceivedMessage) -> Row:

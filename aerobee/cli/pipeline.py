@@ -175,7 +175,7 @@ def ledger(
             book = book.where((book["msgId"] == message) | (book["replayOf"] == message))
         if key:
             book = of_key(book, key)
-        show(book.limit(200), as_json=json)
+        show(book, as_json=json)
         return
     if not out:
         book = book.persist()

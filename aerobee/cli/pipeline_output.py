@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json as json_text
+import sys
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+SHOWN = 200  # rows of messages
 PIPE = 80  # columns, where nobody says how many there are
-console = Console(stderr=True)
+# Not FORCE_COLOR, which notebooks set, but whether somebody looks: frames of a spinner are no lines of a log.
+console = Console(stderr=True, force_terminal=sys.stderr.isatty())
 
 
 class Batches:
@@ -110,7 +113,11 @@ class Bar:
 
 
 def show(frame: DataFrame, *, as_json: bool) -> None:
-    print_rows([row.asDict() for row in frame.collect()], "Messages", as_json=as_json)
+    """The first rows; that there are more is said, on stderr, where it disturbs no program that reads the JSON."""
+    rows = [row.asDict() for row in frame.limit(SHOWN + 1).collect()]
+    print_rows(rows[:SHOWN], "Messages", as_json=as_json)
+    if len(rows) > SHOWN:
+        say(f"there are more: only {SHOWN} rows are shown; --out DIR writes all of them as Parquet")
 
 
 def print_rows(rows: list[dict[str, Any]], title: str, *, as_json: bool) -> None:

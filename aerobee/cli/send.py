@@ -155,6 +155,7 @@ class Sending:
         self._total = total
         self._json = json
         self._done = 0
+        self._first: SendResult | None = None
         self._last: SendResult | None = None
         self._began = connect.clock.now()
 
@@ -174,6 +175,7 @@ class Sending:
     async def _send(self, message: Message) -> None:
         try:
             self._last = sent = await self._producer.send(message)
+            self._first = self._first or sent
         finally:
             self._room.release()
         self._done += 1
@@ -184,15 +186,20 @@ class Sending:
         if self._json:
             return
         if self._total == 1 and self._last is not None:
-            row = _row(self._last)
-            output.line(
-                f"{row['msgId']} {row['brokerName']} queue {row['queueId']} offset {row['queueOffset']}"
-            )
+            output.line(_place(self._last))
             return
+        if self._total is not None and self._first is not None and self._last is not None:
+            output.line(f"first {_place(self._first)}\nlast  {_place(self._last)}")
         took_ms = max(1, connect.clock.now() - self._began)
         output.note(
             f"sent {self._done:,} messages in {took_ms / 1000:.2f} s, {self._done * 1000 // took_ms:,} a second"
         )
+
+
+def _place(sent: SendResult) -> str:
+    """By which it is found again: `aerobee messages get` takes the id."""
+    row = _row(sent)
+    return f"{row['msgId']} {row['brokerName']} queue {row['queueId']} offset {row['queueOffset']}"
 
 
 def _row(sent: SendResult) -> dict[str, Any]:

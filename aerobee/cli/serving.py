@@ -21,11 +21,12 @@ from aerobee.cli import logs
 from aerobee.client.running import loop_factory, on_signals
 from aerobee.errors import AerobeeError
 from aerobee.memory import keep_freed
+from aerobee.net.door import refuse_taken
 from aerobee.settings import Settings, load
 from aerobee.settings.sources import OF_A_BROKER, OF_A_NAME_SERVER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
 
     from aerobee.fleet.keeper import Keeper
     from aerobee.server import Server
@@ -34,7 +35,19 @@ if TYPE_CHECKING:
     Start = Callable[[], int]
     Until = Callable[[], Coroutine[Any, Any, None]]
 
+log = logging.getLogger("aerobee.server")
+
 OFF = -1
+# A broker's flags, and the settings they are.
+_FLAGS = {
+    "host": "host",
+    "advertise": "advertise",
+    "broker_port": "port",
+    "grpc_port": "grpc_port",
+    "http_port": "http_port",
+    "cluster": "cluster",
+    "name": "name",
+}
 _OF_EVERY_BROKER = ("host", "advertise", "cluster")  # flags that several brokers share
 KEPT_BYTES = 64 * 1024 * 1024  # of dropped answers: a reader in bulk asks for megabytes at a time
 
@@ -59,15 +72,7 @@ def serve(
     """ValueError when a flag or a setting is wrong; so do the others."""
     logs.to_stderr(log_level)
     given = {
-        "broker": _given(
-            host=host,
-            advertise=advertise,
-            port=broker_port,
-            grpc_port=grpc_port,
-            http_port=http_port,
-            cluster=cluster,
-            name=name,
-        ),
+        "broker": _of_broker(locals()),
         "store": _given(data=data),
         "namesrv": _given(host=host, port=namesrv_port),
     }
@@ -124,16 +129,10 @@ def broker(
 ) -> Start:
     logs.to_stderr(log_level)
     given = {
-        "broker": _given(
-            host=host,
-            advertise=advertise,
-            port=broker_port,
-            grpc_port=grpc_port,
-            http_port=http_port,
-            cluster=cluster,
-            name=name,
-            namesrv=namesrv or os.environ.get("AEROBEE_NAMESRV"),
-        ),
+        "broker": {
+            **_of_broker(locals()),
+            **_given(namesrv=namesrv or os.environ.get("AEROBEE_NAMESRV")),
+        },
         "store": _given(data=data),
         "namesrv": {"port": OFF},
     }
@@ -148,6 +147,10 @@ def broker(
 COMMANDS: dict[str, Callable[..., Start]] = {"serve": serve, "namesrv": namesrv, "broker": broker}
 
 
+def _of_broker(flags: Mapping[str, Any]) -> dict[str, Any]:
+    return _given(**{setting: flags[flag] for flag, setting in _FLAGS.items()})
+
+
 def _given(**flags: Any) -> dict[str, Any]:
     return {
         name: str(value) if isinstance(value, Path) else value
@@ -158,6 +161,7 @@ def _given(**flags: Any) -> dict[str, Any]:
 
 def _server(loaded: Settings, ephemeral: bool, whose_logs: str = "") -> Server:
     logs.as_set(loaded.broker, whose_logs)
+    _look_for_ports(loaded)
     gc.disable()  # until it runs: a start makes much and drops little
     from aerobee.server import Server
 
@@ -171,6 +175,16 @@ def _server(loaded: Settings, ephemeral: bool, whose_logs: str = "") -> Server:
         store=loaded.store,
         namesrv=loaded.namesrv,
     )
+
+
+def _look_for_ports(loaded: Settings) -> None:
+    """One that is taken is told alone, and before a store is opened for nothing."""
+    broker, namesrv = loaded.broker, loaded.namesrv
+    ports = [(broker.host, each) for each in (broker.port, broker.grpc_port, broker.http_port)]
+    wanted = [(namesrv.host, namesrv.port), *(ports if broker.port != OFF else ())]
+    for host, port in wanted:
+        if port > 0:
+            refuse_taken(host, port)
 
 
 async def _input_ended() -> None:
@@ -199,17 +213,19 @@ async def _until_signal(server: Server | Keeper, until: Until | None) -> None:
     on_signals({signal.SIGTERM, signal.SIGINT, hang_up}, stopping.set)
     async with server:
         print(_ready_line(server), flush=True)  # noqa: T201 - scripts wait for this line
-        # What exists now stays for good; leaving it out keeps collections short while messages flow.
+        # What exists now stays for good; leaving it out keeps collections short while messages flow. So does looking
+        # often at what is rather new: the middle generation is kept to some ten thousand objects, a few ms.
         gc.collect()
         gc.freeze()
         gc.enable()
-        gc.set_threshold(20_000, 20, 50)
+        gc.set_threshold(10_000, 3, 700)
         keep_freed(KEPT_BYTES)
         also = None if until is None else asyncio.ensure_future(until())
         if also is not None:
             also.add_done_callback(lambda _: stopping.set())
         await stopping.wait()
-        logging.getLogger("aerobee.server").info("stopping")
+        log.info("stopping")
+    log.info("stopped")
 
 
 def _ready_line(server: Server | Keeper) -> str:

@@ -28,6 +28,7 @@ Config = Annotated[
     Path | None, typer.Option("--config", help="the broker's settings, where sizes are not the usual")
 ]
 
+_NOT_CLEAN = "not clean, or still running: what follows the checkpoint is made again at the next start"
 _SHOWN = 20  # damaged queues and stretches in a table; --json has all
 
 
@@ -87,7 +88,7 @@ def show(report: StoreReport, was_repaired: bool) -> None:
     output.facts(
         {
             "store": report.root,
-            "last stop": "clean" if report.was_clean else "not clean, or still running",
+            "last stop": "clean" if report.was_clean else _NOT_CLEAN,
             "commit log": f"{log.messages} messages in {log.files} files, {log.size_bytes} bytes",
             "damaged": f"{len(log.damaged)} places, {log.lost_messages} messages lost, {log.torn_bytes} bytes torn",
             "queues": f"{queues.queues} with {queues.units} units compared, {len(queues.damaged)} damaged",

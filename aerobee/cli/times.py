@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+from aerobee.protocol.durations import UNITS_MS
+
 FORMATS = ("%Y%m%d%H%M%S", "%Y-%m-%d#%H:%M:%S:%f", "%Y-%m-%d#%H:%M:%S")
 EXAMPLES = "'2026-08-01 12:30', '-10m' (ten minutes ago), '+30s', 'now', or epoch milliseconds"
 

@@ -132,11 +132,28 @@ async def _wait(screen: Screen) -> None:
 async def _lines(admin: Admin, screen: Screen, *, json: bool) -> None:
     async for history, rows in _looks(admin, screen):
         found = screen.arranged(rows)
+        columns, wrong = COLUMNS[screen.view], said(history)
         if json:
-            output.line(output.to_json({"cluster": summary(history), screen.view: found}))
+            told = [{"tone": tone, "text": text} for tone, text in wrong]
+            output.line(output.to_json({"cluster": summary(history), "wrong": told, screen.view: found}))
             continue
         output.line(summary_line(summary(history)))
-        output.table(found, {name: heading for name, (heading, _) in COLUMNS[screen.view].items()})
+        for _, text in wrong:
+            output.line(text)
+        aged = [
+            {**row, "oldestMs": output.age(row["oldestMs"] or 0)} if "oldestMs" in row else row
+            for row in found
+        ]
+        output.table(aged, {name: heading for name, (heading, _) in columns.items()})
+
+
+def said(history: Any) -> list[tuple[str, str]]:
+    """What is wrong right now: how bad it is, and a sentence; the worst first."""
+    from aerobee.console.problems import problems
+
+    return [
+        (each.tone, f"{each.what.said(str.format)} {each.why.said(str.format)}") for each in problems(history)
+    ]
 
 
 async def _live(admin: Admin, screen: Screen) -> None:
@@ -154,12 +171,7 @@ def drawn(screen: Screen, history: Any, rows: list[Row], namesrv: str, height: i
     from rich.table import Table
     from rich.text import Text
 
-    from aerobee.console.problems import problems
-
-    wrong = [
-        Text(f"{each.what.said(str.format)} {each.why.said(str.format)}", TONES[each.tone], no_wrap=True)
-        for each in problems(history)[:SHOWN_PROBLEMS]
-    ]
+    wrong = [Text(text, TONES[tone], no_wrap=True) for tone, text in said(history)[:SHOWN_PROBLEMS]]
     table = Table(box=None, header_style="bold", expand=True)
     for name, (heading, write) in COLUMNS[screen.view].items():
         mark = ("▲" if screen.turned else "▼") if name == screen.sort else ""

@@ -253,8 +253,8 @@ class BlockingMessage:
     def ack(self) -> None:
         run(self._message.ack())
 
-    def nack(self, delay_ms: int = 0) -> None:
-        run(self._message.nack(delay_ms))
+    def nack(self, delay_ms: int = 0, reason: BaseException | str = "") -> None:
+        run(self._message.nack(delay_ms, reason))
 
     def extend(self, invisible_ms: int) -> None:
         run(self._message.extend(invisible_ms))

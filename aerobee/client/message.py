@@ -14,6 +14,7 @@ import msgspec
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol.bodies import MessageQueue as MessageQueue  # for users, from here
+from aerobee.protocol.failure_text import MAX_LENGTH, failure_text, one_line
 from aerobee.protocol.message import MAX_BODY, Record, host_text
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class Leased(Protocol):
     def expired(self, now: int) -> bool: ...
     async def ack(self) -> None: ...
     def ack_soon(self, waiting: Waiting) -> bool: ...
-    async def hide(self, invisible_ms: int) -> None: ...
+    async def hide(self, invisible_ms: int, failure: str = "") -> None: ...
 
 
 class ReceivedMessage(Record, gc=False):
@@ -190,9 +191,10 @@ class ReceivedMessage(Record, gc=False):
         """Done: never deliver it to this group again."""
         await self._leased().ack()
 
-    async def nack(self, delay_ms: int = 0) -> None:
-        """Failed: deliver it again after `delay_ms`."""
-        await self._leased().hide(delay_ms)
+    async def nack(self, delay_ms: int = 0, reason: BaseException | str = "") -> None:
+        """Failed: deliver it again after `delay_ms`. The reason stands beside it when it ends as a dead letter."""
+        told = one_line(reason) if isinstance(reason, str) else failure_text(reason, MAX_LENGTH)
+        await self._leased().hide(delay_ms, told)
 
     async def extend(self, invisible_ms: int) -> None:
         """Still working: keep it from others for `invisible_ms` from now."""

@@ -85,7 +85,13 @@ class SendOptions(SessionOptions, frozen=True, kw_only=True):
         3_000
     )
     send_retries: Annotated[
-        int, setting("further tries, on other brokers", "retryTimesWhenSendFailed", low=0, high=100)
+        int,
+        setting(
+            "further tries after a refusal, on other brokers; one that is away is waited for; 0: one try in all",
+            "retryTimesWhenSendFailed",
+            low=0,
+            high=100,
+        ),
     ] = 2
     retry_unless_ok: Annotated[
         bool,

@@ -193,9 +193,9 @@ class _Settled:
         with self._span("ack"):
             await self._lease.ack()
 
-    async def hide(self, invisible_ms: int) -> None:
-        with self._span("nack" if invisible_ms == 0 else "extend"):
-            await self._lease.hide(invisible_ms)
+    async def hide(self, invisible_ms: int, failure: str = "") -> None:
+        with self._span("nack" if invisible_ms == 0 or failure else "extend"):
+            await self._lease.hide(invisible_ms, failure)
 
     def _span(self, name: str) -> Any:
         from opentelemetry.trace import SpanKind

@@ -40,6 +40,13 @@ class TraceRecord(NamedTuple):
     request: str  # what ties the records before and after one delivery together
 
 
+class Traced(NamedTuple):
+    """A record, and the address that its trace message came from: records do not say by whom they are."""
+
+    record: TraceRecord
+    by: str
+
+
 def parse(body: bytes) -> list[TraceRecord]:
     """Of one trace message; kinds that are not known are left out."""
     texts = body.decode(errors="replace").split(RECORD)

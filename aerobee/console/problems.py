@@ -233,7 +233,7 @@ def nobody_reads(unread: dict[str, int]) -> Iterator[Problem]:
         yield Problem(
             WARN,
             Text("Nobody reads topic {topic}.", topic=topic),
-            Text("It keeps {count} messages, and no group has ever read it.", count=number(unread[topic])),
+            _kept(unread[topic]),
             ("topics", topic),
         )
     if rest := largest[UNREAD_TOLD:]:
@@ -243,3 +243,9 @@ def nobody_reads(unread: dict[str, int]) -> Iterator[Problem]:
             Text("Among them {topics}.", topics=", ".join(rest[:5])),
             ("topics",),
         )
+
+
+def _kept(count: int) -> Text:
+    if count == 1:
+        return Text("It keeps one message, and no group has ever read it.")
+    return Text("It keeps {count} messages, and no group has ever read it.", count=number(count))

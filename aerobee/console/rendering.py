@@ -33,7 +33,9 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(number=number, rate=rate, age=age, when=when, size=size, percent=percent)
+    made.filters.update(
+        number=number, rate=rate, age=age, when=when, moment=moment, size=size, percent=percent
+    )
     made.globals.update(menu=MENU)
     return made
 
@@ -47,6 +49,15 @@ def when(timestamp_ms: int | None) -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
         at.isoformat(), whole, at.strftime("%Y-%m-%d %H:%M:%S")
     )
+
+
+def moment(timestamp_ms: int, beside_ms: int) -> Markup:
+    """To the millisecond, for what happens shortly one after the other; without the day where that is the same."""
+    at, beside = (datetime.fromtimestamp(each / 1000).astimezone() for each in (timestamp_ms, beside_ms))
+    day = "" if at.date() == beside.date() else f"{at:%Y-%m-%d} "
+    shown = f"{day}{at:%H:%M:%S}.{timestamp_ms % 1000:03d}"
+    whole = at.isoformat(" ", "milliseconds")
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(at.isoformat(), whole, shown)
 
 
 def drawn(chart: str) -> Markup:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from aerobee.protocol.durations import in_words
+
 
 def number(value: float | None) -> str:
     """12,345; a dash where it is not known."""
@@ -31,17 +33,5 @@ def size(count: float | None) -> str:
 
 
 def age(ms: int | None) -> str:
-    """`350 ms`, `12 s`, `3 m 20 s`, `2 h 5 m`, `4 d 1 h`; a dash for none."""
-    if not ms or ms <= 0:
-        return "–"
-    if ms < 1_000:
-        return f"{ms} ms"
-    seconds = ms // 1000
-    for unit, name, below, below_name in (
-        (86_400, "d", 3_600, "h"),
-        (3_600, "h", 60, "m"),
-        (60, "m", 1, "s"),
-    ):
-        if seconds >= unit:
-            return f"{seconds // unit} {name} {seconds % unit // below} {below_name}"
-    return f"{seconds} s"
+    """How long ago, or for how long."""
+    return in_words(ms or 0) or "–"

@@ -8,6 +8,7 @@ long as this process lives: a broker whose keeper is gone, whatever ended it, st
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sys
 from contextlib import suppress
@@ -17,20 +18,28 @@ from aerobee.errors import AerobeeError
 from aerobee.protocol.addresses import parse_address
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _ADDRESS = re.compile(r"(\w+)=(\S+)")
 _OFF = "off"
 
 
 class BrokerProcess:
-    """`ports` are settings by name; one that was any free one stays what it became, for clients come back to it."""
+    """`ports` are settings by name; one that was any free one stays what it became, for clients come back to it.
+    `environment` is added to this process's own."""
 
-    def __init__(self, name: str, arguments: Sequence[str], ports: dict[str, int]) -> None:
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        ports: Mapping[str, int],
+        environment: Mapping[str, str],
+    ) -> None:
         self.name = name
         self.addresses: dict[str, str] = {}
         self._arguments = arguments
         self._ports = dict(ports)
+        self._environment = environment
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -44,6 +53,7 @@ class BrokerProcess:
             *(sys.executable, "-m", "aerobee", "broker", "--kept", *self._arguments, *ports),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, **self._environment},
             start_new_session=True,  # Ctrl-C is for the keeper: it stops the brokers in order
         )
         assert self._process.stdout is not None

@@ -15,6 +15,7 @@ import msgspec
 
 from aerobee.clock import SystemClock
 from aerobee.errors import AerobeeError
+from aerobee.fleet import account
 from aerobee.fleet.broker_process import BrokerProcess
 from aerobee.fleet.restarts import Restarts
 from aerobee.server import OFF, Server
@@ -52,6 +53,7 @@ class Keeper:
         self._ephemeral = ephemeral
         self._clock = SystemClock()
         self._names = names_of(loaded.broker.name, count)
+        self._environment: dict[str, str] = {}  # of the brokers, beside ours
         self._brokers: list[BrokerProcess] = []
         self._watching: list[asyncio.Task[None]] = []
         self._exits = AsyncExitStack()
@@ -87,11 +89,19 @@ class Keeper:
         self._exits.callback(lock.release)
         lock.mark_running()
         self._exits.callback(lock.mark_clean)
+        if account.is_missing(self._loaded):
+            self._share_account()
         await self._start_name_server()
         self._brokers = [self._broker(number, name) for number, name in enumerate(self._names)]
         self._exits.push_async_callback(self._stop_brokers)
         await asyncio.gather(*(broker.start() for broker in self._brokers))
         self._watching = [asyncio.ensure_future(self._watch(broker)) for broker in self._brokers]
+
+    def _share_account(self) -> None:
+        text = account.kept_in(self.data / several.BROKERS)
+        broker = msgspec.structs.replace(self._loaded.broker, inner_credentials=text)
+        self._loaded = msgspec.structs.replace(self._loaded, broker=broker)
+        self._environment = {account.VARIABLE: text}
 
     async def _start_name_server(self) -> None:
         loaded = self._loaded
@@ -122,7 +132,7 @@ class Keeper:
             for setting in _PORTS
         }
         pairs = [word for setting, value in own.items() for word in ("--set", f"{setting}={value}")]
-        return BrokerProcess(name, [*self._arguments, *pairs], ports)
+        return BrokerProcess(name, [*self._arguments, *pairs], ports, self._environment)
 
     def _registered_with(self) -> str:
         """This process's name server, and those of the settings."""

@@ -24,6 +24,8 @@ MODULES = (
     "repeats",
     "pulls",
     "acks",
+    "changes",
+    "signed",
     "client_records",
     "client_batches",
 )

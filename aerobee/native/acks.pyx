@@ -16,7 +16,6 @@ from aerobee.native.memory cimport Buffer, Span, let_go
 
 cdef enum:
     ONE_WAY = 2
-    NUMBERS = 4  # a receipt begins with: start offset, pop time, invisible time, revive queue
     LEAST_FIELDS = 6
     MOST_BITS = 32
 
@@ -92,7 +91,7 @@ cdef class AckLane:
         cdef int64_t place, queue_id = fields.values[self._queue_id].number
         cdef Sheaf sheaf
         cdef Span topic = fields.values[self._topic].text, group = fields.values[self._group].text
-        if not _read_receipt(fields.values[self._receipt].text, receipt) or receipt[3] == self._orderly:
+        if not read_receipt(fields.values[self._receipt].text, receipt) or receipt[3] == self._orderly:
             return False
         place = fields.values[self._offset].number - receipt[0]
         if not 0 <= place < MOST_BITS:
@@ -120,7 +119,7 @@ cdef class AckLane:
         return sheaf
 
 
-cdef bint _read_receipt(Span text, int64_t* numbers) noexcept:
+cdef bint read_receipt(Span text, int64_t* numbers) noexcept:
     """The numbers that a receipt begins with; there must be more fields, though nothing is asked of them."""
     cdef Span word
     cdef Py_ssize_t at = 0, count = 0

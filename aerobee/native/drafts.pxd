@@ -18,7 +18,8 @@ cdef struct Message:
 cdef class Queue:
     cdef readonly str topic
     cdef readonly int queue_id
-    cdef readonly object stored  # the store's queue, within a run
+    cdef object stored  # the store's queue
+    cdef int64_t found_at  # how many queues had been unloaded by then
     cdef tuple key
     cdef bytes _topic_field
     cdef uint32_t _magic
@@ -36,6 +37,7 @@ cdef struct Mark:
 
 cdef class Draft:
     cdef object _find
+    cdef int64_t _unloaded
     cdef readonly list queues  # used in this run, in the order of their first record
     cdef int64_t run
     cdef readonly int64_t start  # where in the log the first record goes

@@ -7,10 +7,12 @@ and at the end copies it to its places at once, or drops it. The bytes are those
 they mean.
 """
 
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy
 
 from aerobee.native.memory cimport (
     Buffer, Span, append, crc32, get32, java_hash, let_go, make_room, put16, put32, put64, put_bytes,
@@ -48,18 +50,10 @@ cdef class Queue:
         self.topic, self.queue_id, self.key = topic, queue_id, (topic, queue_id)
         self._topic_hash = java_hash(0, name, len(name))
         self._units.at, self._units.size, self._units.room = NULL, 0, 0
-        self.run = 0
+        self.run, self.found_at = 0, -1
 
     def __dealloc__(self):
         let_go(&self._units)
-
-    @property
-    def units(self):
-        return PyBytes_FromStringAndSize(<char*>self._units.at, self._units.size)
-
-    @property
-    def count(self):
-        return self._units.size // UNIT_SIZE
 
 
 cdef class Draft:
@@ -77,19 +71,21 @@ cdef class Draft:
         let_go(&self._keys)
         let_go(&self._places)
 
-    def begin(self, int64_t start, int64_t limit, Py_ssize_t key_room, int64_t now, bytes store_host not None, tuple sizes):
-        """`sizes`: of the record check, of the longest properties text, of the longest body."""
+    def begin(
+        self, int64_t start, int64_t limit, Py_ssize_t key_room, int64_t now, bytes store_host not None, tuple sizes,
+        int64_t unloaded,
+    ):
+        """`sizes`: of the record check, of the longest properties text, of the longest body. `unloaded`: how many queues
+        of the store were so far; those found before the last of them are looked for again."""
         self.drop()
         self.run += 1
+        self._unloaded = unloaded
         self.start, self._limit, self._key_room, self.now = start, limit, key_room, now
         self._store_host = store_host
         self.check_size, self.longest_text, self.longest_body = sizes
 
     def drop(self):
         """Forget what was drafted."""
-        cdef Queue queue
-        for queue in self.queues:
-            queue.stored, queue._units.size, queue.run = None, 0, 0
         self.queues = []
         self._records.size = self._keys.size = self._places.size = 0
 
@@ -127,12 +123,14 @@ cdef class Draft:
     cdef bint _open(self, Queue queue) except -1:
         if queue.run == self.run:
             return True
-        stored = self._find(queue.key)
-        if stored is None:
-            return False
-        queue.next_offset = stored.max_offset
-        queue._topic_field, queue._magic = stored.topic_field, <uint32_t>(stored.magic & 0xFFFFFFFF)
-        queue.stored, queue.run, queue.number = stored, self.run, len(self.queues)
+        if queue.found_at != self._unloaded:
+            stored = self._find(queue.key)
+            if stored is None:
+                return False
+            queue._topic_field, queue._magic = stored.topic_field, <uint32_t>(stored.magic & 0xFFFFFFFF)
+            queue.stored, queue.found_at = stored, self._unloaded
+        queue.next_offset, queue._units.size = queue.stored.max_offset, 0
+        queue.run, queue.number = self.run, len(self.queues)
         self.queues.append(queue)
         return True
 
@@ -266,22 +264,29 @@ cdef class Draft:
     def enter_units(self, dirty):
         """The units into the tails of their queues. `dirty` are the store's queues with a tail, in the order they got one."""
         cdef Queue queue
+        cdef bytearray tail
+        cdef Py_ssize_t size
         for queue in self.queues:
             if not queue._units.size:
                 continue
-            stored = queue.stored
-            if not stored.tail:
-                dirty[stored] = None
-            stored.tail += PyBytes_FromStringAndSize(<char*>queue._units.at, queue._units.size)
-            stored.max_offset += queue._units.size // UNIT_SIZE
+            tail = queue.stored.tail
+            size = len(tail)
+            if not size:
+                dirty[queue.stored] = None
+            PyByteArray_Resize(tail, size + queue._units.size)
+            memcpy(PyByteArray_AS_STRING(tail) + size, queue._units.at, queue._units.size)
+            queue.stored.max_offset = queue.next_offset
 
     def awaited(self, listeners):
-        """Of (who is told, whether he waits for a topic and queue): by queue those who wait for it."""
+        """Of (who is told, what gives the queues that he waits for): by queue those who wait for it."""
         cdef Queue queue
         found = {}
         for tell, awaits in listeners:
+            wanted = awaits()
+            if not wanted:
+                continue
             for queue in self.queues:
-                if awaits(queue.topic, queue.queue_id):
+                if queue.key in wanted:
                     found.setdefault(queue, []).append(tell)
         return found
 

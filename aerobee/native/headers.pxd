@@ -7,6 +7,7 @@ from aerobee.native.memory cimport Buffer, Span
 
 cdef enum:
     MOST_FIELDS = 24
+    MOST_GATHERED = 64
     NO_FRAME = -1
 
 
@@ -36,12 +37,17 @@ cdef class Fields:
     cdef int64_t defaults[MOST_FIELDS]
     cdef bint has_default[MOST_FIELDS]
     cdef Span names[MOST_FIELDS]
+    cdef int by_letter[256]  # fields whose names are one letter, as those of the busiest requests
     cdef object _header  # the type
     cdef list _names  # keeps the bytes of `names`
     cdef readonly list attributes
     cdef Value values[MOST_FIELDS]
     cdef Frame frame
     cdef Buffer _scratch
+    cdef bint gathers  # all fields, those too that the header does not declare
+    cdef int gathered
+    cdef Span gathered_names[MOST_GATHERED]
+    cdef Span gathered_values[MOST_GATHERED]
 
     cdef int find(self, const uint8_t* name, Py_ssize_t size) noexcept
     cdef bint read(self, const uint8_t* data, Py_ssize_t size, Py_ssize_t most) except -1
@@ -52,8 +58,11 @@ cdef class Fields:
     cdef bint _read_json(self, const uint8_t* p, const uint8_t* end) noexcept
     cdef const uint8_t* _read_fields(self, const uint8_t* p, const uint8_t* end) noexcept
     cdef bint _take(self, int field, Span text) noexcept
+    cdef bint _gather(self, Span name, Span value) noexcept
     cdef bint _set(self, int member, Span text) noexcept
     cdef const uint8_t* _string_or_null(self, const uint8_t* p, const uint8_t* end) noexcept
     cdef const uint8_t* _string(self, const uint8_t* p, const uint8_t* end, Span* text) noexcept
-    cdef const uint8_t* _escaped(self, const uint8_t* start, const uint8_t* p, const uint8_t* end, Span* text) noexcept
+    cdef const uint8_t* _escaped(
+        self, const uint8_t* start, const uint8_t* p, const uint8_t* end, Span* text, bint* plain
+    ) noexcept
     cdef bint _complete(self) noexcept

@@ -15,7 +15,7 @@ import typing
 
 import msgspec
 
-from aerobee.native.memory cimport Buffer, Span, append, get16, get32, let_go, make_room, span_of
+from aerobee.native.memory cimport Buffer, Span, append, get16, get32, let_go, make_room, put_bytes, span_of
 
 cdef enum:
     TEXT, NUMBER, TRUTH  # kinds of fields
@@ -31,6 +31,8 @@ cdef class Fields:
     def __cinit__(self, header):
         self._scratch.at, self._scratch.size, self._scratch.room = NULL, 0, 0
         self.attributes, self._names, self.count, self._header = [], [], 0, header
+        self.gathers, self.gathered = False, 0
+        self.by_letter[:] = [-1] * 256
         for field in msgspec.structs.fields(header):
             if self.count == MOST_FIELDS:
                 raise ValueError(f"{header.__name__} has more than {MOST_FIELDS} fields")
@@ -41,6 +43,8 @@ cdef class Fields:
         name = field.encode_name.encode()
         self._names.append(name)
         self.names[at] = span_of(name)
+        if len(name) == 1:
+            self.by_letter[name[0]] = at
         self.attributes.append(field.name)
         self.kinds[at] = _KINDS[_without_none(field.type)]
         self.has_default[at] = not field.required
@@ -52,6 +56,8 @@ cdef class Fields:
 
     cdef int find(self, const uint8_t* name, Py_ssize_t size) noexcept:
         cdef int field
+        if size == 1:
+            return self.by_letter[name[0]]
         for field in range(self.count):
             if (
                 self.names[field].size == size
@@ -79,7 +85,7 @@ cdef class Fields:
             self.values[field].is_there = False
             self.values[field].number = self.defaults[field]
             self.values[field].text.at, self.values[field].text.size = data, 0
-        self._scratch.size = 0
+        self._scratch.size = self.gathered = 0
         make_room(&self._scratch, head)  # enough for all texts without their escapes: the buffer does not move below
         if frame.serialize == 0:
             return self._read_json(data + 8, frame.body.at) and self._complete()
@@ -138,10 +144,17 @@ cdef class Fields:
             text.size == 5 and memcmp(text.at, b"false", 5) == 0
         )
 
+    cdef bint _gather(self, Span name, Span value) noexcept:
+        if self.gathered == MOST_GATHERED or not name.size:  # one without a name is read in this way or that
+            return False
+        self.gathered_names[self.gathered], self.gathered_values[self.gathered] = name, value
+        self.gathered += 1
+        return True
+
     # -- the binary form -----------------------------------------------------------------------------------
 
     cdef bint _read_binary(self, const uint8_t* p, const uint8_t* end) noexcept:
-        cdef Span text
+        cdef Span name, text
         cdef Py_ssize_t size
         cdef int field
         if end - p < 21 or get32(p + 13):  # a remark says something that is not expected
@@ -160,11 +173,14 @@ cdef class Fields:
             if size > end - p or size > 0x7FFF or end - p - size < 4 or not is_utf8(p, size):
                 return False
             field = self.find(p, size)
+            name.at, name.size = p, size
             p += size
             text.at, text.size = p + 4, get32(p)
             if text.size > end - p - 4 or not is_utf8(text.at, text.size):
                 return False
             p += 4 + text.size
+            if self.gathers and not self._gather(name, text):
+                return False
             if field >= 0 and text.size and not self._take(field, text):  # an empty text counts as none
                 return False
         return True
@@ -232,7 +248,11 @@ cdef class Fields:
                 p = _bare(p + 1, end, &value)
                 if p == NULL or not number_of(value, &number) or (field >= 0 and self.kinds[field] != NUMBER):
                     return NULL
+                if self.gathers:  # all of them as texts: numbers are to be written out first
+                    return NULL
             if p == NULL or p == end or (field >= 0 and not self._take(field, value)):
+                return NULL
+            if self.gathers and not self._gather(name, value):
                 return NULL
             if p[0] == c"}":
                 return p + 1
@@ -263,30 +283,29 @@ cdef class Fields:
             return NULL
         text.at, text.size = start, p - start
         if p[0] == c"\\":
-            p = self._escaped(start, p, end, text)
-            plain = False
+            p = self._escaped(start, p, end, text, &plain)
         else:
             p += 1
         if p == NULL or not (plain or is_utf8(text.at, text.size)):
             return NULL
         return p
 
-    cdef const uint8_t* _escaped(self, const uint8_t* start, const uint8_t* p, const uint8_t* end, Span* text) noexcept:
+    cdef const uint8_t* _escaped(
+        self, const uint8_t* start, const uint8_t* p, const uint8_t* end, Span* text, bint* plain
+    ) noexcept:
         """The same for a string whose first escape is at `p`: it is written out into the scratch buffer, which has room
-        for it, since an escape is never shorter than what it stands for."""
-        cdef uint8_t* out = self._scratch.at + self._scratch.size
-        cdef uint8_t* began = out
+        for it, since an escape is never shorter than what it stands for. `plain`: nothing but ASCII so far."""
+        cdef uint8_t* began = self._scratch.at + self._scratch.size
+        cdef uint8_t* out = put_bytes(began, start, p - start)
         cdef int code
-        while start != p:
-            out[0] = start[0]
-            out += 1
-            start += 1
         while True:
             if p == end or p[0] < 0x20:
                 return NULL
             if p[0] == c'"':
                 break
             if p[0] != c"\\":
+                if p[0] >= 0x80:
+                    plain[0] = False
                 out[0] = p[0]
                 out += 1
                 p += 1

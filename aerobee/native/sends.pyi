@@ -2,6 +2,7 @@
 from collections.abc import Callable, Container
 from typing import Any, Protocol
 
+from aerobee.broker.state.stats import Meter
 from aerobee.native.answers import Template
 from aerobee.native.drafts import Draft
 from aerobee.native.texts import Texts
@@ -18,17 +19,7 @@ class Ask(Protocol):
     def new_key(self) -> str: ...
     def begin(self) -> bool: ...
 
-class Topic:
-    name: str
-    calls: int
-    count: int
-    size_bytes: int
-    has_large: bool
-    @property
-    def large(self) -> tuple[int, ...]: ...
-
 class SendLane:
-    topics: list[Topic]
     calls: int
     answered: int
     def __init__(
@@ -46,3 +37,6 @@ class SendLane:
     def take(self, data: bytes, at: int, born_host: bytes, most: int) -> int: ...
     @property
     def answers(self) -> bytes: ...
+    def count(
+        self, meter_of: Callable[[str], Meter], large_run: Callable[[str, tuple[int, ...]], None]
+    ) -> tuple[int, int, int]: ...

@@ -25,6 +25,7 @@ cdef enum:
     ID_DIGITS = 16  # of a position in the log
     LARGE = 1024  # bytes, from which on sizes are told apart
     SIZES = 6
+    MOST_QUEUES = 1 << 16  # of a topic: they stand in a list
 
 cdef enum:  # values of an answer
     MSG_ID, QUEUE_ID, QUEUE_OFFSET, UNIQUE_KEY, VALUES
@@ -33,26 +34,27 @@ cdef enum:  # values of an answer
 cdef class Topic:
     """A topic that a send may go to without further questions, and what went there in this run."""
 
-    cdef readonly str name
-    cdef readonly object config
-    cdef readonly int64_t calls, count, size_bytes
-    cdef readonly bint has_large
+    cdef str name
+    cdef object config, meter
+    cdef int64_t calls, count, size_bytes
+    cdef bint has_large
     cdef int64_t run, write_queues, read_queues
     cdef int64_t[SIZES] _large
-    cdef dict _queues
+    cdef list _queues  # by number, as far as they were used
 
     def __cinit__(self, config):
-        self.name, self.config, self._queues, self.run = config.topic_name, config, {}, 0
+        self.name, self.config, self._queues, self.run = config.topic_name, config, [], 0
         self.write_queues, self.read_queues = config.write_queue_nums, config.read_queue_nums
 
-    cdef Queue queue(self, int64_t queue_id):
-        queue = self._queues.get(queue_id)
+    cdef Queue queue(self, Py_ssize_t queue_id):
+        while len(self._queues) <= queue_id:
+            self._queues.append(None)
+        queue = self._queues[queue_id]
         if queue is None:
             queue = self._queues[queue_id] = Queue(self.name, queue_id)
         return queue
 
-    @property
-    def large(self):
+    cdef tuple large(self):
         """Messages by size: over 1 KiB up to 4 KiB, up to 512 KiB, 1, 2 and 4 MiB, and beyond."""
         return tuple([self._large[place] for place in range(SIZES)])
 
@@ -86,7 +88,7 @@ cdef class SendLane:
     cdef int64_t _most_members
     cdef int _topic, _queue_id, _sys_flag, _born, _flag, _properties, _reconsume, _batch
     cdef Buffer _answers, _ids
-    cdef readonly list topics  # that got something in this run
+    cdef list _used  # topics that got something in this run
     cdef readonly int64_t calls, answered
     cdef bint _began
     cdef Topic _last
@@ -95,7 +97,7 @@ cdef class SendLane:
     def __cinit__(self, dict fields not None, frozenset batches not None, ask, Draft draft not None, int64_t most_members):
         self._fields = {code: Fields(header) for code, header in fields.items()}
         self._batches, self._ask, self._draft, self._most_members = batches, ask, draft, most_members
-        self._topics, self.topics = {}, []
+        self._topics, self._used = {}, []
         for field in self._fields.values():
             self._find_fields(field)
         self._answers.at = self._ids.at = NULL
@@ -136,7 +138,7 @@ cdef class SendLane:
         cdef int64_t code
         if not 0 <= at <= size:
             raise ValueError(f"no place {at} in {size} bytes")
-        self.topics, self.calls, self.answered, self._began, self._last = [], 0, 0, False, None
+        self._used, self.calls, self.answered, self._began, self._last = [], 0, 0, False, None
         self._unsaved = self._ask.unsaved
         self._answers.size = 0
         while True:
@@ -152,6 +154,24 @@ cdef class SendLane:
     @property
     def answers(self):
         return self._answers.at[:self._answers.size]
+
+    def count(self, meter_of, large_run):
+        """Add what each topic got to its meter; how many requests, messages and bytes it was altogether. A meter is kept
+        as long as the topic is."""
+        cdef Topic topic
+        cdef int64_t count = 0, size_bytes = 0
+        for topic in self._used:
+            meter = topic.meter
+            if meter is None:
+                meter = topic.meter = meter_of(topic.name)
+            meter.calls += topic.calls
+            meter.count += topic.count
+            meter.size_bytes += topic.size_bytes
+            count += topic.count
+            size_bytes += topic.size_bytes
+            if topic.has_large:
+                large_run(topic.name, topic.large())
+        return self.calls, count, size_bytes
 
     cdef bint _serve(self, Fields fields, bint is_batch, Span born_host) except -1:
         cdef Message message
@@ -188,17 +208,17 @@ cdef class SendLane:
         return topic
 
     cdef Queue _choose(self, int64_t queue_id, Topic topic, Span text):
-        """None when the topic has no such queue."""
+        """None when the topic has no such queue, or too high a one."""
         if queue_id < 0:
             queue_id = self._ask.choose(queue_id, topic.config, text.at[:text.size].decode())
         elif queue_id >= topic.write_queues and queue_id >= topic.read_queues:
             return None
-        return topic.queue(queue_id)
+        return topic.queue(queue_id) if queue_id < MOST_QUEUES else None
 
     cdef void _count(self, Topic topic, int64_t messages, int64_t size_bytes):
         if topic.run != self._draft.run:
             topic.start(self._draft.run)
-            self.topics.append(topic)
+            self._used.append(topic)
         topic.calls += 1
         topic.count += messages
         topic.size_bytes += size_bytes

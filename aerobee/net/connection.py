@@ -15,23 +15,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
-
-import msgspec
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aerobee.errors import NetworkError, ProtocolError, RequestTimeout
 from aerobee.net.reply import Large, Reply, refusal, reply_frame
+from aerobee.net.sending import Calls, Waiting, WriteSide
+from aerobee.net.served import Answer, Handler, Limits, Observer, Run
 from aerobee.protocol import command as wire
 from aerobee.protocol.addresses import format_address
-from aerobee.protocol.command import Command
-from aerobee.protocol.frames import DEFAULT_MAX_FRAME, FrameDecoder
+from aerobee.protocol.frames import FrameDecoder
 from aerobee.protocol.message import pack_host
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from aerobee.net.unfinished import Unfinished
+    from aerobee.protocol.command import Command
 
 __all__ = [
     "Answer",
@@ -42,6 +42,7 @@ __all__ = [
     "Observer",
     "Reply",
     "Run",
+    "Waiting",
     "refusal",
     "reply_frame",
 ]
@@ -52,71 +53,29 @@ T = TypeVar("T")
 
 # A read smaller than this that completes no frame is no sign of life: a peer that drips bytes is idle.
 _PROGRESS_BYTES = 4096
-_FORGET_CALLS_AT = 1024
 
 
-# A whole frame (bytes), a Reply, a Large one, nothing (never answer), or a coroutine that gives one of these later.
-Answer = bytes | Reply | Large | None
-Handler = Callable[["Connection", Command], Answer | Coroutine[Any, Any, Answer]]
-# Serves requests ahead of the handler: given bytes and where a frame begins, it returns where the first frame begins
-# that it leaves alone, and the answers to those before it, or a coroutine that gives them later.
-Run = Callable[[bytes, int, "Connection"], tuple[int, bytes | Coroutine[Any, Any, bytes]]]
-
-
-class Observer(Protocol):
-    """Told of connections coming and going."""
-
-    def opened(self, connection: Connection) -> None: ...
-    def closed(self, connection: Connection) -> None: ...
-
-
-class Waiting(Protocol):
-    """Who waits for an answer: a future, or something that stands for several of them."""
-
-    def done(self) -> bool: ...
-    def set_result(self, answer: Command, /) -> None: ...
-    def set_exception(self, error: BaseException, /) -> None: ...
-    def exception(self) -> BaseException | None: ...
-
-
-class Limits(msgspec.Struct, frozen=True):
-    max_frame: int = DEFAULT_MAX_FRAME
-    max_header: int = wire.MAX_HEADER
-    pause_bytes: int = 4 * 1024 * 1024  # unread answers at which a peer's further requests wait
-    max_write_buffer: int = 32 * 1024 * 1024  # unread bytes at which a peer is cut off
-    max_tasks: int = 65_536  # held requests of one connection
-    max_backlog: int = 1024  # requests waiting for a slow reader before its socket is read no further
-
-
-class Connection(asyncio.Protocol):
+class Connection(WriteSide):
     __slots__ = (
         "__weakref__",
         "_backlog",
         "_backlog_bytes",
         "_calls",
-        "_closing",
         "_drained",
-        "_forget_at",
         "_frames",
         "_handler",
         "_held_back",
         "_held_bytes",
-        "_limits",
         "_observer",
-        "_opaque",
-        "_out",
-        "_out_bytes",
-        "_paused",
         "_run",
         "_tasks",
-        "_transport",
         "_turn",
         "_unfinished",
+        "answered_ns",
         "attributes",
         "last_read_turns",
         "remote",
         "remote_packed",
-        "remote_text",
     )
 
     def __init__(
@@ -127,30 +86,23 @@ class Connection(asyncio.Protocol):
         unfinished: Unfinished | None = None,
         run: Run | None = None,
     ) -> None:
+        super().__init__(limits or Limits())
         self._handler = handler
         self._run = run
         self._observer = observer
-        self._limits = limits or Limits()
         self._unfinished = unfinished
         self._held_bytes = 0  # of a frame under way
         self._frames = FrameDecoder(self._limits.max_frame)
-        self._transport: asyncio.Transport | None = None
-        self._closing = False
-        self._calls: dict[int, Waiting] = {}
-        self._forget_at = _FORGET_CALLS_AT
-        self._opaque = 0
+        self._calls = Calls()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._out: list[bytes] | None = None  # a list within `data_received`, to be sent as one
-        self._out_bytes = 0
         self._turn: list[bytes] | None = None  # frames of `start_frame` in this turn of the loop
-        self._paused = False
         self._backlog: list[Command] = []
         self._backlog_bytes = 0
         self._held_back = False  # the socket is not read, for the backlog is full
         self._drained: asyncio.Future[None] | None = None
         self.remote: tuple[str, int] = ("", 0)
-        self.remote_text = ""
         self.remote_packed = b""  # as records have it
+        self.answered_ns = 0  # by the stopwatch of who serves requests: the last of this read; none of it yet
         self.last_read_turns = 0  # grows with every sign of life; idle peers are found by looking at it
         self.attributes: dict[str, Any] = {}  # what a front remembers of its peer (client id, language...)
 
@@ -168,11 +120,13 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._out = []
+        self.answered_ns = 0
         try:
             if self._run is None:
                 frames = self._frames.feed(data)
                 self._progress(len(data), len(frames))
-                self._serve(frames)
+                for frame in frames:
+                    self._serve(frame)
             else:
                 self._serve_runs(self._run, data)
         except ProtocolError as error:
@@ -180,15 +134,14 @@ class Connection(asyncio.Protocol):
         else:
             self._flush()
 
-    def _serve(self, frames: list[bytes]) -> None:
-        for frame in frames:
-            command = wire.decode(frame, self._limits.max_header)
-            if command.flag & wire.RESPONSE:
-                self._answered(command)
-            elif self._paused or self._backlog:
-                self._postpone(command)
-            else:
-                self._asked(command)
+    def _serve(self, frame: bytes) -> None:
+        command = wire.decode(frame, self._limits.max_header)
+        if command.flag & wire.RESPONSE:
+            self._calls.answered(command, self.remote_text)
+        elif self._paused or self._backlog:
+            self._postpone(command)
+        else:
+            self._asked(command)
 
     def _serve_runs(self, run: Run, data: bytes) -> None:
         """The same with somebody ahead of the handler: he takes the frames that he likes, in runs."""
@@ -201,11 +154,11 @@ class Connection(asyncio.Protocol):
                         self.write(answers)
                     else:
                         self.owe(answers)
-                    at = end
+                    at, self.answered_ns = end, 0
                     continue  # what follows may be of another kind that he takes
             frame, at = self._frames.cut(joined, at)
             if frame is not None:
-                self._serve([frame])
+                self._serve(frame)
         self._progress(len(data), len(joined) - self._frames.pending_bytes)
 
     def _progress(self, read_bytes: int, completed: int) -> None:
@@ -234,11 +187,7 @@ class Connection(asyncio.Protocol):
         if self._unfinished is not None:
             self._unfinished.release(self)
         self._wake_callers()
-        calls, self._calls = self._calls, {}
-        for call in calls.values():
-            if not call.done():
-                call.set_exception(NetworkError(f"connection to {self.remote_text} was lost"))
-                call.exception()  # may be nobody's any more: no "never retrieved" warning
+        self._calls.lost(self.remote_text)
         if self._observer:
             self._observer.closed(self)
 
@@ -258,12 +207,13 @@ class Connection(asyncio.Protocol):
             answer = self._handler(self, command)
         except Exception as error:
             answer = refusal(command, error, self.remote_text)
-        if answer is None:
-            return
-        if isinstance(answer, (bytes, Reply, Large)):
+        if type(answer) is bytes:  # the usual one: no call more than it needs
+            if not command.flag & wire.ONE_WAY:
+                self.write(answer)
+        elif isinstance(answer, (bytes, Reply, Large)):
             self._answer(command, answer)
-            return
-        self._hold(answer, partial(self._answer_ready, command))
+        elif answer is not None:
+            self._hold(answer, partial(self._answer_ready, command))
 
     def _hold(self, later: Coroutine[Any, Any, T], ready: Callable[[asyncio.Task[T]], None]) -> None:
         if len(self._tasks) >= self._limits.max_tasks:
@@ -312,6 +262,7 @@ class Connection(asyncio.Protocol):
         """The slow reader has read: serve what waited, until its answers fill the buffer again."""
         waiting, self._backlog = self._backlog, []
         self._out = []
+        self.answered_ns = 0
         served = 0
         try:
             for command in waiting:
@@ -329,50 +280,7 @@ class Connection(asyncio.Protocol):
             self._held_back = False
             self._transport.resume_reading()
 
-    def write(self, frame: bytes) -> None:
-        """Send a frame; within `data_received` frames are collected into one write."""
-        if self._out is None:
-            self._write_now(frame)
-            return
-        self._out.append(frame)
-        self._out_bytes += len(frame)
-        if self._out_bytes >= self._limits.pause_bytes:  # let the transport say whether the peer keeps up
-            self._flush()
-            self._out = []
-
-    def _write_large(self, answer: Large) -> None:
-        collecting = self._out is not None
-        self._flush()
-        if collecting:
-            self._out = []
-        transport = self._transport
-        if transport is not None and not self._closing:
-            transport.writelines(answer.parts())
-            self._cut_off_if_slow(transport)
-
-    def _flush(self) -> None:
-        out, self._out, self._out_bytes = self._out, None, 0
-        if out:
-            self._write_now(out[0] if len(out) == 1 else b"".join(out))
-
-    def _write_now(self, data: bytes) -> None:
-        transport = self._transport
-        if transport is None or self._closing:
-            return
-        transport.write(data)
-        self._cut_off_if_slow(transport)
-
-    def _cut_off_if_slow(self, transport: asyncio.Transport) -> None:
-        if self._paused and transport.get_write_buffer_size() > self._limits.max_write_buffer:
-            unread = transport.get_write_buffer_size()
-            log.warning("cutting off peer=%s: unread_bytes=%d, it reads too slowly", self.remote_text, unread)
-            self.abort()
-
     # -- our requests --------------------------------------------------------------------------------
-
-    @property
-    def is_open(self) -> bool:
-        return not self._closing and self._transport is not None and not self._transport.is_closing()
 
     @property
     def is_reading(self) -> bool:
@@ -390,7 +298,7 @@ class Connection(asyncio.Protocol):
 
     def send(self, command: Command) -> None:
         """One-way: no answer is awaited."""
-        command.opaque = self._next_opaque()
+        command.opaque = self._calls.number()
         command.flag |= wire.ONE_WAY
         self.write(wire.encode(command))
 
@@ -398,11 +306,9 @@ class Connection(asyncio.Protocol):
         """Send a request and return the future of its response; the caller bounds the wait."""
         if not self.is_open:
             raise NetworkError(f"connection to {self.remote_text} is closed")
-        if len(self._calls) >= self._forget_at:
-            self._forget_abandoned()
-        command.opaque = opaque = self._next_opaque()
+        command.opaque = opaque = self._calls.number()
         call: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
-        self._calls[opaque] = call
+        self._calls.waiting[opaque] = call
         self.write(wire.encode(command))
         return call
 
@@ -427,17 +333,15 @@ class Connection(asyncio.Protocol):
         """A request's frame, for a caller that writes it in this turn and brings who waits for the answer."""
         if not self.is_open:
             raise NetworkError(f"connection to {self.remote_text} is closed")
-        if len(self._calls) >= self._forget_at:
-            self._forget_abandoned()
-        opaque = self._next_opaque()
+        opaque = self._calls.number()
         frame = render(opaque)
-        self._calls[opaque] = waiting
+        self._calls.waiting[opaque] = waiting
         return frame
 
     @property
     def awaits_nothing(self) -> bool:
         """No request of ours is unanswered."""
-        return not self._calls
+        return not self._calls.waiting
 
     async def call(self, command: Command, timeout_ms: int = 3000) -> Command:
         """Send a request and wait for its response, whatever its code."""
@@ -451,7 +355,7 @@ class Connection(asyncio.Protocol):
             return await call
         finally:
             timer.cancel()
-            self._calls.pop(command.opaque, None)
+            self._calls.waiting.pop(command.opaque, None)
 
     async def _until_drained(self, command: Command, timeout_ms: int) -> None:
         try:
@@ -476,22 +380,6 @@ class Connection(asyncio.Protocol):
         if drained is not None:
             drained.set_result(None)
 
-    def _forget_abandoned(self) -> None:
-        """Calls whose caller gave up and whose answer never came; amortised by the doubling bound."""
-        self._calls = {opaque: call for opaque, call in self._calls.items() if not call.done()}
-        self._forget_at = max(_FORGET_CALLS_AT, 2 * len(self._calls))
-
-    def _answered(self, command: Command) -> None:
-        call = self._calls.pop(command.opaque, None)
-        if call is None or call.done():
-            log.debug("late answer peer=%s opaque=%d", self.remote_text, command.opaque)
-        else:
-            call.set_result(command)
-
-    def _next_opaque(self) -> int:
-        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
-        return self._opaque
-
     # -- the end -----------------------------------------------------------------------------------------
 
     def _broken(self, error: ProtocolError) -> None:
@@ -504,17 +392,3 @@ class Connection(asyncio.Protocol):
         self._held_back = False  # and nobody resumes it
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
-
-    def close(self) -> None:
-        """Close once what is written has left."""
-        self._closing = True
-        if self._transport is not None:
-            self._transport.close()
-
-    def abort(self) -> None:
-        """Close now; unsent bytes are lost."""
-        self._closing = True
-        if self._transport is not None:
-            # Python 3.11.2: asyncio's TLS transport has let go of its inner part once the peer is gone.
-            with suppress(AttributeError):
-                self._transport.abort()

@@ -93,8 +93,7 @@ class Door:
         try:
             self._socket = _listening_socket(host, port)
         except OSError as error:
-            address = format_address(host, port)
-            raise NetworkError(f"cannot listen on {address}: {error.strerror}; is it in use?") from error
+            raise _cannot_listen(host, port, error) from error
         self.host, self.port = host, self._socket.getsockname()[1]
         self._accepting = asyncio.get_running_loop().create_task(self._accept(self._socket))
 
@@ -189,6 +188,24 @@ class Door:
         if required:
             raise ConnectionError("plain connection where TLS is required")
         return None
+
+
+def refuse_taken(host: str, port: int) -> None:
+    """NetworkError when somebody has the port: asked before a start that takes long, and says much, is begun."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as asking:
+        asking.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            asking.bind((host, port))
+        except OSError as error:
+            raise _cannot_listen(host, port, error) from error
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> NetworkError:
+    address = format_address(host, port)
+    return NetworkError(
+        f"cannot listen on {address}: {error.strerror}; stop who listens there, or give this server another port"
+    )
 
 
 def _listening_socket(host: str, port: int) -> socket.socket:

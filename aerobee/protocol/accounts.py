@@ -110,6 +110,13 @@ def is_signed(secret_key: str, fields: Mapping[str, str], body: bytes, version: 
     )
 
 
+def is_signed_whole(secret_key: str, content: bytes, given: bytes) -> bool:
+    """The same for somebody who has the signed values, and the body after them, in one piece."""
+    if len(given) != _SIGNATURE_SIZE or not secret_key:
+        return False
+    return hmac.compare_digest(given, b2a_base64(_mac(secret_key, content), newline=False))
+
+
 def _fewer_fields(fields: Mapping[str, str], version: int) -> Iterator[Mapping[str, str]]:
     """Without those that this client or that leaves out, where they are there."""
     without = _ZONE | {_UNIQUE_KEY} if version <= _LAST_WITHOUT_UNIQUE_KEY else _ZONE

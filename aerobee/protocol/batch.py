@@ -85,7 +85,9 @@ def columns(data: bytes, most: int = sys.maxsize) -> Columns:
     flags, bodies, texts = [], [], []
     at, end = 0, len(data)
     try:
-        while at < end:
+        for _ in range(most):
+            if at >= end:
+                break
             size, flag, body_size = _FIELDS.unpack_from(data, at)
             stop, text_at = at + size, at + 22 + body_size
             if body_size < 0 or stop > end or text_at > stop:
@@ -97,10 +99,10 @@ def columns(data: bytes, most: int = sys.maxsize) -> Columns:
             bodies.append(data[at + 20 : text_at - 2])
             texts.append(text[2:].decode())
             at = stop
-            if len(flags) > most:
-                raise MessageIllegal(f"a batch of more than {most} messages; send smaller ones")
     except (struct.error, UnicodeDecodeError, IndexError) as error:
         raise ProtocolError(f"batch: {error}") from None
+    if at < end:
+        raise MessageIllegal(f"a batch of more than {most} messages; send smaller ones")
     return Columns(flags, bodies, texts)
 
 

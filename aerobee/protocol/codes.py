@@ -135,12 +135,14 @@ class RequestCode(IntEnum):
     AUTH_DELETE_ACL = 3008
     AUTH_GET_ACL = 3009
     AUTH_LIST_ACL = 3010
-    # Aerobee's own: exact group figures, and a store read in bulk. RocketMQ answers these with code 3.
+    # Aerobee's own: exact figures of groups, places of messages, a store read in bulk, the audit log. RocketMQ answers
+    # these with code 3.
     AEROBEE_GROUP_FIGURES = 20_001
     AEROBEE_READ_UNITS = 20_002
     AEROBEE_READ_LOG = 20_003
     AEROBEE_READ_HEADS = 20_004
     AEROBEE_READ_AUDIT = 20_005
+    AEROBEE_MESSAGE_STATE = 20_006
 
 
 class ResponseCode(IntEnum):
@@ -222,15 +224,3 @@ LANGUAGES = (
     "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS",
     "RUST", "NODE_JS",
 )  # fmt: skip
-
-
-_VERSION_4 = 212  # 4.0.0's number
-
-
-def version_text(number: int) -> str:
-    """`V5_3_3` for 479."""
-    if number < _VERSION_4:
-        return str(number)
-    major, rest = divmod(number - _VERSION_4, 200)
-    text = f"V{major + 4}_{rest // 20}_{rest % 20 // 2}"
-    return text if rest % 2 else f"{text}_SNAPSHOT"

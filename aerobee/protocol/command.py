@@ -156,7 +156,9 @@ def decode(frame: bytes | memoryview, max_header: int = MAX_HEADER) -> Command:
         raise ProtocolError(f"header of {end - 4} bytes in a frame of {len(frame)}")
     if end - 4 > max_header:
         raise ProtocolError(f"header of {end - 4} bytes, limit {max_header}")
-    body = bytes(frame[end:])
+    body = frame[end:]
+    if type(body) is not bytes:
+        body = bytes(body)
     if serialize == 0:
         try:
             head = _decode_json_header(frame[4:end])

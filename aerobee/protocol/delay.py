@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from aerobee.protocol.durations import UNITS_MS
+
 DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
-_UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNITS = {unit: ms for unit, ms in UNITS_MS.items() if unit != "ms"}
 
 
 def parse_levels(text: str) -> tuple[int, ...]:

@@ -6,6 +6,9 @@ It goes into a property of the copy that is stored. RocketMQ's brokers know noth
 
 from __future__ import annotations
 
+from aerobee.protocol import properties as props
+from aerobee.protocol.message import MAX_PROPERTIES
+
 MAX_LENGTH = 1_000
 
 
@@ -20,3 +23,12 @@ def one_line(text: str, length: int = MAX_LENGTH) -> str:
     plain = "".join(sign if sign.isprintable() else " " for sign in text[: 4 * length])
     line = " ".join(plain.split())
     return line if len(line) <= length else f"{line[: length - 1]}…"
+
+
+def noted(properties: dict[str, str], failure: str) -> str:
+    """The text of the properties, the reason among them. It may be what a message has no room for; then without."""
+    text = props.render(properties)
+    if not failure:
+        return text
+    told = props.render({**properties, props.LAST_ERROR: one_line(failure)})
+    return told if len(told.encode()) <= MAX_PROPERTIES else text

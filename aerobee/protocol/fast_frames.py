@@ -39,6 +39,15 @@ def sent(
     return _LENGTHS(4 + len(head), len(head)) + head
 
 
+def sent_batch(opaque: int, region: str, message_ids: str, queue_id: int, queue_offset: int) -> bytes:
+    head = (
+        f'{{"code":0,"extFields":{{"MSG_REGION":"{region}","TRACE_ON":"true","msgId":"{message_ids}",'
+        f'"queueId":"{queue_id}","queueOffset":"{queue_offset}"}},"flag":1,'
+        f'"language":"PYTHON","opaque":{opaque},{_END}'
+    ).encode()
+    return _LENGTHS(4 + len(head), len(head)) + head
+
+
 def pulled(  # noqa: PLR0913 - the fields of one answer
     opaque: int,
     code: int,

@@ -27,7 +27,9 @@ class FrameDecoder:
     def feed(self, data: bytes) -> list[bytes]:
         if self._buffer:
             self._buffer += data
-            frames, at = self._cut(self._buffer)
+            if self._end_of_frame(self._buffer, 0) > len(self._buffer):
+                return []
+            frames, at = self._cut(bytes(self._buffer))
             del self._buffer[:at]
         else:
             frames, at = self._cut(data)
@@ -65,7 +67,7 @@ class FrameDecoder:
             raise ProtocolError(f"frame of {size + 4} bytes, limit {self._max_frame}")
         return at + 4 + int(size)
 
-    def _cut(self, data: bytes | bytearray) -> tuple[list[bytes], int]:
+    def _cut(self, data: bytes) -> tuple[list[bytes], int]:
         """The whole frames at the start of `data`, and where they end."""
         frames = []
         at, end = 0, len(data)
@@ -76,6 +78,6 @@ class FrameDecoder:
             stop = at + 4 + size
             if stop > end:
                 break
-            frames.append(bytes(data[at + 4 : stop]))
+            frames.append(data[at + 4 : stop])
             at = stop
         return frames, at

@@ -114,22 +114,6 @@ def pop_retry_topic_v2(topic: str, group: str) -> str:
     return f"{RETRY_PREFIX}{group}+{topic}"
 
 
-def real_topic(topic: str, group: str, retry: str) -> str:
-    """The topic a receipt's retry flag ("0", "1", "2") stands for."""
-    if retry == "1":
-        return pop_retry_topic(topic, group)
-    if retry == "2":
-        return pop_retry_topic_v2(topic, group)
-    return topic
-
-
-def retry_flag(topic: str) -> str:
-    """The receipt's flag for a topic read by POP."""
-    if not topic.startswith(RETRY_PREFIX):
-        return "0"
-    return "2" if "+" in topic else "1"
-
-
 def normal_topic(topic: str, group: str) -> str:
     """A POP retry topic's own topic; any other name unchanged."""
     for prefix in (f"{RETRY_PREFIX}{group}_", f"{RETRY_PREFIX}{group}+"):

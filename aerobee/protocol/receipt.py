@@ -26,6 +26,22 @@ CHECKPOINT_TAG, ACK_TAG, BATCH_ACK_TAG = "ck", "ack", "bAck"
 MAX_BITS = 65_536  # a pop returns 32 messages; this leaves room for sparse ones
 
 
+def real_topic(topic: str, group: str, retry: str) -> str:
+    """The topic that a receipt's retry flag ("0", "1", "2") stands for."""
+    if retry == "1":
+        return names.pop_retry_topic(topic, group)
+    if retry == "2":
+        return names.pop_retry_topic_v2(topic, group)
+    return topic
+
+
+def retry_flag(topic: str) -> str:
+    """The flag for a topic read by POP."""
+    if not topic.startswith(names.RETRY_PREFIX):
+        return "0"
+    return "2" if "+" in topic else "1"
+
+
 class Receipt(NamedTuple):
     """Proof of one delivery, and all that is needed to ack it."""
 
@@ -57,7 +73,7 @@ class Receipt(NamedTuple):
         return self.visible_at <= now
 
     def real_topic(self, topic: str, group: str) -> str:
-        return names.real_topic(topic, group, self.retry)
+        return real_topic(topic, group, self.retry)
 
     @classmethod
     def parse(cls, text: str) -> Receipt:
@@ -191,6 +207,8 @@ class CheckpointRecord(msgspec.Struct, kw_only=True):
     reput_times: str = msgspec.field(default="0", name="rp")
     start_offset: int = msgspec.field(default=0, name="so")
     topic: str = msgspec.field(name="t")
+    # Not RocketMQ's, and left out where there is none: why its consumer gave it back.
+    failure: str | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="aerobeeFailure")
 
     @property
     def revive_time(self) -> int:

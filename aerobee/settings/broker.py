@@ -137,6 +137,10 @@ class BrokerConfig(Watching, frozen=True, kw_only=True):
             "file of JSON lines: who changed what from where, and what was refused; needs access control"
         ),
     ] = ""
+    audit_log_bytes: Annotated[int, size("size at which an audit log is full", low=4096)] = 64 * MEGABYTE
+    audit_logs: Annotated[
+        int, setting("full audit logs that are kept: FILE.1 is the newest", low=1, high=10_000)
+    ] = 10
     hide_passwords: Annotated[
         bool,
         setting(

@@ -18,14 +18,15 @@ def read(
     topics: str | list[str],
     *,
     json: bool | str = False,
+    schema: str | None = None,
     text: bool = False,
     **options: Any,
 ) -> DataFrame:
     """The messages of one or more topics.
 
-    `json=True` infers a schema from JSON bodies (a DDL text instead of True skips the inference): each key becomes a
-    column, unless a message has one of that name already, and column `data` holds them all. `text=True` adds the body
-    as column `text`. Everything else is an option of the data source, by its own name.
+    `json=True` infers a schema from JSON bodies (`schema`, a DDL text, or that instead of True skips it): each key
+    becomes a column, unless a message has one of that name already, and column `data` holds them all. `text=True` adds
+    the body as column `text`. Everything else is an option of the data source, by its own name.
 
     >>> read(spark, "orders", json=True).groupBy("status").count().show()                # doctest: +SKIP
     >>> read(spark, "orders", namesrv="127.0.0.1:9876", json=True).select("data.*")      # doctest: +SKIP
@@ -36,17 +37,25 @@ def read(
         frame = spark.read.format("rocketmq").options(**given).load()
     if text:
         frame = frame.withColumn("text", frame["body"].cast("string"))
-    return with_json(frame, json) if json else frame
+    wanted = schema or json
+    return with_json(frame, wanted) if wanted else frame
 
 
 def read_stream(
-    spark: SparkSession, topics: str | list[str], *, schema: str | None = None, **options: Any
+    spark: SparkSession,
+    topics: str | list[str],
+    *,
+    schema: str | None = None,
+    json: str | None = None,
+    **options: Any,
 ) -> DataFrame:
-    """The same as a stream; `schema` (DDL) is that of JSON bodies, which become columns as in `read`."""
+    """The same as a stream; `schema` (DDL) is that of JSON bodies, which become columns as in `read`; `json` is another
+    name for it."""
     given = _named(topics, options)
     checks.for_stream(given)
     frame = spark.readStream.format("rocketmq").options(**given).load()
-    return with_json(frame, schema) if schema else frame
+    wanted = schema or json
+    return with_json(frame, wanted) if wanted else frame
 
 
 def write(frame: DataFrame, topic: str, **options: Any) -> None:
@@ -57,8 +66,8 @@ def write(frame: DataFrame, topic: str, **options: Any) -> None:
 
 
 def with_json(frame: DataFrame, schema: str | Literal[True]) -> DataFrame:
-    """Column `data` parsed from JSON bodies, null where a body is no JSON, and a column for each of its keys whose name
-    is free."""
+    """Column `data` parsed from JSON bodies, its fields null where a body is no JSON, and a column for each of its keys
+    whose name is free."""
     from pyspark.sql import functions as f
 
     from aerobee.spark.decoding.json_bodies import inferred, schema_of

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from aerobee.protocol.durations import UNITS_MS
 from aerobee.protocol.filters import compile_filter
 from aerobee.protocol.names import check_group, check_topic
 from aerobee.spark import schema
@@ -25,7 +26,6 @@ EARLIEST, LATEST = -2, -1
 
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\s]+):(\d{1,5})")
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|h|d)?")
-_UNIT_MS = {None: 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -90,7 +90,7 @@ def duration_ms(raw: str) -> int:
     match = _DURATION.fullmatch(raw.strip())
     if not match:
         raise ValueError("expected a duration such as 15m or 500ms")
-    return int(match[1]) * _UNIT_MS[match[2]]
+    return int(match[1]) * UNITS_MS[match[2] or "ms"]
 
 
 def addresses(raw: str) -> str:

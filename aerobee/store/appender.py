@@ -15,10 +15,18 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NoReturn
 
 from aerobee.errors import MessageIllegal
-from aerobee.protocol.message import HEAD_V4, LENGTHS, MAX_PROPERTIES, RECORD_CHECK_SIZE, decode, encode_head
+from aerobee.protocol.message import (
+    CHECK_BACKWARDS,
+    HEAD_V4,
+    LENGTHS,
+    MAX_PROPERTIES,
+    RECORD_CHECK_SIZE,
+    decode,
+    encode_head,
+)
 from aerobee.store.batch_columns import Layout, Places, encode
 from aerobee.store.consume_queue import UNIT
-from aerobee.store.record_keys import index_keys, tag_unique_keys
+from aerobee.store.record_keys import index_keys, looked_at, tag_unique_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
     from aerobee.store.key_index import KeyIndex
     from aerobee.store.queues import ConsumeQueues
     from aerobee.store.record_keys import TagCodes
+    from aerobee.store.results import Awaited
 
     _Part = tuple[Record, bytes, str | None, list[str]]  # properties as stored, tag, keys
 
@@ -58,8 +67,8 @@ class Appender:
         index: KeyIndex,
         codes: TagCodes,
     ) -> None:
-        # Who is told of a record and its tags code -> whether it waits for a topic and queue at all.
-        self.listeners: dict[Callable[[Record, int], None], Callable[[str, int], bool]] = {}
+        # Who is told of a record and its tags code -> the queues that are waited for now.
+        self.listeners: dict[Callable[[Record, int], None], Callable[[], Awaited]] = {}
         self.refused: Callable[[], StoreError] | None = None
         self.store_host = b""
         self.last_store_time = 0
@@ -199,7 +208,8 @@ class Appender:
 
     def _tell(self, batch: Batch, stored: Places, codes: list[int]) -> None:
         """Records are made only when somebody waits for the queue."""
-        awaited = [tell for tell, awaits in self.listeners.items() if awaits(batch.topic, batch.queue_id)]
+        place = (batch.topic, batch.queue_id)
+        awaited = [tell for tell, awaits in self.listeners.items() if place in awaits()]
         if not awaited:
             return
         for n, (record, code) in enumerate(zip(batch.records(), codes, strict=True)):
@@ -222,7 +232,7 @@ class Appender:
             return False
         log, now = self._log, self._stamp(self._wall())
         sizes = (self._check_size, self._max_text, self._settings.value.max_message_bytes)
-        draft.begin(log.end, log.limit, keys, now, self.store_host, sizes)
+        draft.begin(log.end, log.limit, keys, now, self.store_host, sizes, self._queues.unloaded)
         return True
 
     def keep(self, draft: Draft) -> None:
@@ -288,7 +298,7 @@ class Appender:
         text, flags = record.properties_text, record.sys_flag
         if self._check_size and ("__CRC32#" in text or text[-1:] != "\x02"):
             text = clean(text)
-        tag, unique, keys = tag_unique_keys(text)
+        tag, unique, keys = looked_at(text)
         if unique and not keys and not flags:
             return text.encode(), tag, [unique]
         return text.encode(), tag, index_keys(flags, unique, keys)
@@ -330,7 +340,7 @@ class Appender:
         if not self._check_size:
             return b"".join((head, body, queue.topic_field, LENGTHS[len(text)], text))
         data = b"".join((head, body, queue.topic_field, LENGTHS[len(text) + RECORD_CHECK_SIZE], text))
-        return b"%b__CRC32#\x01%b\x02" % (data, (b"%010d" % (_crc32(data) & 0x7FFFFFFF))[::-1])
+        return data + (CHECK_BACKWARDS % (_crc32(data) & 0x7FFFFFFF))[::-1]
 
 
 def _no_number(queue: ConsumeQueue, error: struct.error) -> MessageIllegal:

@@ -2,8 +2,11 @@
 """A store compared with itself, in full and offline: every record of the log with its check, its unit and its keys.
 
 The log is read once; queues and index are compared with it on the way. Nothing is written, so a store of RocketMQ, a
-backup on a read-only disk or a store in use can be looked at. What a start will do anyhow is no damage: after a crash
-the log may have a torn end, and units and keys of the last records may be missing until they are told again.
+backup on a read-only disk or a store in use can be looked at.
+
+What a start will do anyhow is no damage. Of a store that was not stopped cleanly, or copied while in use, it keeps
+what comes before the checkpoint's position; behind it the log ends at the first record that is not whole, and units
+and keys are forgotten and told again (recovery.py). So there they may be missing, half written, or ahead of the log.
 """
 
 from __future__ import annotations
@@ -17,12 +20,11 @@ import msgspec
 from aerobee.errors import StoreError
 from aerobee.store import checkpoint as checkpoints
 from aerobee.store import platform
-from aerobee.store.check_index import IndexCheck, IndexReport
+from aerobee.store.check_index import EVERYTHING, IndexCheck, IndexReport
 from aerobee.store.check_queues import QueueCheck, QueueReport
 from aerobee.store.commit_log import CommitLog
 from aerobee.store.log_walk import walk
 from aerobee.store.queue_sums import QueueSums
-from aerobee.store.record_parts import store_time
 from aerobee.store.segment import Segment
 
 if TYPE_CHECKING:
@@ -83,14 +85,14 @@ class ReadOnlySegment(Segment):
 
     @property
     def map(self) -> mmap.mmap:
-        if self._map is None:
+        if self.mapped is None:
             found = os.fstat(self.fd).st_size
             if found >= self.size:
-                self._map = mmap.mmap(self.fd, self.size, access=mmap.ACCESS_READ)
+                self.mapped = mmap.mmap(self.fd, self.size, access=mmap.ACCESS_READ)
             else:
-                self._map = mmap.mmap(-1, self.size)
-                self._map[:found] = platform.pread(self.fd, found, 0)
-        return self._map
+                self.mapped = mmap.mmap(-1, self.size)
+                self.mapped[:found] = platform.pread(self.fd, found, 0)
+        return self.mapped
 
     @property
     def fd(self) -> int:
@@ -125,8 +127,9 @@ class StoreCheck:
         sums = QueueSums(root / "consumequeue.sums")
         if self._checkpoint.is_latest:
             sums.load()
-        self._queues = QueueCheck(root / "consumequeue", config, sums)
-        self._index = IndexCheck(root / "index", config)
+        self._told_until = EVERYTHING if self._was_clean else self._recovered_from()
+        self._queues = QueueCheck(root / "consumequeue", config, sums, self._told_until)
+        self._index = IndexCheck(root / "index", config, self._told_until)
         self._report = LogReport(files=len(self._log.segments))
 
     @property
@@ -143,12 +146,13 @@ class StoreCheck:
                 progress(step.at - begin)
             if step.raw is None:
                 self._damaged(step)
+                if step.at >= self._told_until:
+                    break  # as recovery does: whatever follows was promised to nobody
                 continue
             end = step.following
             self._report.messages += 1
-            is_told = self._is_told(step.at, step.raw)
-            self._queues.compare(step.at, step.raw, is_told=is_told)
-            self._index.compare(step.at, step.raw, is_told=is_told)
+            self._queues.compare(step.at, step.raw)
+            self._index.compare(step.at, step.raw)
         self._report.size_bytes = end - begin
         queues = self._queues.finish(end)
         self._report.lost_messages = self._queues.lost
@@ -176,20 +180,21 @@ class StoreCheck:
         left = segment.map[start : max(start, min(segment.data_end(), step.following - segment.base))].rstrip(
             b"\0"
         )
-        if step.following == self._log.end:
+        if step.following == self._log.end or step.at >= self._told_until:
             self._report.torn_bytes = len(left)
             if not left or not self._was_clean:
                 return
         if len(self._report.damaged) < _MAX_LISTED:
             self._report.damaged.append(DamagedBytes(segment.path.name, step.at, step.following - step.at))
 
-    def _is_told(self, at: int, raw: bytes) -> bool:
-        """Its unit and its keys must be on disk: not only in the memory of a broker that was killed, or still runs."""
-        if self._was_clean:
-            return True
+    def _recovered_from(self) -> int:
+        """Before it all units and keys must be on disk: not only in the memory of a broker that was killed, or runs."""
         if self._checkpoint.is_latest:
-            return at < self._checkpoint.position
-        return store_time(raw) < min(self._checkpoint.log_time, self._checkpoint.queue_time) - 3_000
+            return self._checkpoint.position
+        # RocketMQ's rule: the newest file that begins before what log and queues both have on disk.
+        until = min(self._checkpoint.log_time, self._checkpoint.queue_time) - 3_000
+        bases = (each.base for each in reversed(self._log.segments))
+        return next((base for base in bases if 0 < self._log.store_time(base) <= until), self._log.min_offset)
 
     def _position(self, end: int) -> str:
         return _judged(self._checkpoint, end)

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from bisect import bisect_left
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from aerobee.settings import StoreConfig
 
 _AT_ONCE = 4_096
+EVERYTHING = 1 << 63  # was told, and nothing is forgotten: after a clean stop
 _UNIQUE = "UNIQ_KEY\x01"
 
 
@@ -39,9 +41,13 @@ class IndexReport(msgspec.Struct):
 class IndexCheck:
     """Without any file there is nothing to compare: RocketMQ can be told to keep no index."""
 
-    def __init__(self, directory: Path, config: StoreConfig) -> None:
+    def __init__(self, directory: Path, config: StoreConfig, told_until: int) -> None:
+        """Entries of records at or past `told_until` are forgotten by a start, which then makes the slots again."""
+        self._told_until = told_until
         self._slots = config.index_slots
-        self._size = HEADER.size + config.index_slots * 4 + config.index_entries * ENTRY_SIZE
+        self._number = config.index_entries
+        self._entries_at = HEADER.size + config.index_slots * 4
+        self._size = self._entries_at + config.index_entries * ENTRY_SIZE
         self._report = IndexReport()
         self._hash = KeyHash()
         self._paths: list[Path] = []
@@ -56,7 +62,7 @@ class IndexCheck:
         self._entries = self._all_entries()
         self._next = next(self._entries, None)
 
-    def compare(self, at: int, raw: bytes, *, is_told: bool) -> None:
+    def compare(self, at: int, raw: bytes) -> None:
         if not self._paths:
             return
         try:
@@ -76,7 +82,7 @@ class IndexCheck:
             else:
                 self._report.wrong += 1
             self._next = next(self._entries, None)
-        if is_told:
+        if at < self._told_until:
             self._report.missing += len(expected)
         else:
             self._report.untold += len(expected)
@@ -96,13 +102,16 @@ class IndexCheck:
 
     def _all_entries(self) -> Iterator[tuple[int, int]]:
         """Hash and commit-log offset of every entry there is; the slots are looked at on the way."""
-        for path in self._paths:
+        last = self._last_kept()
+        for place, path in enumerate(self._paths):
             with path.open("rb") as file:
                 count = HEADER.unpack(file.read(HEADER.size))[-1]
                 found = array("i", file.read(self._slots * 4))
                 found.byteswap()
+                if place >= last:
+                    count = self._kept(file)
                 slots, number = array("i", bytes(self._slots * 4)), 1
-                file.seek(ENTRY_SIZE, 1)  # entry 0 is not used
+                file.seek(self._entries_at + ENTRY_SIZE)  # entry 0 is not used
                 while number < count and (data := file.read(min(_AT_ONCE, count - number) * ENTRY_SIZE)):
                     for key_hash, offset, _, older in ENTRY.iter_unpack(
                         data[: len(data) // ENTRY_SIZE * ENTRY_SIZE]
@@ -113,6 +122,26 @@ class IndexCheck:
                         slots[slot] = number
                         number += 1
                         yield key_hash, offset
-                self._report.wrong += (
-                    sum(1 for a, b in zip(found, slots, strict=True) if a != b) if found != slots else 0
-                )
+                if place < last and found != slots:
+                    self._report.wrong += sum(1 for a, b in zip(found, slots, strict=True) if a != b)
+
+    def _last_kept(self) -> int:
+        """The file that a start makes header and slots of again: the last one that has an entry to be kept. All are
+        judged as they are after a clean stop, or when a start would keep them whole."""
+        if self._told_until == EVERYTHING:
+            return len(self._paths)
+        for place in range(len(self._paths) - 1, -1, -1):
+            with self._paths[place].open("rb") as file:
+                if self._kept(file) > 1:
+                    return place
+        return 0
+
+    def _kept(self, file: BinaryIO) -> int:
+        """The number of the first entry that a start forgets; entries are in the order of the log."""
+
+        def is_kept(number: int) -> bool:
+            file.seek(self._entries_at + number * ENTRY_SIZE)
+            entry = ENTRY.unpack(file.read(ENTRY_SIZE))
+            return bool(any(entry) and entry[1] < self._told_until)
+
+        return bisect_left(range(self._number), True, 1, key=lambda number: not is_kept(number))

@@ -89,23 +89,28 @@ class _Queue:
         if self.found.first_offset < 0:
             self.found.first_offset = offset
 
-    def look_behind(self, log_end: int) -> None:
-        """Units after the last record's that stand for something."""
+    def look_behind(self, log_end: int, told_until: int) -> None:
+        """Units after the last record's that stand for something, and that no start forgets."""
         offset = max(0, self.next_offset)
         while True:
             units = self._read(offset)
             if not units.strip(b"\0"):
                 return
             for n, (physical, size, _) in enumerate(UNIT.iter_unpack(units)):
-                if size and size != FILLER_SIZE and (self.next_offset >= 0 or physical >= log_end):
+                if not size or size == FILLER_SIZE or physical >= told_until:
+                    continue
+                if self.next_offset >= 0 or physical >= log_end:
                     self.found.surplus += 1
                     self.damaged_at(offset + n)
             offset += len(units) // UNIT_SIZE
 
 
 class QueueCheck:
-    def __init__(self, directory: Path, config: StoreConfig, sums: QueueSums) -> None:
+    """Units of records at or past `told_until` are forgotten and told again by a start."""
+
+    def __init__(self, directory: Path, config: StoreConfig, sums: QueueSums, told_until: int) -> None:
         self._directory = directory
+        self._told_until = told_until
         self._sums = sums
         self._codes = TagCodes(parse_levels(config.delay_levels))
         self._file_units = units_of(directory, config.consume_queue_units)
@@ -116,7 +121,7 @@ class QueueCheck:
     def lost(self) -> int:
         return sum(queue.lost for queue in self._queues.values() if queue is not None)
 
-    def compare(self, at: int, raw: bytes, *, is_told: bool) -> None:
+    def compare(self, at: int, raw: bytes) -> None:
         expected = unit_of(raw, self._codes)
         if expected is None:
             return
@@ -136,7 +141,7 @@ class QueueCheck:
         self._report.units += 1
         if is_right:
             return
-        if not unit.strip(b"\0") and not is_told:
+        if at >= self._told_until and self._is_forgotten(unit):
             self._report.untold += 1
             return
         queue.damaged_at(expected.offset)
@@ -144,6 +149,9 @@ class QueueCheck:
             queue.found.wrong += 1
         else:
             queue.found.missing += 1
+
+    def _is_forgotten(self, unit: bytes) -> bool:
+        return not unit.strip(b"\0") or UNIT.unpack(unit)[0] >= self._told_until
 
     def _queue(self, topic: str, queue_id: int) -> _Queue | None:
         """None for a queue that is not on disk and need not be."""
@@ -165,7 +173,7 @@ class QueueCheck:
         for queue in self._queues.values():
             if queue is None:
                 continue
-            queue.look_behind(log_end)
+            queue.look_behind(log_end, self._told_until)
             self._report.queues += 1
             if queue.found.first_offset >= 0:
                 self._report.damaged.append(queue.found)

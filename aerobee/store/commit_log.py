@@ -36,7 +36,7 @@ _MAGICS = (MAGIC_V1, MAGIC_V2)
 _MAX_MAPPED = 64
 _FORGET_EVERY = 64 << 20
 _WORTH_MAKING_AHEAD = 16 << 20
-_WORTH_A_CALL = 4096
+_WORTH_A_CALL = 64 << 10
 _STORE_TIME_V4 = struct.Struct(">q")
 _SYS_FLAG = struct.Struct(">i")
 
@@ -108,6 +108,7 @@ class CommitLog:
         if self.segments and end < self.segments[-1].base + self.segment_bytes:
             segment = self.segments[-1]
             segment.reserved = (end - segment.base) // mmap.PAGESIZE * mmap.PAGESIZE
+            segment.paged = segment.reserved + mmap.PAGESIZE  # what is written is not written over
             self._use(segment)
 
     def _use(self, segment: Segment) -> None:
@@ -120,6 +121,8 @@ class CommitLog:
     def room(self, size: int) -> int:
         """Make `size` bytes fit in one file at `end`, which is returned; or raise DiskFull and change
         nothing."""
+        if self.end + size <= self.limit:
+            return self.end
         if size + BLANK_SIZE > self.segment_bytes:
             raise MessageIllegal(
                 f"{size} bytes do not fit one commit-log file of {self.segment_bytes}; send less at once"
@@ -127,8 +130,9 @@ class CommitLog:
         if self.map is None or self.end + size + BLANK_SIZE > self.base + self.segment_bytes:
             self._roll(size)
         segment = self.segments[-1]
-        segment.reserve(self.end - self.base + size + BLANK_SIZE)
-        self.limit = self.base + min(segment.reserved, self.segment_bytes) - BLANK_SIZE
+        needed = self.end - self.base + size + BLANK_SIZE
+        segment.reserve(needed)
+        self.limit = self.base + segment.make_pages(needed) - BLANK_SIZE
         if self.end - self._forgotten > _FORGET_EVERY:
             segment.forget_pages(self.end - self.base)
             self._forgotten = self.end
@@ -193,10 +197,10 @@ class CommitLog:
 
     def _remember(self, segment: Segment) -> None:
         """Keep the number of mapped files bounded; the current one is never dropped."""
-        if segment.is_mapped:
+        if segment.mapped is not None:
             return
         self._mapped.append(segment)
-        if len(self._mapped) > _MAX_MAPPED:
+        while len(self._mapped) > _MAX_MAPPED:
             oldest = self._mapped.pop(0)
             if oldest is self.segments[-1]:
                 self._mapped.append(oldest)

@@ -174,6 +174,7 @@ class ConsumeQueue:
         if offset > self.max_offset and not self.max_offset:
             # No file before the one that holds the first message, as in RocketMQ.
             self.first_unit = self.max_offset = offset - offset % self.file_units
+            self._min_for = -1  # whoever asked before there was a unit was told 0
         elif offset > self.max_offset:
             # A hole among units: physical offsets must go on rising, bisection relies on it.
             filler = UNIT.pack(UNIT.unpack(unit)[0], FILLER_SIZE, 0)
@@ -236,7 +237,7 @@ class ConsumeQueue:
 
     def min_offset(self, log_min: int) -> int:
         """The first offset that is served and whose record the log still has; max_offset when there is none."""
-        kept = self.kept_from(log_min)
+        kept = self._min_offset if self._min_for == log_min else self.kept_from(log_min)
         return kept if kept >= self.served_from else self.served_from
 
     def kept_from(self, log_min: int) -> int:

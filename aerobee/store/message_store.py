@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from aerobee.settings import StoreConfig
     from aerobee.store.batch_columns import Places
     from aerobee.store.histogram import Histogram
+    from aerobee.store.results import Awaited
 
 log = logging.getLogger("aerobee.store")
 
@@ -169,8 +170,8 @@ class MessageStore(ReadSide):
         self._appender.store_host = host
 
     @property
-    def listeners(self) -> dict[Callable[[Record, int], None], Callable[[str, int], bool]]:
-        """Who is told of every record stored, with its tags code, and whether it waits for a topic and queue."""
+    def listeners(self) -> dict[Callable[[Record, int], None], Callable[[], Awaited]]:
+        """Who is told of every record stored, with its tags code, and the queues that he waits for now."""
         return self._appender.listeners
 
     def keep(self, draft: Draft, calls: int, began_ns: int) -> None:

@@ -49,6 +49,9 @@ class ConsumeQueues:
         # Told when a queue that is asked for turns out to be damaged; puts it right.
         self.on_damage: Callable[[Damage], None] | None = None
         self.loaded: dict[tuple[str, int], ConsumeQueue] = {}
+        self.unloaded = (
+            0  # how often one was taken out again: whoever keeps a queue looks whether it still is the one
+        )
         # Queues with a tail, the one whose first waiting unit is oldest first.
         self.dirty: dict[ConsumeQueue, None] = {}
         self.log_end = 0  # units at or past it, found when a queue is loaded, are not believed
@@ -115,6 +118,10 @@ class ConsumeQueues:
         self.loaded[topic, queue_id] = queue
         return queue
 
+    def _unload(self, topic: str, queue_id: int) -> None:
+        del self.loaded[topic, queue_id]
+        self.unloaded += 1
+
     def _topic_path(self, topic: str) -> str:
         """Always one step below this directory, whatever the topic is called: everything here goes through it."""
         if not may_exist(topic):
@@ -139,8 +146,8 @@ class ConsumeQueues:
                 queue = self.find(topic, queue_id)
                 if queue is not None:
                     yield queue
-                    if not known and not queue.tail:
-                        self.loaded.pop((topic, queue_id), None)
+                    if not known and not queue.tail and (topic, queue_id) in self.loaded:
+                        self._unload(topic, queue_id)
 
     def moved_since(self, position: int) -> list[ConsumeQueue]:
         """Those that got a record at or past that position of the log; only loaded ones get any. Most did not, and are
@@ -206,7 +213,7 @@ class ConsumeQueues:
                     continue
                 if not self.sums.is_known:
                     self._loading.note(queue)
-                del self.loaded[topic, queue_id]
+                self._unload(topic, queue_id)
         return damages
 
     def cut(self, log_end: int) -> list[Damage]:
@@ -216,7 +223,7 @@ class ConsumeQueues:
         for topic in self.topics():
             for queue_id in self.queue_ids(topic):
                 queue = self._new(topic, queue_id)
-                del self.loaded[topic, queue_id]
+                self._unload(topic, queue_id)
                 damage = self._loading.cut(queue, log_end)
                 if damage is not None:
                     damages.append(damage)
@@ -237,7 +244,7 @@ class ConsumeQueues:
             queue = self.loaded.get((topic, queue_id)) or self._new(topic, queue_id)
             queue.close_files()
             self.dirty.pop(queue, None)
-            del self.loaded[topic, queue_id]
+            self._unload(topic, queue_id)
         self._ids.pop(topic, None)
         if os.path.islink(path):
             os.unlink(path)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from aerobee.protocol.message import Record
     from aerobee.store.commit_log import CommitLog
+    from aerobee.store.consume_queue import ConsumeQueue
     from aerobee.store.key_index import KeyIndex
     from aerobee.store.queue_care import QueueCare
     from aerobee.store.queues import ConsumeQueues
@@ -45,6 +46,9 @@ class ReadSide:
         self._longest_read_ns = 0
         self.readable = True
 
+    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self._queues.loaded.get((topic, queue_id)) or self._queues.find(topic, queue_id)
+
     # -- messages of a queue ---------------------------------------------------------------------------------------
 
     def read(
@@ -59,7 +63,7 @@ class ReadSide:
     ) -> Found:
         if not self.readable:
             raise self._unreadable()
-        queue = self._queues.loaded.get((topic, queue_id)) or self._queues.find(topic, queue_id)
+        queue = self._queue(topic, queue_id)
         if queue is None:
             return Found(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
         high = queue.max_offset
@@ -73,8 +77,9 @@ class ReadSide:
         if offset > high:
             return Found(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
         began = perf_counter_ns()
-        found = self._reader.read(queue, offset, limit, accept, checked=checked)
-        self._longest_read_ns = max(self._longest_read_ns, perf_counter_ns() - began)
+        found = Found(ReadStatus.FOUND, offset, low, high, [], [])
+        self._reader.read(found, queue, limit, accept, checked=checked)
+        self.took(perf_counter_ns() - began)
         return found
 
     def stretch(self, place: tuple[str, int], offset: int, count: int) -> Stretch | None:
@@ -83,8 +88,9 @@ class ReadSide:
         return self._reader.stretch(queue, offset, count) if queue is not None and self.readable else None
 
     def took(self, read_ns: int) -> None:
-        """A read that was made of a stretch."""
-        self._longest_read_ns = max(self._longest_read_ns, read_ns)
+        """A read, be it one that was made of a stretch."""
+        if read_ns > self._longest_read_ns:
+            self._longest_read_ns = read_ns
 
     @property
     def longest_read_ms(self) -> int:
@@ -122,7 +128,7 @@ class ReadSide:
 
     def unit(self, topic: str, queue_id: int, offset: int) -> Unit | None:
         """None also where a filler stands for a message that is lost: it has the place of another one."""
-        queue = self._queues.find(topic, queue_id)
+        queue = self._queue(topic, queue_id)
         unit = queue.unit(offset) if queue else None
         return None if unit is None or unit.size == FILLER_SIZE else unit
 
@@ -130,7 +136,7 @@ class ReadSide:
         """Of the units [offset, offset + count) those that there are, as stored; or every `step`th of them."""
         if not self.readable:
             raise self._unreadable()
-        queue = self._queues.find(topic, queue_id)
+        queue = self._queue(topic, queue_id)
         if queue is None:
             return b""
         at = max(offset, queue.min_offset(self._log.min_offset))
@@ -146,22 +152,22 @@ class ReadSide:
         return self._log.bytes_from(position, size)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        queue = self._queues.find(topic, queue_id)
+        queue = self._queue(topic, queue_id)
         return queue.min_offset(self._log.min_offset) if queue else 0
 
     def kept_from(self, topic: str, queue_id: int) -> int:
         """As min_offset, with what its topic no longer serves: it may have been handed out before."""
-        queue = self._queues.find(topic, queue_id)
+        queue = self._queue(topic, queue_id)
         return queue.kept_from(self._log.min_offset) if queue else 0
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """The offset the next message gets."""
-        queue = self._queues.find(topic, queue_id)
+        queue = self._queue(topic, queue_id)
         return queue.max_offset if queue else 0
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Both at once."""
-        queue = self._queues.loaded.get((topic, queue_id)) or self._queues.find(topic, queue_id)
+        queue = self._queue(topic, queue_id)
         return (queue.min_offset(self._log.min_offset), queue.max_offset) if queue else (0, 0)
 
     def offset_by_time(
@@ -184,7 +190,7 @@ class ReadSide:
 
     def serve_since(self, topic: str, queue_id: int, timestamp: int) -> None:
         """From now on the queue begins at the first message stored at or after the time; 0: at what the log has."""
-        queue = self._queues.find(topic, queue_id)
+        queue = self._queue(topic, queue_id)
         if queue is not None:
             queue.served_from = 0
             queue.served_from = self.offset_by_time(topic, queue_id, timestamp) if timestamp else 0

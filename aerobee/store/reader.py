@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from aerobee import native
 from aerobee.protocol import properties as props
-from aerobee.protocol.message import MAGIC_V1, MIN_RECORD
+from aerobee.protocol.message import CHECK_BACKWARDS, MAGIC_V1, MIN_RECORD
 from aerobee.store import as_stored
 from aerobee.store.as_stored import signed32
 from aerobee.store.commit_log import PLACE
@@ -43,7 +43,6 @@ _crc32 = zlib.crc32
 _MAX_REPORTED = 10_000
 _SMALL = 4096  # bytes that may be copied for nothing
 _NOWHERE = -(1 << 64)  # before every offset that a unit can hold
-_CHECK_BACKWARDS = b"\x02%010d\x01#23CRC__"
 
 
 def machine_memory() -> int:
@@ -74,17 +73,15 @@ class Reader:
 
     def read(
         self,
+        found: Found,
         queue: ConsumeQueue,
-        offset: int,
         limit: ReadLimit,
         accept: Accept | None,
         *,
         checked: bool = True,
     ) -> Found:
-        """From `offset`, which the queue has, on."""
-        found = Found(
-            ReadStatus.FOUND, offset, queue.min_offset(self._log.min_offset), queue.max_offset, [], []
-        )
+        """What there is from `found.next_offset` on, which the queue has."""
+        offset = found.next_offset
         codes, holds = (accept.codes or None, accept.properties) if accept is not None else (None, None)
         wanted = units_wanted(limit, accept)
         if queue.unread:
@@ -141,14 +138,14 @@ class Reader:
         status, queue_id = ReadStatus.NO_MATCHED_MESSAGE, queue.queue_id
         max_messages, max_bytes = self._limits(units, limit)
         base = end = position = last = 0
+        most = max(1, max_messages)
         if native.is_on and holds is None:
             taken, total, last = self._collect_usual(found, queue, units, (max_messages, max_bytes), codes)
-            offset, units = offset + taken, units[taken * UNIT_SIZE :]
+            offset, units, most = offset + taken, units[taken * UNIT_SIZE :], most - len(messages)
         for physical, size, code in UNIT.iter_unpack(units):
-            if messages and (
-                len(messages) >= max_messages or (total + size > max_bytes and size != FILLER_SIZE)
-            ):
+            if not most or (total and total + size > max_bytes and size != FILLER_SIZE):
                 break
+            here = offset
             offset += 1
             if physical < position or (codes is not None and signed32(code) not in codes):
                 continue
@@ -162,25 +159,26 @@ class Reader:
                         continue
                     base = end = _NOWHERE
                 else:
-                    base, end, data = segment.base, segment.base + segment.size, segment.map
-            start = physical - base
+                    base, end, data = segment.base, segment.base + segment.size, segment.mapped or segment.map
+            start, stop = physical - base, physical + size
             # The usual record, whole: its check read backwards (its digits are), then its place. A large size is not
             # believed before its record says the same, or one damaged unit would copy a gigabyte.
             if (
-                size < MIN_RECORD
-                or physical + size > end
-                or (size > _SMALL and _place(data, start)[0] != size)
+                stop > end
+                or not (MIN_RECORD <= size <= _SMALL or (size > _SMALL and _place(data, start)[0] == size))
                 or (raw := data[start : start + size])[:-21:-1]
-                != _CHECK_BACKWARDS % (_crc32(raw[:-20]) & 0x7FFFFFFF)
-                or _place(raw) != (size, MAGIC_V1, queue_id, offset - 1, physical)
-            ) and not (raw := self._unusual(queue, offset - 1, physical, size)):
-                continue
-            if holds is not None and not holds(props.parse(text_parts(raw)[1])):
+                != CHECK_BACKWARDS % (_crc32(raw[:-20]) & 0x7FFFFFFF)
+                or _place(raw) != (size, MAGIC_V1, queue_id, here, physical)
+            ):
+                raw = self._unusual(queue, here, physical, size)
+                size = len(raw)
+            if not raw or (holds is not None and not holds(props.parse(text_parts(raw)[1]))):
                 continue
             messages.append(raw)
-            offsets.append(offset - 1)
-            total += len(raw)
-            last = physical + size
+            offsets.append(here)
+            total += size
+            most -= 1
+            last = stop
         found.behind_bytes = self._log.end - last if messages else 0
         found.status, found.next_offset, found.size_bytes = status, offset, total
 

@@ -6,6 +6,7 @@ rebuilt queue is the same as the one that was written at first."""
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.protocol import properties as props
@@ -44,6 +45,10 @@ def tag_unique_keys(text: str) -> tuple[str | None, str | None, str | None]:
         before, _, rest = text.partition("KEYS\x01")
         keys = rest.partition("\x02")[0] if not before or before[-1] == "\x02" else props.get(text, "KEYS")
     return tag or None, unique, keys
+
+
+# For a text that its maker looks at first and who stores it right after.
+looked_at = lru_cache(maxsize=1)(tag_unique_keys)
 
 
 def index_keys(sys_flag: int, unique: str | None, keys: str | None) -> list[str]:

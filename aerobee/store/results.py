@@ -13,7 +13,9 @@ import msgspec
 _LAST_UNIT = struct.Struct(">qi")
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
+
+    Awaited = Container[tuple[str, int]]  # topics and queues; nothing that is waited for is false
 
 
 class ReadStatus(StrEnum):
@@ -95,6 +97,14 @@ class Found(msgspec.Struct):
     @property
     def count(self) -> int:
         return len(self.messages) if self.stored is None else len(self.stored.records)
+
+
+class _EveryQueue:
+    def __contains__(self, place: object) -> bool:
+        return True
+
+
+EVERY_QUEUE = _EveryQueue()
 
 
 class Unit(NamedTuple):

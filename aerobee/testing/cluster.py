@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aerobee.clock import SystemClock
+from aerobee.errors import GroupNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -26,6 +27,7 @@ class ClusterUnderTest(ABC):
     consumers run meanwhile; `blocking` has the same for plain tests."""
 
     account: dict[str, Any]  # options of a client that may do everything
+    clock_stands = False  # until the test moves it
 
     @property
     @abstractmethod
@@ -56,13 +58,14 @@ class ClusterUnderTest(ABC):
     # -- waiting -------------------------------------------------------------------------------------------
 
     async def wait_for_dead_letter(self, group: str, timeout_ms: int = 10_000) -> ReceivedMessage:
-        """The group's first dead letter, as soon as there is one; AssertionError when there is none in time."""
+        """The group's first dead letter, as soon as there is one; AssertionError when there is none in time. A group
+        that the broker has not met yet has none."""
 
         async def look(admin: Admin) -> ReceivedMessage | None:
             return await anext(aiter(admin.dead_letters(group)), None)
 
         async def tell(admin: Admin) -> str:
-            return f"no dead letter of {group!r} within {timeout_ms} ms: {_where(await admin.lag(group))}"
+            return f"no dead letter of {group!r} within {timeout_ms} ms: {await self._where(admin, group)}"
 
         return await self._ask(lambda admin: _until(look, tell, admin, timeout_ms))
 
@@ -70,6 +73,7 @@ class ClusterUnderTest(ABC):
         """Until the group has nothing left to do: nothing ready, in flight, retrying or waiting for a retry.
 
         A consumer says how far it is every `persist_offsets_ms` (5 s): make that shorter in a test that shall be quick.
+        A group that the broker has not met yet is waited for.
         """
 
         async def look(admin: Admin) -> bool:
@@ -77,9 +81,22 @@ class ClusterUnderTest(ABC):
             return not (lag.ready or lag.in_flight or lag.retrying or lag.delayed)
 
         async def tell(admin: Admin) -> str:
-            return f"{group!r} is not idle after {timeout_ms} ms: {_where(await admin.lag(group))}"
+            return f"{group!r} is not idle after {timeout_ms} ms: {await self._where(admin, group)}"
 
         await self._ask(lambda admin: _until(look, tell, admin, timeout_ms))
+
+    async def _where(self, admin: Admin, group: str) -> str:
+        try:
+            lag = await admin.lag(group)
+        except GroupNotFound:
+            return "the broker has met no consumer of that name"
+        hint = (
+            "; the server's clock stands still: clock.advance()" if lag.delayed and self.clock_stands else ""
+        )
+        return (
+            f"ready {lag.ready}, in flight {lag.in_flight}, retrying {lag.retrying}, waiting for a retry {lag.delayed}, "
+            f"dead {lag.dead}{hint}"
+        )
 
     @property
     def blocking(self) -> Blocking:
@@ -129,16 +146,16 @@ async def _until(
 ) -> T:
     clock = SystemClock()
     deadline = clock.now() + timeout_ms
-    while not (found := await look(admin)):
+    while not (found := await _looked(look, admin)):
         if clock.now() > deadline:
             raise AssertionError(await tell(admin))
         await asyncio.sleep(LOOK_MS / 1000)
     return found
 
 
-def _where(lag: GroupLag) -> str:
-    hint = "; a server whose clock stands still waits for clock.advance()" if lag.delayed else ""
-    return (
-        f"ready {lag.ready}, in flight {lag.in_flight}, retrying {lag.retrying}, waiting for a retry {lag.delayed}, "
-        f"dead {lag.dead}{hint}"
-    )
+async def _looked(look: Callable[[Admin], Awaitable[T | None]], admin: Admin) -> T | None:
+    """A group of which nobody has told the broker yet may come."""
+    try:
+        return await look(admin)
+    except GroupNotFound:
+        return None

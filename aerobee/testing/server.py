@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
+import shutil
+import tempfile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aerobee.clock import Clock, ManualClock, SystemClock
+from aerobee.server_thread import LoopThread
 from aerobee.testing.cluster import ClusterUnderTest
 from aerobee.testing.moved_clock import TestClock
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
+    from pathlib import Path
     from types import TracebackType
 
-    from aerobee.server import Server
+    from aerobee.server import Ports, Server
 
 T = TypeVar("T")
 
@@ -30,19 +32,20 @@ class TestServer(ClusterUnderTest):
     >>> with TestServer.with_manual_clock() as server:
     ...     server.clock.advance(minutes=30)
 
-    Settings are those of `aerobee.Server`: `TestServer(store=StoreConfig(delay_levels="1s 2s"))`.
+    Settings are those of `aerobee.Server`: `TestServer(store=StoreConfig(delay_levels="1s 2s"))`. Without `data` it has
+    a directory that is removed at the end. `restart` keeps what was stored, and the ports.
     """
 
     __test__ = False
 
     def __init__(self, clock: Clock | None = None, **settings: Any) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="aerobee-test-server", daemon=True
-        )
+        self._thread = LoopThread("aerobee-test-server")
         self._base_clock = clock or SystemClock()
         self._settings = settings
         self._server: Server | None = None
+        self._own_data: str | None = None  # removed at the end
+        self._ports: Ports | None = None  # after the first start
+        self.clock_stands = isinstance(clock, ManualClock)
         self.account: dict[str, Any] = {}  # options of a client that may do everything
         self.clock = TestClock(self._base_clock, self.run)
 
@@ -64,43 +67,88 @@ class TestServer(ClusterUnderTest):
         return made
 
     def __enter__(self) -> TestServer:
+        if self._thread.was_started:
+            raise RuntimeError(
+                "a test server is entered once; `restart`, or `stop` and `start`, within its block"
+            )
         self._thread.start()
         try:
-            self._server = self.run(self._start())
+            self.start()
         except BaseException:
             self._end()
             raise
         return self
 
-    async def _start(self) -> Server:
+    def start(self) -> None:
+        """Again, after `stop`: on the same ports, with what was stored."""
+        if self._server is not None:
+            raise RuntimeError("the server runs")
+        self._server = self.run(self._started())
+
+    def stop(self) -> None:
+        """As `aerobee serve` stops on a signal; clients meet a closed port until `start`."""
+        server, self._server = self.server, None
+        self.run(server.stop())
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    async def _started(self) -> Server:
         from aerobee.server import Server
 
-        server = Server(ephemeral=True, clock=self._base_clock, **self._settings)
-        await server.__aenter__()
+        settings = _any_ports(self._settings) | self._settings | self._data() | self._again()
+        server = Server(clock=self._base_clock, **settings)
+        await server.start()
+        self._ports = server.ports
         return server
+
+    def _again(self) -> dict[str, Any]:
+        """The ports of the first time, and no other: there was none below a port that nobody chose."""
+        import msgspec
+
+        from aerobee.settings import VIP_BELOW, BrokerConfig
+
+        config = self._settings.get("config") or BrokerConfig()
+        if self._ports is None or config.vip_port != VIP_BELOW:
+            return dict(self._ports or {})
+        return {**self._ports, "config": msgspec.structs.replace(config, vip_port=-1)}
+
+    def _data(self) -> dict[str, str | Path]:
+        """Ours, unless the test has one."""
+        from aerobee.settings import StoreConfig
+
+        store = self._settings.get("store")
+        if "data" in self._settings or (store is not None and store.data != StoreConfig().data):
+            return {}
+        if self._own_data is None:
+            self._own_data = tempfile.mkdtemp(prefix="aerobee-")
+        return {"data": self._own_data}
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
             if self._server is not None:
-                self.run(self._server.__aexit__(None, None, None))
+                self.stop()
         finally:
             self._end()
 
     def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
+        self._thread.end()
+        if self._own_data is not None:
+            shutil.rmtree(self._own_data, ignore_errors=True)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the server's loop and wait for it."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self._thread.run(work)
 
     @property
     def server(self) -> Server:
         if self._server is None:
-            raise RuntimeError("the server is not started: use it in a with block")
+            raise RuntimeError(
+                "the server is not started: use it in a with block; after `stop` comes `start`"
+            )
         return self._server
 
     @property
@@ -140,3 +188,15 @@ class TestServer(ClusterUnderTest):
             self.server.broker.store.flush()
 
         self.run(flush())
+
+
+def _any_ports(settings: Mapping[str, Any]) -> dict[str, int]:
+    """For those that no setting names."""
+    from aerobee.settings import BrokerConfig, NamesrvConfig
+
+    ports: dict[str, int] = {}
+    if (settings.get("config") or BrokerConfig()).port == BrokerConfig().port:
+        ports["broker_port"] = 0
+    if (settings.get("namesrv") or NamesrvConfig()).port == NamesrvConfig().port:
+        ports["namesrv_port"] = 0
+    return ports

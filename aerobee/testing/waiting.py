@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ async def eventually(condition: Callable[[], object], timeout_ms: int = 5_000) -
     deadline = clock.now() + timeout_ms
     while not condition():
         if clock.now() > deadline:
-            raise AssertionError(f"{condition} did not hold within {timeout_ms} ms")
+            raise AssertionError(_told(condition, timeout_ms))
         await asyncio.sleep(LOOK_MS / 1000)
     await asyncio.sleep(SETTLE_MS / 1000)
     for _ in range(SETTLE_TURNS):
@@ -38,6 +39,15 @@ def wait_until(condition: Callable[[], object], timeout_ms: int = 5_000) -> None
     deadline = clock.now() + timeout_ms
     while not condition():
         if clock.now() > deadline:
-            raise AssertionError(f"{condition} did not hold within {timeout_ms} ms")
+            raise AssertionError(_told(condition, timeout_ms))
         time.sleep(LOOK_MS / 1000)
     time.sleep(SETTLE_MS / 1000)
+
+
+def _told(condition: Callable[[], object], timeout_ms: int) -> str:
+    """With the test's own words, where Python knows them."""
+    try:
+        words = inspect.getsource(condition).strip()
+    except (OSError, TypeError):
+        words = repr(condition)
+    return f"did not hold within {timeout_ms} ms: {words}"

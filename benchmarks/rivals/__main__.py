@@ -46,7 +46,9 @@ def one_round(name: str) -> dict[str, Any]:
             except subprocess.TimeoutExpired:
                 raise Missing(f"{name}: not through with the load after two minutes") from None
             if done.returncode:
-                raise Missing(f"{name}: the load failed: {done.stderr[-1500:]}")
+                raise Missing(
+                    f"{name}: the load failed: {(done.stderr.strip().splitlines() or ['without a word'])[-1]}"
+                )
             figures: dict[str, Any] = json.loads(done.stdout)
             figures["start"] = {"s": start_s}
             figures["memory"] = {"idle_mib": idle_mib, "used_mib": resident_mib(server.pids())}

@@ -91,6 +91,34 @@ def test_a_flood_of_refusals_is_bounded_and_said(file: Path) -> None:
     assert written[0]["time"] == "1970-01-01T00:00:01.000+00:00"
 
 
+def test_a_full_file_is_kept_aside_and_the_newest_lines_are_found_all_the_same(file: Path) -> None:
+    audit = Audit(file, full_bytes=200, kept=2)
+    for number in range(20):
+        audit.changed(number, {"n": number})
+    assert [json.loads(line)["n"] for line in audit.newest(6)] == [14, 15, 16, 17, 18, 19]
+    audit.close()
+    assert sorted(each.name for each in file.parent.iterdir()) == ["audit.log", "audit.log.1", "audit.log.2"]
+    kept = [
+        each["n"]
+        for name in ("audit.log.2", "audit.log.1", "audit.log")
+        for each in lines(file.with_name(name))
+    ]
+    assert kept == list(range(kept[0], 20))
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_file_that_was_moved_away_is_begun_anew(file: Path) -> None:
+    audit, another = Audit(file), Audit(file)
+    audit.changed(1, {"n": 1})
+    file.rename(file.with_name("moved"))
+    audit.changed(2, {"n": 2})
+    another.changed(3, {"n": 3})
+    for each in (audit, another):
+        each.close()
+    assert [each["n"] for each in lines(file)] == [2, 3]
+    assert [each["n"] for each in lines(file.with_name("moved"))] == [1]
+
+
 def test_every_audited_code_is_a_code_of_ours() -> None:
     assert BROKER.keys() | NAMESRV.keys() >= CHANGES
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aerobee import Message, Options, Producer, PullConsumer, SimpleConsumer
+from aerobee import Message, Options, Producer, PullConsumer, PushConsumer, SimpleConsumer
 from aerobee.errors import NoPermission
 
 if TYPE_CHECKING:
@@ -41,3 +41,22 @@ async def test_producers_and_consumers_with_exactly_their_rights(aerobee_secured
         with pytest.raises(NoPermission, match="username cannot be null"):
             await producer.send(Message("orders", b"nobody's"))
     assert server.lag("g2") is not None
+
+
+@pytest.mark.parametrize(
+    "rights", [{"Topic:orders": "Sub"}, {"Group:*": "Sub"}, {}], ids=["no group", "no topic", "nothing"]
+)
+async def test_a_consumer_without_the_right_does_not_start(
+    aerobee_secured_server: TestServer, rights: dict[str, str]
+) -> None:
+    server = aerobee_secured_server
+    server.create_topic("orders", queues=2)
+    options = Options(**server.add_user("reader", "reader-secret", rights))
+    consumers = (
+        PushConsumer(server.namesrv, group="g", topics={"orders": "*"}, handler=print, options=options),
+        PullConsumer(server.namesrv, group="g", topics={"orders": "*"}, options=options),
+        SimpleConsumer(server.namesrv, group="g", topics={"orders": "*"}, options=options),
+    )
+    for consumer in consumers:
+        with pytest.raises(NoPermission, match="has no permission to access"):
+            await consumer.start()

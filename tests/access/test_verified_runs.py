@@ -103,6 +103,25 @@ def test_a_run_of_signed_sends_is_the_lanes(bench: Bench) -> None:
     assert bench.stored("mine") == 20
 
 
+def test_who_was_let_through_is_known_again_by_name_and_signature(bench: Bench) -> None:
+    asked: list[Command] = []
+    runs = bench.front.run.__self__  # type: ignore[union-attr]
+    admits = runs._admits
+    runs._admits = lambda connection, command: asked.append(command) or admits(connection, command)
+    assert bench.feed(send(1), send(2)) == [0, 0]
+    assert not asked, "the gates were not"
+    bench.grant("mine", "theirs")
+    assert bench.feed(send(3), send(4), send(5, ANN, "theirs")) == [0, 0, 0]
+    assert [each.opaque for each in asked] == [3, 5], "one of each topic, since policies changed"
+
+
+def test_a_new_password_counts_from_the_next_read_on(bench: Bench) -> None:
+    assert bench.feed(send(1)) == [0]
+    bench.broker.access.put_user(User(username="ann", password="another-one"))
+    assert bench.feed(send(2), send(3, Credentials("ann", "another-one"))) == [16, 0]
+    assert bench.stored("mine") == 3
+
+
 @pytest.mark.parametrize(
     "refused",
     [

@@ -36,6 +36,7 @@ class Tool:
 
     def __init__(self) -> None:
         self.attributes: dict[str, Any] = {"language": "JAVA", "version": 479}
+        self.answered_ns = 0
 
     def send(self, command: Command) -> None: ...
 

@@ -67,8 +67,8 @@ def open_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
     """`open_page(width=..., dark=True)`; what the page's console or its scripts complain of fails the test."""
     opened, complaints = [], []
 
-    def opening(viewport: ViewportSize | None = None, **more: Any) -> Page:
-        context = chromium.new_context(viewport=viewport or DESK, locale="en-GB", **more)
+    def opening(viewport: ViewportSize | None = None, locale: str = "en-GB", **more: Any) -> Page:
+        context = chromium.new_context(viewport=viewport or DESK, locale=locale, **more)
         page = context.new_page()
         page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))

@@ -29,10 +29,12 @@ class Scene:
     def __init__(self, namesrv: str) -> None:
         self.namesrv = namesrv
         self._stack = AsyncExitStack()
+        self.ids: dict[str, str] = {}  # of messages, for paths
 
     async def start(self) -> None:
         await self._make()
-        producer = await self._stack.enter_async_context(Producer(self.namesrv, group="shop"))
+        traced = Producer(self.namesrv, group="shop", options=Options(trace=True))
+        producer = await self._stack.enter_async_context(traced)
         await self._fill(producer)
         for group, topic, handler, options in (
             ("billing", "orders", _some_fail, Options(max_reconsume=1)),
@@ -59,7 +61,7 @@ class Scene:
         for number in range(400):
             body = json.dumps({"order": number, "amount": number * 37 % 500, "user": f"u-{number % 20}"})
             tags = "paid" if number % 3 else "void"
-            await producer.send(
+            sent = await producer.send(
                 Message(
                     "orders",
                     body.encode(),
@@ -68,8 +70,11 @@ class Scene:
                     properties={"amount": str(number)},
                 )
             )
+            if number == 7:
+                self.ids["refused"] = sent.message_id
         for number in range(40):
-            await producer.send(Message("payments", b'{"payment": %d}' % number))
+            sent = await producer.send(Message("payments", b'{"payment": %d}' % number))
+            self.ids["stuck"] = sent.message_id
             await producer.send(Message("emails", b"Dear customer"))
         for name, hostile in HOSTILE_BODIES.items():
             await producer.send(Message("hostile", hostile, tags=name, properties={"note": "<b>bold</b>"}))
@@ -81,7 +86,7 @@ class Scene:
     async def _consume(self, group: str, topics: dict[str, str], handler: Any, options: Options) -> None:
         import msgspec
 
-        mixed = msgspec.structs.replace(QUICK, max_reconsume=options.max_reconsume)
+        mixed = msgspec.structs.replace(QUICK, max_reconsume=options.max_reconsume, trace=True)
         consumer = PushConsumer(
             self.namesrv, group=group, topics=topics, handler=handler, start="first", options=mixed
         )

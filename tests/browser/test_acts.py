@@ -54,7 +54,8 @@ def test_a_topic_is_created_sent_to_and_deleted_by_clicking(
     assert message.body == b'{"by": "hand"}'
     page.locator("details.message summary").first.click()
     assert '"by": "hand"' in page.locator("details.message pre").first.inner_text()
-    page.get_by_role("link", name="Settings").click()
+    tabs = page.get_by_role("navigation", name="clicked")  # the menu has settings too, of the broker
+    tabs.get_by_role("link", name="Settings").click()
     page.get_by_role("link", name="Delete it").click()
     page.get_by_label("Type its name to delete it").fill("clicked")
     page.get_by_role("button", name="Delete it").click()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.browser.accessibility import violations
-from tests.browser.conftest import AXE, PHONE
+from tests.browser.conftest import AXE, DESK, PHONE
 from tests.browser.scene import Scene
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ PATHS = [
     "/topics/orders/settings",
     "/topics/orders/delete",
     "/topics/hostile/messages",
+    "/messages/orders/{refused}",
+    "/messages/%25DLQ%25billing/{refused}",
+    "/messages/payments/{stuck}",
     "/groups",
     "/groups/billing",
     "/groups/shipping",
@@ -59,16 +62,19 @@ PATHS = [
 def scene(server: TestServer) -> Iterator[Scene]:
     made = Scene(server.namesrv)
     server.run(made.start())
+    server.run(
+        server.wait_for_dead_letter("billing", 60_000)
+    )  # the page of what was refused shows all of its way
     yield made
     server.run(made.stop())
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_page_is_whole_at_a_desk_and_accessible(
-    path: str, address: str, open_page: Callable[..., Page], shot: Callable[[Page, str], None]
+    path: str, scene: Scene, address: str, open_page: Callable[..., Page], shot: Callable[[Page, str], None]
 ) -> None:
     page = open_page(bypass_csp=True)
-    page.goto(address + path)
+    page.goto(address + path.format(**scene.ids))
     assert page.title() != "taken"
     assert page.locator("h1").count() == 1
     shot(page, f"desk{path}")
@@ -77,12 +83,23 @@ def test_a_page_is_whole_at_a_desk_and_accessible(
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_page_fits_a_phone_in_the_dark(
-    path: str, address: str, open_page: Callable[..., Page], shot: Callable[[Page, str], None]
+    path: str, scene: Scene, address: str, open_page: Callable[..., Page], shot: Callable[[Page, str], None]
 ) -> None:
     page = open_page(PHONE, color_scheme="dark", bypass_csp=True)
-    page.goto(address + path)
+    page.goto(address + path.format(**scene.ids))
     shot(page, f"phone{path}")
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], (
         "the page itself scrolls sideways"
     )
     assert violations(page, AXE) == []
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_is_whole_in_chinese(
+    path: str, scene: Scene, address: str, open_page: Callable[..., Page], shot: Callable[[Page, str], None]
+) -> None:
+    page = open_page(locale="zh-CN", color_scheme="dark")
+    page.goto(address + path.format(**scene.ids))
+    shot(page, f"zh{path}")
+    assert page.locator("html").get_attribute("lang") == "zh"
+    assert page.evaluate("document.documentElement.scrollWidth") <= DESK["width"]

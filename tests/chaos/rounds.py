@@ -142,10 +142,13 @@ class Rounds:
                 self.summary.add(ledger)
                 ledger, data = Ledger(), self._new_store() if not last else data
 
+    @property
+    def store_config(self) -> StoreConfig:
+        return msgspec.structs.replace(StoreConfig(), flush=self.flush, **STORE)
+
     def server(self, data: Path) -> Server:
-        store = msgspec.structs.replace(StoreConfig(), flush=self.flush, **STORE)
         config = msgspec.structs.replace(BrokerConfig(), **BROKER)
-        return Server(data, namesrv_port=0, broker_port=0, config=config, store=store)
+        return Server(data, namesrv_port=0, broker_port=0, config=config, store=self.store_config)
 
     async def _power_round(self, number: int, data: Path, ledger: Ledger) -> Path:
         """Load until the power goes; what is left of it is looked at, and is the store of the next round."""

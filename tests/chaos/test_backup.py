@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from aerobee.store.check import StoreCheck
 from tests.chaos import load
 from tests.chaos.ledger import Ledger
 from tests.chaos.link import Address, Link
@@ -55,6 +56,7 @@ async def test_a_copy_of_a_live_store_has_all_that_was_answered(tmp_path: Path, 
         assert await shell.wait() == 0
         await cancelled(running)
         await link.close()
+    assert StoreCheck(tmp_path / "backup" / "store", rounds.store_config).run().is_sound, "before any start"
     async with rounds.server(tmp_path / "backup") as server:
         link = Link(Address(server.namesrv, server.broker_address))
         verifier = Verifier(link, answered)

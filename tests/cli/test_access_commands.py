@@ -100,9 +100,27 @@ def test_who_is_not_let_in_is_told_in_one_line(
     done = aerobee("topics", "list")
     assert (done.code, done.err.count("\n")) == (1, 1)
     assert "username cannot be null." in done.err
+    assert "--profile" in done.err and "AEROBEE_ACCESS_KEY" in done.err
     monkeypatch.setenv("AEROBEE_ACCESS_KEY", ROOT)
     monkeypatch.setenv("AEROBEE_SECRET_KEY", "guessed")
     assert "check signature failed." in aerobee("topics", "list").err
+
+
+def test_a_consumer_without_the_right_ends_at_once_and_says_why(
+    aerobee: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AEROBEE_ACCESS_KEY", ROOT)
+    monkeypatch.setenv("AEROBEE_SECRET_KEY", SECRET)
+    aerobee("topics", "create", "orders")
+    aerobee("access", "add-user", "reader", stdin=b"reader-secret\n")
+    aerobee("access", "allow", "reader", "Pub,Get", "Topic:orders")
+    monkeypatch.setenv("AEROBEE_ACCESS_KEY", "reader")
+    monkeypatch.setenv("AEROBEE_SECRET_KEY", "reader-secret")
+    for mode in ("push", "pull", "pop"):
+        done = aerobee("consume", "orders", "-g", "shopreader", "-c", "1", "--mode", mode)
+        assert (done.code, done.out) == (1, "")
+        assert "User:reader has no permission to access Group:shopreader" in done.err
+        assert "aerobee access allow" in done.err
 
 
 def test_a_profile_says_who_and_where(
@@ -189,6 +207,12 @@ def test_the_audit_log_is_read_over_the_wire(good: Callable[..., Done], aerobee:
         (ROOT, "CreateUser", "scribe", "allowed"),
         (ROOT, "DeleteUser", "scribe", "allowed"),
     ]
+    chosen = good(
+        "access", "audit", "--user", ROOT, "--request", "Delete*", "--since", "-1h", "--last", "1", "--json"
+    )
+    assert [(row["request"], row["target"]) for row in chosen.json] == [("DeleteUser", "scribe")]
+    assert good("access", "audit", "--since", "+1h", "--json").json == []
+    assert all(row["result"] == "refused" for row in good("access", "audit", "--refused", "--json").json)
     shown = good("access", "audit").out
     assert "DeleteUser" in shown
     assert "scribe-secret" not in shown

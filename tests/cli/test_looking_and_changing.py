@@ -172,7 +172,34 @@ async def test_members_and_conflicting_subscriptions_are_shown(
     assert set(shown["subscriptions"]) >= {"cli-conflict"}
 
 
-async def test_dead_letters_are_listed_and_sent_again(server: TestServer, good: Callable[..., Done]) -> None:
+async def test_each_queue_names_its_owner_and_what_it_holds(
+    server: TestServer, good: Callable[..., Done]
+) -> None:
+    release = asyncio.Event()
+
+    async def handle(message: object) -> None:
+        await release.wait()
+
+    await asyncio.to_thread(good, "topics", "create", "cli-owned", "--queues", "1")
+    await asyncio.to_thread(good, "send", "cli-owned", "-c", "3")
+    topics = {"cli-owned": "*"}
+    async with PushConsumer(
+        server.namesrv, group="cli-owned", topics=topics, handler=handle, start="first"
+    ) as consumer:
+        await eventually(lambda: server.lag("cli-owned").in_flight == 3)
+        done = await asyncio.to_thread(good, "groups", "show", "cli-owned")
+        shown = (await asyncio.to_thread(good, "groups", "show", "cli-owned", "--json")).json
+        release.set()
+    [queue] = [each for each in shown["queues"] if each["topic"] == "cli-owned"]
+    assert (queue["owner"], queue["held"], queue["inFlight"]) == (consumer.session.client_id, 3, 3)
+    [client] = shown["clients"]
+    assert (client["held"], client["failedRate"]) == (3, 0.0)
+    assert "OWNER" in done.out and done.out.count(consumer.session.client_id) >= 2
+
+
+async def test_dead_letters_are_listed_and_sent_again(
+    server: TestServer, good: Callable[..., Done], aerobee: Callable[..., Done]
+) -> None:
     async def fail(message: object) -> None:
         raise RuntimeError("never")
 
@@ -193,10 +220,20 @@ async def test_dead_letters_are_listed_and_sent_again(server: TestServer, good: 
     listed = (await asyncio.to_thread(good, "groups", "dead", "cli-dead")).out
     assert "doomed" in listed
     assert "RuntimeError: never" in listed
+    gone = (
+        await asyncio.to_thread(good, "messages", "get", letter["msgId"], "-t", "cli-dead", "--json")
+    ).json
+    assert gone["groups"]["cli-dead"].startswith("dead: ")
     dry = await asyncio.to_thread(good, "groups", "resend", "cli-dead", "--dry-run", "--key", "d-*")
-    assert dry.out.startswith("1 dead letters")
+    assert "1 dead letters of cli-dead would be sent again" in dry.out
+    assert letter["msgId"] in dry.out
+    assert "d-1" in dry.out
     none = await asyncio.to_thread(good, "groups", "resend", "cli-dead", "--dry-run", "--key", "x*", "--json")
     assert none.json == []
+    await asyncio.to_thread(good, "consume", "cli-dead", "-g", "cli-other", "-c", "1", "--mode", "pull")
+    asked = await asyncio.to_thread(aerobee, "groups", "resend", "cli-dead")
+    assert asked.code == 2, "nobody is there to answer"
+    assert "1 other group reads cli-dead and will get them too (cli-other)." in " ".join(asked.err.split())
     [sent] = (await asyncio.to_thread(good, "groups", "resend", "cli-dead", "--yes", "--json")).json
     again = (await asyncio.to_thread(good, "messages", "by-key", "cli-dead", "d-1", "--json")).json
     [new] = [row for row in again if row["msgId"] == sent["newMsgId"]]

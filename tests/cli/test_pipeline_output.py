@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("rich")
 
-from aerobee.cli.pipeline_output import Batches, print_rows, say, turned
+from aerobee.cli.pipeline_output import SHOWN, Batches, print_rows, say, show, turned
 
 ROW = {
     "group": "billing", "topic": "orders", "sent": 1_234_567, "acked": 1_234_500, "waiting": 12, "retrying": 0,
@@ -51,6 +51,33 @@ def test_a_narrow_table_stays_a_table(capsys: pytest.CaptureFixture[str]) -> Non
 def test_json_says_null_where_nothing_is_known(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows([ROW], "Ledger", as_json=True)
     assert json.loads(capsys.readouterr().out) == [ROW]
+
+
+class Row(dict[str, int]):
+    def asDict(self) -> dict[str, int]:
+        return self
+
+
+class Frame(NamedTuple):
+    """As much of a DataFrame as is asked of it."""
+
+    rows: int
+
+    def limit(self, count: int) -> Frame:
+        return Frame(min(count, self.rows))
+
+    def collect(self) -> list[Row]:
+        return [Row(number=number) for number in range(self.rows)]
+
+
+@pytest.mark.parametrize(("there", "shown"), [(0, 0), (SHOWN, SHOWN), (SHOWN + 1, SHOWN), (5_000, SHOWN)])
+def test_rows_that_are_left_out_are_said_to_be(
+    there: int, shown: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show(Frame(there), as_json=True)  # type: ignore[arg-type]
+    told = capsys.readouterr()
+    assert len(json.loads(told.out)) == shown
+    assert ("there are more" in told.err) == (there > shown)
 
 
 def test_a_long_line_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,6 +52,15 @@ def test_the_name_server_is_n_and_a_count_under_that_name_still_works_with_a_war
     assert (refused.code, "counts are -c" in refused.err) == (2, True)
 
 
+def test_of_many_the_first_and_the_last_id_are_printed(good: Callable[..., Done]) -> None:
+    done = good("send", "cli-many-ids", "x", "-c", "10")
+    first, last = (line.split() for line in done.out.splitlines())
+    assert (first[0], last[0]) == ("first", "last")
+    for _, message_id, *_ in (first, last):
+        assert good("messages", "get", message_id, "--json").json["topic"] == "cli-many-ids"
+    assert "sent 10 messages" in done.err
+
+
 @pytest.mark.parametrize("mode", ["push", "pull", "pop"])
 def test_lines_of_stdin_come_out_again(good: Callable[..., Done], mode: str) -> None:
     topic = f"cli-lines-{mode}"

@@ -38,6 +38,23 @@ def test_each_look_is_printed_by_itself_where_there_is_no_terminal(good: Run) ->
     assert {row["topic"]: row["messages"] for row in rows}["top-orders"] == 1
 
 
+def test_a_look_without_a_terminal_says_what_is_wrong_and_ages_in_words(
+    good: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aerobee.console.problems.WAITS_MS", -1)
+    good("send", "top-waits", "hello")
+    good("consume", "top-waits", "-g", "top-waiting", "-c", "1", "--mode", "pull")
+    good("send", "top-waits", "and again")
+    looked = json.loads(good("top", "--count", "1", "--json").out)
+    (row,) = [each for each in looked["groups"] if each["group"] == "top-waiting"]
+    assert isinstance(row["oldestMs"], int)
+    assert any("top-waiting" in each["text"] for each in looked["wrong"])
+    out = good("top", "--count", "1").out
+    assert any("top-waiting" in each and not each.startswith("top-waiting") for each in out.splitlines())
+    (line,) = [each for each in out.splitlines() if each.startswith("top-waiting")]
+    assert line.split()[7] in ("ms", "s", "m"), line
+
+
 @pytest.mark.parametrize(
     "arguments", [["--by", "queues"], ["--sort", "size"], ["--by", "topics", "--sort", "done"]]
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -55,6 +56,8 @@ class FakeSession:
         self.tasks = Tasks()
         self.acks = AckTurns(self)  # type: ignore[arg-type]
         self.users = 0
+        self.story: list[str] = []
+        self.leaving_fails: Exception | None = None
 
     def know(self, topic: str, queues: int = 4, brokers: tuple[str, ...] = ("a",)) -> None:
         self.routes.put(
@@ -75,6 +78,7 @@ class FakeSession:
         self, address: str, header: Any, body: bytes = b"", *, timeout_ms: int = 0, accept: Any = (0,)
     ) -> Command:
         self.asked.append((address, header, timeout_ms))
+        self.story.append(type(header).__name__)
         self.bodies.append(body)
         script = self.answers[type(header)]
         answer = script(address, header, body) if callable(script) else script.pop(0)
@@ -89,6 +93,7 @@ class FakeSession:
 
     async def send(self, address: str, header: Any, body: bytes = b"") -> None:
         self.sent.append((address, header, body))
+        self.story.append(type(header).__name__)
 
     def open_connection(self, address: str) -> Any:
         """None: whoever would not wait takes the way through `call`."""
@@ -111,7 +116,29 @@ class FakeSession:
 
     async def heartbeat(self) -> int:
         self.heartbeats += 1
+        self.story.append("heartbeat")
         return 1
+
+    # -- its life, told in order -------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        self.users += 1
+        self.story.append("start")
+
+    async def stop(self) -> None:
+        self.users -= 1
+        self.story.append("stop")
+
+    async def leave(self, **group: str) -> None:
+        self.story.append(f"leave {group}")
+        if self.leaving_fails is not None:
+            raise self.leaving_fails
+
+    def blaming_the_address(self) -> Any:
+        return nullcontext()
+
+    def unuse_topic(self, topic: str) -> None:
+        self.story.append(f"unuse {topic}")
 
     def headers(self, kind: type[Header]) -> list[Any]:
         return [header for _, header, _ in self.asked if type(header) is kind]

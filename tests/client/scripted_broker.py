@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from aerobee.net.connection import Answer, Connection, Reply
-from aerobee.protocol import batch, bodies
+from aerobee.protocol import batch, bodies, names
 from aerobee.protocol import properties as props
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.headers.produce import SendMessageV2, SendResult
@@ -32,6 +32,7 @@ class Fault(Enum):
     BUSY = "refused, always, in a way worth another try"
     CUT_BEFORE = "the connection is cut, once; nothing is stored"
     CUT_AFTER = "the connection is cut, once; all is stored"
+    SILENT = "all is stored, and nobody is told"
 
 
 class ScriptedBroker:
@@ -40,6 +41,8 @@ class ScriptedBroker:
         self.stored: dict[int, list[str]] = defaultdict(list)  # message ids by queue
         self.frames: Counter[int] = Counter()  # sends by code
         self.status = 0
+        self.silenced: set[str] = set()  # messages of requests that are never answered
+        self.traces: list[str] = []  # bodies that went to the trace topic
         self._spent: set[str] = set()
         self.address = ""
 
@@ -55,6 +58,12 @@ class ScriptedBroker:
     def _asked(self, connection: Connection, command: Command) -> Answer:
         if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
             return Reply(body=bodies.encode(self._route()))
+        if (
+            command.code == RequestCode.SEND_MESSAGE_V2
+            and command.fields(SendMessageV2).topic == names.TRACE_TOPIC
+        ):
+            self.traces.append(command.body.decode())
+            return Reply(0, SendResult(msg_id="0" * 32, queue_id=0, queue_offset=0))
         if command.code == RequestCode.SEND_MESSAGE_V2:
             return self._sent(connection, command, [_id(command.fields(SendMessageV2).properties or "")])
         if command.code == RequestCode.SEND_BATCH_MESSAGE:
@@ -84,6 +93,9 @@ class ScriptedBroker:
         queue += ids
         if cutting:
             connection.abort()
+            return None
+        if any(self.faults.get(one) is Fault.SILENT for one in ids):
+            self.silenced.update(ids)
             return None
         places = ",".join(f"{queue_id:016X}{first + n:016X}" for n in range(len(ids)))
         return Reply(self.status, SendResult(msg_id=places, queue_id=queue_id, queue_offset=first))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aerobee.client.consume.concurrent_loop import ConsumeLoop
-from aerobee.client.consume.handler import ConsumeResult, Handler, Outcome
+from aerobee.client.consume.handler import SUCCESS, ConsumeResult, Handler, Outcome
 from aerobee.client.options import Options
 from aerobee.errors import NetworkError
 from aerobee.protocol.bodies import MessageModel
@@ -239,6 +239,31 @@ async def test_cleaning_up_takes_sixteen_at_a_time_and_stops_at_one_in_time(loop
     gate.set()
 
 
+@pytest.mark.seed("S004-29")
+@pytest.mark.parametrize("options", [Options(concurrency=30)])
+async def test_a_cleaning_takes_sixteen_at_most_and_stops_at_the_first_that_is_in_time(
+    loop: Any, session: Any, settle: Any
+) -> None:
+    async def handle(message: Any) -> None:
+        await asyncio.Event().wait()
+
+    session.answers[SendBack] = lambda *_: OK
+    one = loop(handle)
+    await one.consume(*range(18))
+    session.clock.advance(1_000)
+    await one.consume(*range(18, 22))
+    session.clock.advance(15 * 60_000)
+    await one.loop.clean_overdue(one.owned)
+    assert one.owned.inbox.first_offset() == 16, "sixteen"
+    await one.loop.clean_overdue(one.owned)
+    assert one.owned.inbox.offsets() == [18, 19, 20, 21], "the others began a second later"
+    assert [header.offset // 100 for header in session.headers(SendBack)] == list(range(18))
+    assert one.offset == 18
+    session.clock.advance(1)
+    await one.loop.clean_overdue(one.owned)
+    assert len(session.headers(SendBack)) == 22
+
+
 @pytest.mark.seed("S004-27")
 async def test_a_late_failure_of_a_cleaned_message_is_not_sent_back_twice(
     loop: Any, session: Any, settle: Any
@@ -314,6 +339,32 @@ async def test_many_plain_calls_share_a_hand_over_and_failures_stay_their_own(
     await until(lambda: not one.owned.inbox.count)  # threads end when they end
     assert sorted(header.offset // 100 for header in session.headers(SendBack)) == list(range(7, 500, 50))
     assert one.offset == 500
+    one.handler.close()
+
+
+@pytest.mark.parametrize("options", [Options(concurrency=2)])
+@pytest.mark.parametrize(("waiting", "first"), [(32, 1), (33, 1), (34, 2), (47, 15), (48, 16), (200, 16)])
+async def test_a_thread_is_given_several_only_when_plenty_wait_and_never_more_than_sixteen(
+    loop: Any, monkeypatch: pytest.MonkeyPatch, waiting: int, first: int
+) -> None:
+    handed: list[int] = []
+    one = loop(lambda message: None)
+
+    async def call(batch: Any) -> Any:
+        handed.append(1)
+        return SUCCESS
+
+    async def call_each(batches: Any) -> Any:
+        handed.append(len(batches))
+        return [SUCCESS] * len(batches)
+
+    monkeypatch.setattr(one.handler, "call", call)
+    monkeypatch.setattr(one.handler, "call_each", call_each)
+    await one.consume(*range(waiting))
+    assert handed[0] == first
+    assert max(handed) <= 16
+    assert sum(handed) == waiting
+    assert one.offset == waiting
     one.handler.close()
 
 

@@ -61,13 +61,45 @@ async def test_step_1_a_dropped_queue_is_pulled_no_more(pull: Any, session: Any)
     assert session.asked == []
 
 
-@pytest.mark.seed("S001-7", "S001-30")
-async def test_step_2_the_pull_is_stamped_before_anything_delays_it(pull: Any, session: Any) -> None:
-    p = pull()
-    session.clock.advance(5_000)
+def suspended(p: Any) -> None:
     p.member.suspended = True
-    await p.once()
+
+
+def stopped(p: Any) -> None:
+    p.member.running = False
+
+
+def filled(p: Any) -> None:
+    p.owned.inbox.put([ReceivedMessage("T", b"x", queue_offset=n) for n in range(1001)])
+
+
+def unlocked(p: Any) -> None:
+    p.owned.inbox.locked = False
+
+
+def unsubscribed(p: Any) -> None:
+    p.member.subscriptions.remove("T")
+
+
+@pytest.mark.seed("S001-7", "S001-30")
+@pytest.mark.parametrize("delay", [suspended, stopped, filled, unlocked, unsubscribed])
+async def test_step_2_the_pull_is_stamped_before_anything_delays_it(
+    pull: Any, session: Any, delay: Any
+) -> None:
+    p = pull(ordered=delay is unlocked)
+    session.clock.advance(5_000)
+    delay(p)
+    assert await p.once()
+    assert session.asked == []
     assert p.owned.inbox.last_pull == session.clock.now()
+
+
+async def test_a_dropped_queue_is_not_stamped_again(pull: Any, session: Any) -> None:
+    p = pull()
+    p.owned.inbox.dropped = True
+    session.clock.advance(5_000)
+    await p.once()
+    assert p.owned.inbox.last_pull == session.clock.now() - 5_000
 
 
 @pytest.mark.seed("S001-8", "S001-3")
@@ -211,6 +243,7 @@ async def test_found_messages_are_put_away_and_the_next_pull_follows_at_once(
     assert p.owned.inbox.count == 2, "consuming is not waited for"
 
 
+@pytest.mark.seed("S001-16")
 @pytest.mark.parametrize("options", [Options(pull_interval_ms=250)])
 async def test_a_pull_interval_is_kept_after_messages(pull: Any, encode_messages: Any) -> None:
     p = pull()
@@ -234,8 +267,17 @@ async def test_tags_are_compared_as_text_and_an_empty_rest_is_pulled_past(
 @pytest.mark.seed("S001-17")
 async def test_an_answer_that_goes_back_is_logged(pull: Any, encode_messages: Any, caplog: Any) -> None:
     p = pull()
+    await p.once(answer(0, 12, encode_messages(10, 11)), answer(0, 12, encode_messages(12)))
+    await p.once()
+    assert "goes back" not in caplog.text
+    await p.once(answer(0, 13, encode_messages(11, 12)))
+    assert "answer of queue=a/T/0 goes back to offset=11" in caplog.text.replace(str(p.owned.queue), "a/T/0")
     await p.once(answer(0, 3, encode_messages(2)))
-    assert "goes back" in caplog.text
+    assert "goes back to offset=2" in caplog.text
+    assert p.owned.next_offset == 3, "it is taken all the same"
+    p.owned.next_offset = 9
+    await p.once(answer(0, 8))
+    assert "goes back to offset=8" in caplog.text
 
 
 @pytest.mark.seed("S001-18", "S004-39")
@@ -253,6 +295,33 @@ async def test_unfinished_messages_keep_the_offset_where_it_is(pull: Any) -> Non
     p.owned.inbox.put([ReceivedMessage("T", b"x", queue_offset=10)])
     await p.once(answer(20, 500))
     assert p.member.offsets.memory.get(p.owned.queue) is None
+
+
+@pytest.mark.seed("S001-18")
+async def test_the_stored_offset_follows_upwards_only_and_not_for_a_queue_that_was_lost(pull: Any) -> None:
+    p = pull()
+    p.member.offsets.memory.set(p.owned.queue, 700)
+    await p.once(answer(19, 500))
+    assert p.member.offsets.memory.get(p.owned.queue) == 700
+    lost = pull()
+    lost.member.offsets.memory.remove(lost.owned.queue)
+    await lost.once(dropping(lost, answer(19, 500)))
+    assert lost.member.offsets.memory.get(lost.owned.queue) is None
+
+
+async def dropping(p: Any, answered: Any) -> Any:
+    """The queue is given to somebody else while the broker holds the pull."""
+    p.owned.inbox.dropped = True
+    return answered
+
+
+async def test_messages_of_a_queue_that_was_lost_meanwhile_are_the_next_owners(
+    pull: Any, encode_messages: Any
+) -> None:
+    p = pull()
+    await p.once(dropping(p, answer(0, 12, encode_messages(10, 11))))
+    assert (p.owned.inbox.count, p.loop.submitted) == (0, [])
+    assert await p.once() is None
 
 
 @pytest.mark.seed("S001-19", "S001-26")
@@ -273,15 +342,19 @@ async def test_a_failed_pull_waits_and_flow_control_of_the_broker_waits_shortly(
 
 
 @pytest.mark.seed("S001-20")
+@pytest.mark.parametrize(("topic", "warned"), [("%RETRY%g", False), ("T", True)])
 async def test_failures_on_retry_topics_are_not_warned_about(
-    make_member: Any, own: Any, session: Any, caplog: Any
+    make_member: Any, own: Any, session: Any, caplog: Any, topic: str, warned: bool
 ) -> None:
-    member = make_member(topics={"%RETRY%g": "*"})
-    session.know("%RETRY%g")
-    owned = own(member, topic="%RETRY%g")
-    session.answers[PullMessage] = [NetworkError("gone")]
+    member = make_member(topics={topic: "*"})
+    session.know(topic)
+    owned = own(member, topic=topic)
+    session.answers[PullMessage] = [(2, None, b""), NetworkError("gone")]
+    assert await Loop(member).loop.pull_once(owned) == 3_000
+    assert any(record.levelno >= logging.WARNING for record in caplog.records) is warned
+    caplog.clear()
     await Loop(member).loop.pull_once(owned)
-    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    assert not any(record.levelno >= logging.WARNING for record in caplog.records), "outages are told once"
 
 
 @pytest.mark.seed("S001-25")
@@ -363,3 +436,23 @@ async def test_a_queue_has_one_pull_under_way_and_waits_for_no_other_queue(
     assert [header.queue_id for header in session.headers(PullMessage)].count(0) == 2, "and it is asked again"
     for task in running:
         task.cancel()
+
+
+@pytest.mark.parametrize(("behind", "order"), [(0, ["handled", "asked"]), (5, ["asked", "handled"])])
+async def test_what_is_all_there_is_gets_handled_before_more_is_asked_for_and_a_backlog_is_not_waited_with(
+    pull: Any, session: Any, encode_messages: Any, settle: Any, tasks: Any, behind: int, order: list[str]
+) -> None:
+    p, seen = pull(), list[str]()
+    loop = asyncio.get_running_loop()
+    p.loop.loop._submit = lambda *_: loop.call_soon(seen.append, "handled")
+
+    async def held() -> Any:
+        seen.append("asked")
+        await loop.create_future()
+
+    found = PullResult(next_begin_offset=11, min_offset=0, max_offset=11 + behind)
+    session.answers[PullMessage] += [(0, found, encode_messages(10)), held()]
+    task = tasks.start(p.loop.loop.run(p.owned), "pull")
+    await settle()
+    assert seen == order
+    task.cancel()

@@ -64,6 +64,61 @@ class TestGate:
         gate.try_enter(1)
         assert not await gate.empty(1)
 
+    def test_exactly_as_much_as_is_allowed_may_be_under_way(self) -> None:
+        gate = UnderWay(3, 10)
+        assert gate.try_enter(4)
+        assert gate.try_enter(6), "ten bytes"
+        assert not gate.try_enter(1)
+        assert gate.try_enter(0), "three of them"
+        assert not gate.try_enter(0)
+        assert (gate.count, gate.bytes) == (3, 10)
+
+    async def test_a_place_that_was_given_to_one_who_just_left_goes_to_the_next(
+        self, settle: Any, tasks: Any
+    ) -> None:
+        gate = UnderWay(1, 10)
+        assert gate.try_enter(1)
+        first, second = tasks.start(gate.enter(2), "a"), tasks.start(gate.enter(3), "b")
+        await settle()
+        gate.leave(1)  # the first has its turn now,
+        first.cancel()  # and does not take it
+        await settle()
+        assert first.cancelled()
+        assert second.done()
+        assert (gate.count, gate.bytes) == (1, 3)
+
+    async def test_who_is_small_does_not_overtake_one_that_waits_for_room(
+        self, settle: Any, tasks: Any
+    ) -> None:
+        gate, entered = UnderWay(10, 10), []
+
+        async def one(size: int) -> None:
+            await gate.enter(size)
+            entered.append(size)
+
+        assert gate.try_enter(8)
+        for size in (5, 1, 4):
+            tasks.start(one(size), "enter")
+            await settle()
+        assert not gate.try_enter(1)
+        assert entered == []
+        gate.leave(8)
+        await settle()
+        assert (entered, gate.bytes, gate.count) == ([5, 1, 4], 10, 3)
+
+    async def test_empty_is_told_when_the_last_has_left_and_not_before(self, settle: Any, tasks: Any) -> None:
+        gate = UnderWay(5, 10)
+        gate.try_enter(1)
+        gate.try_enter(1)
+        waiting = tasks.start(gate.empty(60_000), "empty")
+        await settle()
+        gate.leave(1)
+        await settle()
+        assert not waiting.done()
+        gate.leave(1)
+        await settle()
+        assert waiting.result() is True
+
 
 class TestDeadlines:
     async def test_late_answers_time_out_and_answered_ones_are_forgotten(self) -> None:

@@ -141,6 +141,9 @@ def test_clear_forgets_everything() -> None:
     inbox.take(1)
     inbox.clear()
     assert (inbox.count, inbox.size_bytes, inbox.span, inbox.first_offset()) == (0, 0, 0, None)
+    assert (inbox.backlog, inbox.highest, inbox.offsets(), inbox.taken_offsets()) == (0, 0, [], [])
+    inbox.put([plain(0)])
+    assert inbox.remove([plain(0)]) == 1, "what comes next is counted from itself"
 
 
 @given(

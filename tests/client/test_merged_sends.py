@@ -8,6 +8,7 @@ import os
 from itertools import chain
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,9 +16,11 @@ from hypothesis import strategies as st
 from aerobee.client.message import Message, SendResult, SendStatus
 from aerobee.client.options import ProducerOptions
 from aerobee.client.produce.producer import Producer
+from aerobee.client.trace import FIELD, RECORD
+from aerobee.clock import ManualClock
 from aerobee.errors import BrokerError, NetworkError, RequestTimeout
 from aerobee.protocol.codes import RequestCode
-from tests.client.scripted_broker import FLUSH_TIMEOUT, Fault, ScriptedBroker
+from tests.client.scripted_broker import CUTS, FLUSH_TIMEOUT, Fault, ScriptedBroker
 from tests.turning import until
 
 if TYPE_CHECKING:
@@ -111,6 +114,68 @@ def test_a_connection_lost_on_the_way_loses_nothing_and_mixes_up_nothing(faults:
             assert broker.stored[one.queue.queue_id][one.queue_offset] == one.message_id == f"M{number}"
         else:
             assert by_id[f"M{number}"] is Fault.ILLEGAL
+
+
+def published(broker: ScriptedBroker) -> list[tuple[str, ...]]:
+    """Topic, message id, body size, kind and outcome of every trace, in order of the ids."""
+    records = [record.split(FIELD) for text in broker.traces for record in text.split(RECORD) if record]
+    return sorted((r[4], r[5], r[9], r[11], r[13]) for r in records if r[5] != "M-first")
+
+
+@pytest.mark.slow
+@settings(max_examples=int(os.environ.get("MERGE_EXAMPLES", "12")), deadline=None)
+@given(
+    st.dictionaries(
+        st.integers(0, 19), st.sampled_from([Fault.ILLEGAL, Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.BUSY])
+    )
+)
+def test_traces_of_merged_sends_are_those_of_single_ones_whatever_fails(faults: dict[int, Fault]) -> None:
+    if Fault.BUSY in faults.values():  # how many tries a lost connection leaves for it is a matter of timing
+        faults = {number: fault for number, fault in faults.items() if fault not in CUTS}
+    by_id = {f"M{number}": fault for number, fault in faults.items()}
+    messages = [message(n, tags="t", keys=[f"k{n}"]) for n in range(20)]
+    traced = msgspec.structs.replace(MERGED, trace=True)
+    merged, broker = asyncio.run(outcomes(traced, messages, by_id))
+    single, other = asyncio.run(outcomes(msgspec.structs.replace(traced, merge_sends=False), messages, by_id))
+    assert [type(one) for one in merged] == [type(one) for one in single]
+    assert published(broker) == published(other)
+    assert [each[1] for each in published(broker)] == sorted(
+        one.message_id for one in merged if isinstance(one, SendResult)
+    )
+
+
+async def in_silence(options: ProducerOptions, silent: set[int]) -> tuple[list[object], ScriptedBroker]:
+    """Twenty sends, of which requests with these are never answered, until their time is over."""
+    clock = ManualClock()
+    broker = ScriptedBroker({f"M{number}": Fault.SILENT for number in silent})
+    async with broker.listening() as address, Producer(address, options=options, clock=clock) as producer:
+        await producer.send(Message("T", b"first", message_id="M-first"))
+        broker.stored.clear()
+        tasks = [asyncio.ensure_future(producer.send(message(n))) for n in range(20)]
+        await until(lambda: all(task.done() or f"M{n}" in broker.silenced for n, task in enumerate(tasks)))
+        clock.advance(options.send_timeout_ms)
+        return await asyncio.gather(*tasks, return_exceptions=True), broker
+
+
+@pytest.mark.slow
+@settings(max_examples=int(os.environ.get("MERGE_EXAMPLES", "12")), deadline=None)
+@given(st.sets(st.integers(0, 19), max_size=6), st.sampled_from([0, 2]))
+def test_a_time_out_is_told_to_those_whose_request_was_not_answered_and_to_nobody_else(
+    silent: set[int], retries: int
+) -> None:
+    options = msgspec.structs.replace(MERGED, send_retries=retries)
+    merged, broker = asyncio.run(in_silence(options, silent))
+    single, other = asyncio.run(in_silence(msgspec.structs.replace(options, merge_sends=False), silent))
+    for results, seen in ((merged, broker), (single, other)):
+        for number, one in enumerate(results):
+            if f"M{number}" in seen.silenced:
+                assert isinstance(one, RequestTimeout)
+            else:
+                assert isinstance(one, SendResult)
+                assert seen.stored[one.queue.queue_id][one.queue_offset] == one.message_id
+    assert other.silenced == {f"M{number}" for number in silent} <= broker.silenced
+    # It may have arrived, the error says; here all has, once: what was not answered in time is not sent again.
+    assert sorted(chain(*broker.stored.values())) == sorted(f"M{n}" for n in range(20))
 
 
 async def test_without_retries_each_of_a_lost_batch_is_told_by_an_error_of_its_own() -> None:

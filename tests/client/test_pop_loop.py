@@ -141,6 +141,7 @@ async def test_a_failed_message_is_hidden_longer_with_every_attempt(
     await one.pop(one.found(encode_messages(0, 1, 2)))
     changes = session.headers(ChangeInvisible)
     assert [change.invisible_time for change in changes] == [10_000, 30_000, 60_000]
+    assert [change.failure for change in changes] == ["RuntimeError: no"] * 3, "why, for the dead letter"
     assert session.headers(AckMessage) == []
     assert one.popped.unacked == 0
 
@@ -152,6 +153,7 @@ async def test_the_handler_may_choose_the_delay(loop: Any, session: Any, encode_
     one = loop(handle)
     await one.pop(one.found(encode_messages(0)))
     assert session.headers(ChangeInvisible)[0].invisible_time == 60_000
+    assert session.headers(ChangeInvisible)[0].failure is None
 
 
 @pytest.mark.seed("S000-22")

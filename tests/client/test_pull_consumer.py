@@ -11,7 +11,7 @@ import pytest
 from aerobee.client.consume.membership import OwnedQueue
 from aerobee.client.consume.pull_consumer import PullConsumer
 from aerobee.client.options import Options
-from aerobee.errors import FlowControl, NetworkError
+from aerobee.errors import FlowControl, NetworkError, NoPermission
 from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.headers.consume import LitePullMessage, PullResult
 from aerobee.protocol.headers.offsets import GetMaxOffset, GetMinOffset, OffsetResult
@@ -66,6 +66,20 @@ async def test_a_poll_ends_as_soon_as_something_comes(
     assert [m.queue_offset for m in await polling] == [0]
 
 
+async def test_a_poll_raises_what_is_refused_at_once_and_each_time_it_is_refused_once(
+    reader: Any, session: Any
+) -> None:
+    polling = asyncio.ensure_future(reader.poll(timeout_ms=60_000))
+    await asyncio.sleep(0)
+    assert await fetch(reader, session, Q0, NoPermission("not yours")) == 30_000
+    with pytest.raises(NoPermission, match="not yours"):
+        await polling
+    assert await reader.poll(timeout_ms=0) == []
+    await fetch(reader, session, Q0, NoPermission("still not"))
+    with pytest.raises(NoPermission, match="still not"):
+        await reader.poll(timeout_ms=0)
+
+
 async def test_what_is_dropped_while_it_waits_is_not_handed_out(
     reader: Any, session: Any, encode_messages: Any
 ) -> None:
@@ -113,9 +127,19 @@ async def test_nothing_is_fetched_while_too_much_waits_to_be_polled(
 async def test_an_offset_that_is_not_there_is_left_for_the_nearest(
     reader: Any, session: Any, caplog: Any
 ) -> None:
+    reader._member.pulled[Q0].next_offset = 100
     assert await fetch(reader, session, Q0, found(42, code=21)) == 0
     assert reader._member.pulled[Q0].next_offset == 42
-    assert "is not there, next=42" in caplog.text
+    assert "offset=100 of queue=T/a/0 is outside min=0 max=99, next=42" in caplog.text
+
+
+async def test_a_reset_is_told_as_one(reader: Any, session: Any, caplog: Any) -> None:
+    caplog.set_level("INFO", "aerobee.client.fetch")
+    reader._member.pulled[Q0].next_offset = 99
+    await fetch(reader, session, Q0, found(0, code=21))
+    assert reader._member.pulled[Q0].next_offset == 0
+    assert "goes on at offset=0, it was at offset=99" in caplog.text
+    assert "outside" not in caplog.text
 
 
 async def test_a_fetch_goes_on_by_itself_until_the_queue_is_dropped(

@@ -5,7 +5,8 @@ from collections import Counter
 
 import pytest
 
-from aerobee.client.produce.queue_selector import Faults, InTurn, by_sharding_key
+from aerobee.client.message import Message
+from aerobee.client.produce.queue_selector import Faults, InTurn, by_selector, by_sharding_key
 from aerobee.protocol.bodies import MessageQueue
 
 QUEUES = [MessageQueue(broker, n, "T") for broker in ("a", "b") for n in range(2)]
@@ -30,13 +31,28 @@ def test_a_sharding_key_keeps_its_queue_and_keys_spread() -> None:
 class TestFaults:
     @pytest.mark.parametrize(
         ("latency_ms", "away_ms"),
-        [(0, 0), (549, 0), (550, 2_000), (1_800, 5_000), (3_000, 6_000), (15_000, 30_000)],
+        [
+            (0, 0),
+            (549, 0),
+            (550, 2_000),
+            (1_799, 2_000),
+            (1_800, 5_000),
+            (2_999, 5_000),
+            (3_000, 6_000),
+            (4_999, 6_000),
+            (5_000, 10_000),
+            (14_999, 10_000),
+            (15_000, 30_000),
+            (99_000, 30_000),
+        ],
     )
     def test_a_slow_broker_is_kept_away_from_for_a_time(self, latency_ms: int, away_ms: int) -> None:
         faults = Faults()
         faults.answered("a", latency_ms, now=100_000)
         assert faults.available("a", 100_000) is (away_ms == 0)
         assert faults.available("a", 100_000 + away_ms)
+        assert not away_ms or not faults.available("a", 100_000 + away_ms - 1)
+        assert faults.reachable("a"), "it answered"
 
     def test_a_failed_broker_counts_as_ten_seconds_slow_and_unreachable(self) -> None:
         faults = Faults()
@@ -57,3 +73,13 @@ class TestFaults:
         assert {queue.broker_name for queue in faults.allowed(QUEUES, 1)} == {"b"}, "slow, but it answers"
         faults.failed("b", now=0)
         assert faults.allowed(QUEUES, 1) == QUEUES
+
+
+def test_a_selector_chooses_a_queue_of_the_topic_and_nothing_else() -> None:
+    message = Message("T", b"x")
+    assert by_selector(QUEUES, message, lambda queues, given, at: queues[at], 3) is QUEUES[3]
+    seen: list[object] = []
+    by_selector(QUEUES, message, lambda *told: seen.append(told) or QUEUES[0], 7)  # type: ignore[func-returns-value]
+    assert seen == [(QUEUES, message, 7)]
+    with pytest.raises(ValueError, match="the selector chose None, which is no queue of topic 'T'"):
+        by_selector(QUEUES, message, lambda *_: None, None)  # type: ignore[arg-type, return-value]

@@ -400,3 +400,94 @@ async def test_a_broker_that_is_away_delays_no_heartbeat_of_others(world: Any, c
     assert f"server={world.brokers[1].address} does not answer" in caplog.text
     assert world.brokers[0].count(34) == 2
     await session.stop()
+
+
+async def test_a_new_connection_to_a_broker_is_told_to_consumers_and_one_to_a_name_server_is_not(
+    world: Any,
+) -> None:
+    """Members may have changed while we were away; a name server knows nothing of members."""
+    session = Session(world.namesrv.address)
+    session.consumers["g"] = told = Told()  # type: ignore[assignment]
+    await session.start()
+    await session.route("T")
+    assert (told.members, world.namesrv.count(34)) == (0, 0)
+    address = world.brokers[0].address
+    await asyncio.gather(*(session.connection(address) for _ in range(3)))
+    assert (told.members, world.brokers[0].count(34)) == (1, 1), "greeted once"
+    await session.connection(address)
+    assert (told.members, world.brokers[0].count(34)) == (1, 1)
+    world.brokers[0].connections[0].abort()
+    await until(lambda: session.open_connection(address) is None)
+    await session.connection(address)
+    assert (told.members, world.brokers[0].count(34)) == (2, 2)
+    assert session.broker_versions.keys() == {address}
+    await session.stop()
+
+
+async def test_one_that_neither_produces_nor_consumes_says_nothing_of_itself(world: Any) -> None:
+    session = Session(world.namesrv.address)
+    await session.start()
+    await session.route("T")
+    await session.connection(world.brokers[0].address)
+    assert await session.heartbeat() == 0
+    assert world.brokers[0].count(34) == 0
+    await session.stop()
+
+
+async def test_slaves_hear_of_consumers_only_and_a_good_bye_goes_to_all_that_were_told(world: Any) -> None:
+    session = Session(world.namesrv.address)
+    master, slave = world.brokers
+    one = route(master)
+    one.broker_datas[0].broker_addrs[1] = slave.address
+    world.topics["T"] = one
+    session.producers["p"] = object()  # type: ignore[assignment]
+    await session.start()
+    await session.route("T")
+    assert await session.heartbeat() == 1
+    session.consumers["g"] = Told()  # type: ignore[assignment]
+    assert await session.heartbeat() == 2
+    await session.leave(consumer_group="g")
+    await session.leave(producer_group="p")
+    for broker in (master, slave):
+        gone = [command.ext_dict() for command in broker.commands if command.code == 35]
+        assert [(each.get("consumerGroup"), each.get("producerGroup")) for each in gone] == [
+            ("g", None), (None, "p")
+        ]  # fmt: skip
+        assert {each["clientID"] for each in gone} == {session.client_id}
+    slave.stop()
+    await until(lambda: session.open_connection(slave.address) is None)
+    await session.leave(consumer_group="g")
+    assert master.count(35) == 3, "one that cannot be reached will find out"
+    await session.stop()
+
+
+async def test_a_session_is_over_when_its_last_user_is(world: Any) -> None:
+    session = Session(world.namesrv.address)
+    for _ in range(2):
+        await session.start()
+    assert len(session.tasks._tasks) == 2, "routes and heartbeats, once"
+    await session.stop()
+    assert len((await session.route("T")).writable) == 4
+    await session.stop()
+    assert not session.tasks._tasks
+    with pytest.raises(NetworkError):
+        await session.refresh_route("T")
+
+
+async def test_heartbeats_and_routes_go_on_at_their_intervals(world: Any) -> None:
+    clock = ManualClock()
+    session = Session(world.namesrv.address, Options(heartbeat_ms=1_000, route_refresh_ms=5_000), clock)
+    session.consumers["g"] = Told()  # type: ignore[assignment]
+    await session.start()
+    await session.route("T")
+    for n in range(1, 4):
+        await asyncio.sleep(0)
+        clock.advance(1_000)
+        await until(lambda n=n: world.brokers[0].count(34) == n)  # type: ignore[misc]
+        await until(lambda: len(session._greeted) == 3)
+    assert world.namesrv.count(105) == 1
+    session.unuse_topic("T")
+    clock.advance(2_000)
+    await until(lambda: world.namesrv.count(105) == 1)
+    assert session._brokers() == [], "nobody of a topic that is not used is told"
+    await session.stop()

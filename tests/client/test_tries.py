@@ -16,6 +16,7 @@ from aerobee.errors import (
     AerobeeError,
     MessageIllegal,
     NetworkError,
+    NoPermission,
     NoRoute,
     RequestTimeout,
     SystemBusy,
@@ -39,7 +40,7 @@ def test_pauses_before_the_same_broker_double_up_to_a_bound_and_fill_the_time() 
     while (pause := one.again(REFUSED, now)) is not None:
         pauses.append(pause)
         now += pause
-    assert pauses[:6] == [20, 40, 80, 160, 320, LONGEST_PAUSE_MS]
+    assert pauses[:6] == [20, 40, 80, 160, LONGEST_PAUSE_MS, LONGEST_PAUSE_MS]
     assert max(pauses) == LONGEST_PAUSE_MS
     assert now == 3_000 - LEAST_LEFT_MS, "the last try comes just before the time is over"
 
@@ -75,6 +76,14 @@ def test_refusals_are_counted_and_a_broker_that_is_away_is_not() -> None:
 @pytest.mark.parametrize("error", [MessageIllegal("no"), AerobeeError("no")])
 def test_what_no_try_can_cure_is_not_tried_again(error: AerobeeError) -> None:
     assert tries().again(error, 0) is None
+
+
+def test_a_broker_that_refuses_the_right_is_asked_once_and_another_may_allow_it() -> None:
+    assert tries().again(NoPermission("no"), 0) is None
+    one = tries(brokers=("a", "b"))
+    assert one.again(NoPermission("broker 'a' may not be written at present"), 0) == 0
+    one.at = "b"
+    assert one.again(NoPermission("no"), 0) is None
 
 
 def test_a_topic_that_will_not_come_is_not_waited_for() -> None:
@@ -191,3 +200,43 @@ async def test_a_queue_of_a_broker_that_is_away_is_waited_for_though_others_have
             tries, Sending("T", b"x", "", "ID", 0), RequestCode.SEND_MESSAGE_V2, there
         )
     assert tries.again(refused.value, 0), "else it is tried without end, and nothing else of the loop runs"
+
+
+async def test_what_may_be_asked_twice_is_asked_until_the_broker_is_back(session: Any) -> None:
+    asked = []
+
+    async def ask() -> str:
+        asked.append(session.clock.now())
+        if len(asked) < 4:
+            raise REFUSED
+        return "done"
+
+    answer = asyncio.create_task(Sender(session, "p").patiently("T", ask))
+    while not answer.done():
+        await asyncio.sleep(0)
+        session.clock.advance(10)
+    assert await answer == "done"
+    assert len(asked) == 4
+    assert asked[-1] > asked[0], "with pauses"
+
+
+@pytest.mark.parametrize(("error", "tried"), [(REFUSED, "often"), (MessageIllegal("too late"), "once")])
+async def test_asking_ends_with_the_time_of_a_send_or_with_a_refusal(
+    session: Any, error: AerobeeError, tried: str
+) -> None:
+    asked: list[int] = []
+
+    async def ask() -> None:
+        asked.append(session.clock.now())
+        raise error
+
+    began = session.clock.now()
+    asking = asyncio.create_task(Sender(session, "p").patiently("T", ask))
+    while not asking.done():
+        await asyncio.sleep(0)
+        session.clock.advance(10)
+    with pytest.raises(type(error)) as raised:
+        await asking
+    assert raised.value is error
+    assert (len(asked) > 1) is (tried == "often")
+    assert asked[-1] - began < session.options.send_timeout_ms

@@ -12,6 +12,7 @@ from aerobee.client.consume.membership import OwnedQueue
 from aerobee.client.consume.pull_consumer import PullConsumer
 from aerobee.client.consume.push_consumer import PushConsumer
 from aerobee.client.consume.start_offset import StartPoint
+from aerobee.client.consume.subscriptions import Sql
 from aerobee.client.options import Options
 from aerobee.protocol.bodies import ConsumeFromWhere, ConsumeType, MessageModel, MessageQueue
 from aerobee.protocol.headers.consume import LitePullMessage, PullResult
@@ -44,6 +45,19 @@ async def test_a_new_group_begins_at_the_end_unless_told_otherwise() -> None:
     for consumer in (push(), PullConsumer("127.0.0.1:1", group="g", topics={"T": "*"})):
         assert consumer.heartbeat_data().consume_from_where is ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
         assert consumer._member.start == StartPoint.of("last")
+
+
+@pytest.mark.seed("S004-2")
+async def test_a_subscription_carries_the_tags_asked_for_and_what_the_broker_compares() -> None:
+    told = {each.topic: each for each in push().heartbeat_data().subscription_data_set}
+    tags, every = told["T"], told["%RETRY%g"]
+    assert (tags.sub_string, tags.tags_set, tags.expression_type) == ("A || B", ["A", "B"], "TAG")
+    assert tags.code_set == [65, 66], "Java's hashes of them"
+    assert tags.sub_version > 0
+    assert (every.sub_string, every.tags_set, every.code_set) == ("*", [], [])
+    sql = PushConsumer("127.0.0.1:1", group="g", topics={"T": Sql("a > 1")}, handler=handle)
+    (chosen,) = [each for each in sql.heartbeat_data().subscription_data_set if each.topic == "T"]
+    assert (chosen.sub_string, chosen.expression_type, chosen.tags_set) == ("a > 1", "SQL92", [])
 
 
 @pytest.mark.seed("S002-1")

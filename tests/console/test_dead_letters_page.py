@@ -52,8 +52,9 @@ async def test_without_any_it_says_what_they_are(browser: Any, admin: Admin) -> 
 
 async def test_those_chosen_are_sent_again_and_no_others(browser: Any, admin: Admin, dead: None) -> None:
     page = await browser.get("/groups/billing/dead")
-    assert page.count("from orders") == 2
+    assert page.count("from orders · why: RuntimeError: refused") == 2
     ids = re.findall(r'name="id" value="(\w+)"', page)
+    assert all(f">{each}</a> · keys o-" in page for each in ids)
     done = await browser.send("/groups/billing/dead", "/groups/billing/dead", id=ids[0], rate="1000")
     assert "1 dead letters were sent again" in done
     found = [len(await admin.messages_by_key("orders", f"o-{number}")) for number in range(2)]
@@ -69,4 +70,4 @@ async def test_nothing_chosen_and_a_wrong_rate_are_refused(browser: Any, dead: N
 async def test_they_are_taken_away_as_json_lines(browser: Any, dead: None) -> None:
     rows = [json.loads(line) for line in (await browser.get("/groups/billing/dead/export")).splitlines()]
     assert sorted(row["body"] for row in rows) == ["order 0", "order 1"]
-    assert {row["originTopic"] for row in rows} == {"orders"}
+    assert {(row["originTopic"], row["reason"]) for row in rows} == {("orders", "RuntimeError: refused")}

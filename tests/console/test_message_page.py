@@ -30,7 +30,7 @@ async def sent(server: Server, admin: Admin) -> Any:
 async def test_a_message_tells_where_it_is_for_every_group(browser: Any, sent: Any) -> None:
     page = await browser.get(f"/messages/orders/{sent.message_id}")
     rows = {name: page.split(f"/groups/{name}")[1].split("</tr>")[0] for name in ("billing", "audit")}
-    assert "passed" in rows["billing"] and "waits" in rows["audit"]
+    assert "finished, or filtered out" in rows["billing"] and "waits" in rows["audit"]
     assert "&#34;order&#34;: 1" in page
     whole = await browser.http.get(f"/messages/orders/{sent.message_id}/body")
     assert whole.content == b'{"order": 1}'
@@ -56,7 +56,7 @@ async def test_one_consumer_handles_it_at_once(browser: Any, server: Server, sen
     ) as consumer:
         place = f"/messages/orders/{sent.message_id}"
         client = consumer.session.client_id
-        page = await browser.send(place, f"{place}/consume", group="billing", client=client)
+        page = await browser.send(place, f"{place}/consume", at=f"billing {client}")
         assert "answered CR_SUCCESS" in page
         await until(lambda: handled)
     assert handled[0].message_id == sent.message_id

@@ -149,3 +149,8 @@ def test_topics_nobody_reads_are_told_largest_first_and_the_rest_together() -> N
         "Nobody reads topic t5.",
         "Nobody reads 4 more topics.",
     ]
+
+
+def test_one_message_is_said_as_one() -> None:
+    ((_, _, why, _),) = rules.nobody_reads({"t": 1})
+    assert why.said(str.format) == "It keeps one message, and no group has ever read it."

@@ -107,6 +107,20 @@ def test_every_command_line_is_one_that_serve_understands() -> None:
         served(list(arguments))
 
 
+def test_the_service_may_write_where_the_docs_put_its_data_and_logs() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read_string((DEPLOY / "aerobee.service").read_text())
+    service = unit["Service"]
+    assert service["ProtectSystem"] == "strict"
+    writable = {f"/var/lib/{service['StateDirectory']}", f"/var/log/{service['LogsDirectory']}"}
+    docs = (DEPLOY.parent / "docs" / "access-control.md").read_text()
+    (audit_log,) = re.findall(r'audit_log = "([^"]+)"', docs)
+    assert str(Path(audit_log).parent) in writable
+    assert shlex.split(service["ExecStart"])[3] in writable
+    assert service["EnvironmentFile"].startswith("-/etc/aerobee/"), "without secrets it starts, too"
+
+
 def test_the_pod_is_probed_where_health_is_told_and_runs_as_nobody_in_particular() -> None:
     pod = documents("kubernetes.yaml")[1]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -134,6 +148,15 @@ def test_prometheus_takes_its_configuration_and_the_rules() -> None:
             ["promtool", "check", *what], cwd=DEPLOY, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool; `make watch` brings it")
+def test_the_rules_notice_what_they_are_for() -> None:
+    file = Path(__file__).with_name("alerts_test.yml")
+    done = subprocess.run(
+        ["promtool", "test", "rules", str(file)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")

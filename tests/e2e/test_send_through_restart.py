@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+import signal
+import socket
+from typing import TYPE_CHECKING
 
 import pytest
 
 from aerobee import Message, Producer, PullConsumer, PushConsumer, Server
 from aerobee.client.options import ProducerOptions
 from aerobee.errors import NetworkError
+from benchmarks.outage import outage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +28,7 @@ AWAY_S = 1.5
 
 async def test_a_restart_fails_no_send_and_keeps_the_order_of_each_key(tmp_path: Path) -> None:
     async with Server(data=tmp_path, namesrv_port=0, broker_port=0) as first:
-        namesrv, ports = first.namesrv, _ports(first)
+        namesrv, ports = first.namesrv, first.ports
         producer = Producer(namesrv, options=ProducerOptions(send_timeout_ms=20_000))
         await producer.start()
         await producer.send(Message("orders", b"warm"))
@@ -47,6 +50,36 @@ async def test_a_restart_fails_no_send_and_keeps_the_order_of_each_key(tmp_path:
     assert {body for body in found if body.startswith(b"p:")} == {b"p:%d" % n for n in range(sent)}
 
 
+@pytest.mark.parametrize(("by", "away_s"), [(signal.SIGKILL, 2.0), (signal.SIGTERM, 0.0)])
+async def test_a_server_that_is_killed_or_stopped_and_comes_back_fails_no_send_and_keeps_the_order(
+    tmp_path: Path, by: signal.Signals, away_s: float
+) -> None:
+    # `python -m benchmarks.outage` has the default of 3 s, which a machine that is busy with tests may need to start.
+    seen = await outage(str(tmp_path), by, away_s, 1_000, ProducerOptions(send_timeout_ms=30_000))
+    assert seen.failed == []
+    assert seen.wrong == []
+    assert sum(seen.sent.values()) > 20
+
+
+async def test_a_send_ends_in_its_time_when_the_server_takes_connections_and_says_nothing(
+    tmp_path: Path,
+) -> None:
+    async with Server(data=tmp_path, namesrv_port=0, broker_port=0) as server:
+        producer = Producer(server.namesrv, options=ProducerOptions(send_timeout_ms=400))
+        await producer.start()
+        await producer.send(Message("orders", b"warm"))
+        ports = (server.ports["namesrv_port"], server.ports["broker_port"])
+    mute = [socket.create_server(("127.0.0.1", port)) for port in ports]
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with pytest.raises(NetworkError, match="'orders'"):
+        await producer.send(Message("orders", b"x"))
+    assert loop.time() - began < 2.5, "the greeting of a new connection has 3 s of its own"
+    for each in mute:
+        each.close()
+    await producer.stop()
+
+
 async def test_a_broker_that_stays_away_is_an_error_that_says_what_was_tried(tmp_path: Path) -> None:
     async with Server(data=tmp_path, namesrv_port=0, broker_port=0) as server:
         producer = Producer(server.namesrv, options=ProducerOptions(send_timeout_ms=400))
@@ -57,6 +90,21 @@ async def test_a_broker_that_stays_away_is_an_error_that_says_what_was_tried(tmp
     ):
         await producer.send(Message("orders", b"x"))
     await producer.stop()
+
+
+async def test_a_recall_waits_for_a_broker_that_restarts(tmp_path: Path) -> None:
+    async with Server(data=tmp_path, namesrv_port=0, broker_port=0) as first:
+        ports = first.ports
+        producer = Producer(first.namesrv, options=ProducerOptions(send_timeout_ms=20_000))
+        await producer.start()
+        sent = await producer.send(Message("orders", b"later", delay_ms=3_600_000))
+    assert sent.recall_handle is not None
+    recall = asyncio.create_task(producer.recall("orders", sent.recall_handle))
+    await asyncio.sleep(0.2)
+    assert not recall.done()
+    async with Server(data=tmp_path, **ports):
+        assert await recall == sent.message_id
+        await producer.stop()
 
 
 async def _send_keyed(producer: Producer, key: str, stop: asyncio.Event) -> int:
@@ -92,20 +140,13 @@ async def _all(namesrv: str, least: int) -> list[bytes]:
     return found
 
 
-def _ports(server: Server) -> dict[str, Any]:
-    return {
-        "namesrv_port": int(server.namesrv.rpartition(":")[2]),
-        "broker_port": int(server.broker_address.rpartition(":")[2]),
-    }
-
-
 async def test_consumers_of_a_broker_that_is_away_say_so_once_and_go_on_when_it_is_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "aerobee.client")
     got: list[bytes] = []
     async with Server(data=tmp_path, namesrv_port=0, broker_port=0) as first:
-        namesrv, ports = first.namesrv, _ports(first)
+        namesrv, ports = first.namesrv, first.ports
         producer = Producer(namesrv, options=ProducerOptions(send_timeout_ms=20_000))
         await producer.start()
         await producer.send(Message("orders", b"before"))

@@ -7,6 +7,7 @@ import asyncio
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -292,3 +293,27 @@ def test_a_closed_terminal_stops_it_like_any_other_signal(
     process = start(command, "--data", str(tmp_path / "data"), *ports)
     process.ready()
     assert process.end(signal.SIGHUP) == 0
+
+
+def test_a_port_that_is_taken_is_told_alone_and_before_the_store_is_opened(
+    start: Callable[..., Process], tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = start("serve", "--data", str(tmp_path / "data"), "--namesrv-port", "0", "--broker-port", "0",
+                        "--grpc-port", "-1", "--http-port", str(port))  # fmt: skip
+        _, told = process.popen.communicate(timeout=20)
+    assert process.popen.returncode == 1
+    assert told.startswith(f"aerobee: cannot listen on 127.0.0.1:{port}: ")
+    assert told.count("\n") == 1
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_last_line_of_a_server_says_that_it_has_stopped(
+    start: Callable[..., Process], tmp_path: Path
+) -> None:
+    process = start("namesrv", "--data", str(tmp_path / "data"), "--namesrv-port", "0")
+    process.ready()
+    process.popen.send_signal(signal.SIGTERM)
+    _, told = process.popen.communicate(timeout=20)
+    assert told.splitlines()[-1].endswith("aerobee.server stopped")

@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import tomllib
 from typing import TYPE_CHECKING, Any
 
 import grpc.aio
+import msgspec
 import psutil
 import pytest
 
@@ -96,9 +99,9 @@ async def send_all(producer: Producer, count: int, *, then: Callable[[int], None
     return kept
 
 
-async def receive_all(namesrv: str, wanted: set[str]) -> None:
+async def receive_all(namesrv: str, wanted: set[str], options: Options | None = None) -> None:
     got: set[str] = set()
-    async with SimpleConsumer(namesrv, group="billing", topics={"orders": "*"}) as consumer:
+    async with SimpleConsumer(namesrv, group="billing", topics={"orders": "*"}, options=options) as consumer:
         async with asyncio.timeout(120):
             while not wanted <= got:
                 for message in await consumer.receive(max_messages=32, invisible_ms=30_000):
@@ -212,3 +215,48 @@ async def test_a_broker_that_cannot_start_fails_the_whole_start(
     assert f"cannot listen on 127.0.0.1:{port + 10}" in told
     assert "aerobee: broker-b did not start: exit code 1" in told
     assert "Traceback" not in told
+
+
+def secured(folder: Path) -> tuple[str, Options]:
+    """Settings with TLS and accounts as `aerobee access init` makes them, and its first user's options."""
+    command = [sys.executable, "-m", "aerobee", "access", "init", str(folder), "--host", "127.0.0.1"]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    user = tomllib.loads((folder / "profiles.toml").read_text())["dev"]
+    signed = {name: user[name] for name in ("access_key", "secret_key", "tls", "tls_ca")}
+    return str(folder / "server.toml"), Options(send_timeout_ms=2_000, **signed)
+
+
+async def test_brokers_with_accounts_and_tls_know_each_other_through_kills_and_restarts(
+    start: Callable[..., Fleet], tmp_path: Path
+) -> None:
+    settings, options = secured(tmp_path / "access")
+    arguments = ("--brokers", "3", "--config", settings, "--data", str(tmp_path / "data"))
+    fleet = start(*arguments)
+    where = fleet.ready()
+    async with Admin(where["namesrv"], options=options) as admin:
+        assert sorted((await admin.cluster()).broker_addr_table) == NAMES, "the name server takes their word"
+        await admin.create_topic("orders", queues=2)
+    killed = fleet.brokers()["broker-b"].pid
+
+    def kill_one(sent: int) -> None:
+        if sent == 50:
+            os.kill(killed, signal.SIGKILL)
+
+    async with Producer(where["namesrv"], group="shop", options=options) as producer:
+        kept = await send_all(producer, 150, then=kill_one)
+    await until(lambda: "is back" in fleet.log.read_text())
+    stranger = msgspec.structs.replace(options, secret_key="not hers")
+    async with Admin(where["namesrv"], options=stranger) as admin:
+        with pytest.raises(AerobeeError, match="signature"):
+            await admin.create_topic("hers")
+    with pytest.raises(AerobeeError):  # what is not TLS is not heard
+        async with Admin(where["namesrv"], options=msgspec.structs.replace(options, tls="off")) as admin:
+            await admin.cluster()
+    assert fleet.end() == 0
+    again = start(*arguments)
+    await receive_all(again.ready()["namesrv"], kept, options)
+    assert "cannot register" not in fleet.log.read_text() + again.log.read_text()
+    account = tmp_path / "data" / "brokers" / "account.json"
+    assert account.stat().st_mode & 0o077 == 0
+    secret = json.loads(account.read_text())["secretKey"]
+    assert not any(secret in " ".join(each.cmdline()) for each in again.brokers().values())

@@ -56,3 +56,12 @@ def test_pyright_finds_nothing(tmp_path: Path, files: list[Path], also: dict[str
     done = checked(tmp_path, files, "basedpyright", "--pythonpath", sys.executable, ".")
     assert done.returncode == 0, done.stdout
     assert "0 errors" in done.stdout
+
+
+def test_a_name_that_does_not_exist_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(
+        "import aerobee\nfrom aerobee import NoSuchThing\naerobee.Whatever()\n"
+    )
+    done = checked(tmp_path, [], "mypy", "--strict", "wrong.py")
+    assert "NoSuchThing" in done.stdout
+    assert "Whatever" in done.stdout

@@ -172,6 +172,7 @@ BROKER: list[tuple[Header, bytes, str]] = [
     (hr.GetRequestModes(), b"", "Topic:* List + Group:* List"),
     (hg.GroupFigures(group="g"), b"", "Group:g Get"),
     (hg.GroupFigures(consumer_group="g", topic="t"), b"", "Group:g Get + Topic:t Get"),
+    (hg.FindMessage(consumer_group="g", topic="t", queue_id=0, offset=7), b"", "Group:g Get + Topic:t Get"),
     (
         hx.EndTransaction(
             producer_group="p", tran_state_table_offset=0, commit_log_offset=AT_HALF, commit_or_rollback=8
@@ -272,6 +273,7 @@ BROKER: list[tuple[Header, bytes, str]] = [
     (ha.GetAclConfig(), b"", f"{C} Update"),
     (hc.ExportPopRecords(), b"", f"{C} Update"),
     (hc.ResetMasterFlushOffset(), b"", f"{C} Update"),
+    (hc.TimerMetrics(), b"", f"{C} Get"),
     (hc.EpochCache(), b"", f"{C} Get"),
     (hc.ExportSettings(), b"", f"{C} Get"),
 ]  # fmt: skip

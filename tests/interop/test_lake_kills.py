@@ -112,7 +112,14 @@ PLACES = {"parquet": "_commits/*.json", "delta": "_delta_log/*.json", "iceberg":
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "parquet",
+        pytest.param("delta", marks=pytest.mark.long),
+        pytest.param("iceberg", marks=pytest.mark.long),
+    ],
+)
 def test_the_lake_holds_every_message_once_whatever_is_killed(tmp_path: Path, kind: str) -> None:
     out = tmp_path / "lake"
 

@@ -336,3 +336,23 @@ def queues(table: RouteTable) -> int:
     route = table.route("t")
     assert route is not None
     return route.queue_datas[0].read_queue_nums
+
+
+def test_a_brokers_cluster_is_known_as_long_as_the_broker_is(table: RouteTable) -> None:
+    assert table.cluster_of("a") is None
+    table.register(who(), body("t", "u"), 0, Link())
+    assert table.cluster_of("a") == "C"
+    table.unregister(gone())
+    assert table.cluster_of("a") is None
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "acting", "perm"), [(0, None, 6), (0, False, 6), (0, True, 6), (1, True, 4)]
+)
+def test_only_a_slave_that_acts_as_master_is_for_reading_alone(
+    table: RouteTable, broker_id: int, acting: bool | None, perm: int
+) -> None:
+    table.register(who(broker_id=broker_id, enable_acting_master=acting), body("t", "u"), 0, Link())
+    route = table.route("t")
+    assert route is not None
+    assert [queues.perm for queues in route.queue_datas] == [perm]

@@ -97,8 +97,8 @@ class Bench:
             "topics": topics,
             "groups": groups,
             "behind": dict(stats._behind),
-            "appends": (sum(appends._running.quick) + sum(appends._running.slow), appends.failed),
-            "syncs": sum(syncs._running.quick) + sum(syncs._running.slow),
+            "appends": (sum(appends.distribution().values()), appends.failed),
+            "syncs": sum(syncs.distribution().values()),
             "held": (self.broker.parked.counts(), dict(self.broker.pops.parked._counts)),
             "corrupt": store.corrupt_records,
         }

@@ -38,7 +38,7 @@ from tests.native.bench import SMALL, Bench, settled
 from tests.native.frames import frame, pop, properties, written
 
 if native.is_on:
-    from aerobee.native import headers, reads, texts
+    from aerobee.native import headers, reads, signed, texts
 
 ROOT = Path(__file__).parents[2]
 FLAGS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O1")
@@ -136,6 +136,11 @@ async def run(cases: int, seed: int) -> None:
     random = Random(seed)
     kinds = (SendMessage, SendMessageV2, PullMessage, PopMessage, AckMessage, ChangeInvisible)
     fields = [headers.Fields(kind) for kind in kinds]
+    # Fields that are always there stand for user and signature.
+    signatures = [
+        signed.SignedRequests(SendMessageV2, ("b", "i"), ("topic",), "TIMER_"),
+        signed.SignedRequests(AckMessage, ("topic", "extraInfo"), ("topic", "consumer_group"), ""),
+    ]
     words = texts.Texts(("DELAY\x01", "TIMER_"), "TAGS", "UNIQ_KEY", "KEYS")
     with tempfile.TemporaryDirectory() as directory:
         bench = Bench(Path(directory), SMALL, lane=True)
@@ -152,6 +157,8 @@ async def run(cases: int, seed: int) -> None:
                 answers.close()
             for kind in fields:
                 headers.read(kind, data)
+            for requests in signatures:
+                requests.read(data, 0, 1 << 24)
             texts.read(words, broken(random, properties(random, number).encode()))
             units = broken(random, random.randbytes(8).rjust(8, b"\0") + (40).to_bytes(4) + bytes(8)) * 3
             reads.collect(units, data, random.choice([0, -5, 10]), (0, 0), (32, 1 << 20), None, [], [])

@@ -16,6 +16,8 @@ from aerobee.protocol.headers.consume import (
     AckMessage,
     BatchAckMessage,
     ChangeInvisible,
+    ChangeInvisibleResult,
+    PopMessage,
     PopResult,
 )
 from aerobee.protocol.headers.produce import SendMessageV2
@@ -79,7 +81,9 @@ def acks(random: Random, answer: Command) -> list[Command]:
                 place["topic"] = "nowhere"
             made.append(request(AckMessage(**place, extra_info=text)))  # type: ignore[arg-type]
             if random.random() < 0.1:
-                made.append(request(ChangeInvisible(**place, extra_info=text, invisible_time=9_000)))  # type: ignore[arg-type]
+                failure = random.choice([None, "", "KeyError: 'card'"])
+                change = ChangeInvisible(**place, extra_info=text, invisible_time=9_000, failure=failure)  # type: ignore[arg-type]
+                made.append(request(change))
     made = [ack for ack in made if random.random() < 0.95]
     made += random.sample(made, min(2, len(made)))
     if random.random() < 0.4:
@@ -161,3 +165,33 @@ async def test_pops_and_acks_of_the_lane_are_those_of_python(
         await settled()
         bench.broker.store.close()
     assert pair.benches[0].files() == pair.benches[1].files()
+
+
+async def test_changes_of_what_was_popped_are_one_run(tmp_path: Path, same_choices: None) -> None:
+    pair, random = Popping(tmp_path), Random(3)
+    await pair.feed(*[message(random, number) for number in range(12)])
+    wanted = PopMessage(
+        consumer_group="billing", topic="orders", queue_id=-1, max_msg_nums=8, invisible_time=60_000,
+        poll_time=0, born_time=pair.benches[0].clock.wall(), init_mode=0,
+    )  # fmt: skip
+    (answer,) = await pair.feed(encode(request(wanted)))
+    popped = answer.fields(PopResult)
+    starts, made = parse_start_offsets(popped.start_offset_info), []
+    for (retry, queue_id), offsets in parse_msg_offsets(popped.msg_offset_info).items():
+        for offset in offsets:
+            given = (starts[retry, queue_id], popped.pop_time, popped.invisible_time, popped.revive_qid)
+            receipt = Receipt(*given, retry, "broker-a", queue_id, offset)
+            change = ChangeInvisible(
+                consumer_group="billing", topic="orders", queue_id=queue_id, offset=offset,
+                extra_info=receipt.text, invisible_time=9_000,
+            )  # fmt: skip
+            made.append(encode(request(change)))
+    before = pair.benches[1].runs
+    answers = await pair.feed(b"".join(made))
+    assert len(made) > 1
+    assert pair.benches[1].runs == before + 1
+    assert [each.fields(ChangeInvisibleResult).invisible_time for each in answers] == [9_000] * len(made)
+    reference, lane = pair.outcome()
+    assert lane == reference
+    for bench in pair.benches:
+        bench.broker.store.close()

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from aerobee.broker.operations.admin.topics import delete_topic
+from aerobee.broker.state.stats import TOPIC_PUT
 from aerobee.fronts.remoting.lane import Lane
 from aerobee.native import memory
 from aerobee.protocol.command import decode, encode, request
@@ -70,6 +72,32 @@ def test_a_topic_that_lost_queues_is_seen_in_the_next_run(bench: Bench) -> None:
     connection.data_received(send(3, queue_id=3))
     assert codes(bench)[:3] == [0, 0, 0]
     assert codes(bench)[3] != 0
+
+
+def test_a_queue_that_was_taken_out_of_memory_is_found_anew(bench: Bench) -> None:
+    connection, store = warm(bench), bench.broker.store
+    connection.data_received(send(1) + send(2))
+    store.flush()
+    store._queues._unload("orders", 0)
+    store._queues.log_end = store.log_max
+    assert store.max_offset("orders", 0) == 3, "another object for the same queue"
+    connection.data_received(send(3) + send(4))
+    assert bench.runs == 2
+    assert store.max_offset("orders", 0) == 5
+    assert store.record_of("orders", 0, 4) is not None
+
+
+async def test_a_topic_that_was_deleted_and_made_again_begins_anew(bench: Bench) -> None:
+    connection, broker = warm(bench), bench.broker
+    connection.data_received(send(1) + send(2))
+    await delete_topic("orders", broker)
+    broker.topics.ensure("orders", 4)
+    broker.topics.save()
+    connection.data_received(send(3))
+    connection.data_received(send(4) + send(5))
+    assert bench.runs == 2
+    assert broker.store.max_offset("orders", 0) == 3
+    assert dict(broker.stats.meters(TOPIC_PUT))["orders"].count == 3
 
 
 @pytest.mark.parametrize("disk", ["short", "refuses"])

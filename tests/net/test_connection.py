@@ -173,14 +173,14 @@ async def test_a_call_times_out_and_its_late_answer_is_dropped(ends: Any, desk: 
     await until(lambda: b"x" in desk.held)
     desk.held[b"x"].set_result(Reply(body=b"late"))
     assert (await link.call(Command(ECHO, body=b"next"))).body == b"next"
-    assert not link._calls
+    assert not link._calls.waiting
 
 
 async def test_calls_given_up_by_their_callers_are_forgotten(ends: Any, desk: Desk) -> None:
     link = await ends.dial(await ends.listen(desk))
     for _ in range(5000):
         link.start_call(Command(HOLD)).cancel()
-    assert len(link._calls) <= 1024
+    assert len(link._calls.waiting) <= 1024
 
 
 async def test_a_closed_connection_says_so(ends: Any, desk: Desk) -> None:
@@ -292,3 +292,39 @@ async def test_a_caller_waits_for_a_peer_that_does_not_read(ends: Any, desk: Des
         await waiting
     server.close()
     await server.wait_closed()
+
+
+def test_requests_read_together_begin_where_the_one_before_them_ended() -> None:
+    begun: list[int] = []
+
+    def handle(connection: Connection, command: Command) -> Answer:
+        begun.append(connection.answered_ns)
+        connection.answered_ns = command.opaque
+        return None
+
+    def frames(*opaques: int) -> bytes:
+        return b"".join(wire.encode(Command(ECHO, opaque)) for opaque in opaques)
+
+    connection = Connection(handle)
+    connection.data_received(frames(7, 8, 9))
+    connection.data_received(frames(10))
+    assert begun == [0, 7, 8, 0], "time between two reads is nobody's"
+
+
+def test_a_request_after_a_run_does_not_begin_before_it() -> None:
+    begun: list[int] = []
+
+    def handle(connection: Connection, command: Command) -> Answer:
+        begun.append(connection.answered_ns)
+        connection.answered_ns = command.opaque
+        return None
+
+    frame = wire.encode(Command(ECHO, 7))
+
+    def run(data: bytes, at: int, connection: Connection) -> tuple[int, bytes]:
+        """Takes the second frame."""
+        return (at + len(frame) if at == len(frame) else at), b""
+
+    connection = Connection(handle, run=run)
+    connection.data_received(frame * 3)
+    assert begun == [0, 0]

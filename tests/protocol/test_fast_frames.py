@@ -44,6 +44,14 @@ def test_sent(opaque: int, region: str, message_id: str, queue_id: int, offset: 
     assert fast_frames.sent(opaque, region, message_id, queue_id, offset, key) == encoded(opaque, result)
 
 
+@given(OPAQUE, NAME, NAME, st.integers(0, 2**31), LONG)
+def test_sent_batch(opaque: int, region: str, message_ids: str, queue_id: int, offset: int) -> None:
+    result = SendResult(
+        msg_id=message_ids, queue_id=queue_id, queue_offset=offset, region=region, trace_on=True
+    )
+    assert fast_frames.sent_batch(opaque, region, message_ids, queue_id, offset) == encoded(opaque, result)
+
+
 @pytest.mark.parametrize("count", [None, 0, 17])
 @given(OPAQUE, CODE, NAME, st.tuples(LONG, LONG), LONG, st.integers(0, 9), st.binary(max_size=50))
 def test_pulled(

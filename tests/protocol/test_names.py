@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from aerobee.protocol import names
+from aerobee.protocol import names, receipt
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_derived_names() -> None:
 
 @pytest.mark.parametrize("flag", ["0", "1", "2"])
 def test_a_receipts_flag_and_its_topic_say_the_same(flag: str) -> None:
-    real = names.real_topic("T", "g", flag)
-    assert names.retry_flag(real) == flag
+    real = receipt.real_topic("T", "g", flag)
+    assert receipt.retry_flag(real) == flag
     assert names.normal_topic(real, "g") == "T"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from aerobee.protocol import message, properties
 from aerobee.protocol.compression import Compression, compress, compressed_flag
 from aerobee.protocol.message import Record
 from aerobee.spark import schema
-from aerobee.spark.decoding import columns
+from aerobee.spark.decoding import alike, columns, pairs, spans
 from aerobee.spark.decoding.plain import decode_plain
 
 ALL = tuple(schema.COLUMNS)
@@ -218,3 +219,96 @@ def test_a_mapped_buffer_beyond_two_gibibytes_is_gathered() -> None:
 def test_an_unknown_column_names_the_nearest(wrong: str) -> None:
     with pytest.raises(ValueError, match="did you mean"):
         schema.check((wrong,))
+
+
+def as_rows(*texts: bytes) -> tuple[Any, Any]:
+    data = np.frombuffer(b"".join(texts), np.uint8)
+    return data, np.cumsum([0, *map(len, texts)])
+
+
+@pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 40])
+def test_rows_alike_are_seen_to_be_and_read_as_a_table(count: int) -> None:
+    texts = [b"TAGS\x01%02d\x02KEYS\x01same\x02" % n for n in range(count)]
+    found = alike.alike(*as_rows(*texts))
+    assert found is not None, "else each row is taken apart by itself"
+    assert (found.rows, found.width, found.ascii) == (count, len(texts[0]), True)
+    assert found.lookup(b"TAGS").to_pylist() == [f"{n:02d}" for n in range(count)]
+    assert found.lookup(b"KEYS").to_pylist() == ["same"] * count
+    assert found.lookup(b"OTHER").to_pylist() == [None] * count
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        (),
+        (b"", b""),
+        (b"a\x01b\x02", b"a\x01bc\x02"),
+        (b"a\x01b\x02", b"c\x01b\x02"),
+        (b"a\x01bbb\x02", b"a\x01b\x02b\x02"),
+        (b"a\x01b\x02bb", b"a\x01bbbb"),
+        (b"aa\x01b\x02", b"a\x01bb\x02"),
+    ],
+)
+def test_rows_that_differ_in_more_than_values_are_no_table(texts: tuple[bytes, ...]) -> None:
+    assert alike.alike(*as_rows(*texts)) is None
+
+
+@pytest.mark.parametrize("flag", [0x40, 0x80, 0x10, 0x20, 0x30, 0x8, 0x4])
+def test_half_of_a_flag_makes_no_batch_and_one_host_of_six_is_enough(flag: int) -> None:
+    """Only both bits together make an inner batch; either host may be of IPv6."""
+    made = Record("t", b"x", "TAGS\x01a\x02", queue_offset=3, sys_flag=flag & ~0x30)
+    made.born_host, made.store_host = (V6 if flag & 0x10 else V4), (V6 if flag & 0x20 else V4)
+    plain = message.encode(Record("t", b"y", "TAGS\x01b\x02"))
+    data = plain + message.encode(made) + plain
+    fast, slow = both(data, columns.positions_of(data))
+    assert fast.batch.to_pylist() == slow.batch.to_pylist()
+    assert [row["tags"] for row in fast.batch.to_pylist()] == ["b", "a", "b"]
+    assert (fast.bad, slow.bad) == ([], [])
+
+
+def pairs_of(*texts: bytes) -> pairs.Pairs:
+    return pairs.Pairs(pa.array(list(texts), pa.binary()))
+
+
+USUAL = [b"TAGS\x01a\x02KEYS\x01k%d\x02" % (10**n) for n in range(5)]
+
+
+def test_rows_with_as_many_pairs_are_read_by_their_places() -> None:
+    """The short road of most topics; what it finds is compared with the long one elsewhere."""
+    found = pairs_of(*USUAL)
+    assert found._alike is None, "their lengths differ"
+    assert found._ends is not None
+    assert found._ends.shape == (2, 5)
+    assert found._names == [b"TAGS\x01", b"KEYS\x01"]
+    assert found.lookup(b"KEYS").to_pylist() == [f"k{10**n}" for n in range(5)]
+    assert "_split" not in vars(found), "nothing was taken apart for it"
+    assert found.lookup(b"OTHER").to_pylist() == [None] * 5
+    mixed = pairs_of(*USUAL[:2], b"KEYS\x01x\x02TAGS\x01yy\x02")
+    assert mixed._names == [None, None]
+    assert mixed.lookup(b"KEYS").to_pylist() == ["k1", "k10", "x"]
+
+
+@pytest.mark.parametrize(
+    "texts", [[*USUAL, b""], [*USUAL, b"TAGS\x01a\x02"], [b"", b""], [b"A\x01b\x02", b"A\x01b\x02c"]]
+)
+def test_rows_with_more_or_fewer_pairs_are_not(texts: list[bytes]) -> None:
+    assert pairs_of(*texts)._ends is None
+
+
+def test_usual_texts_are_taken_apart_at_once_and_odd_ones_piece_by_piece() -> None:
+    def regular(*texts: bytes) -> bool:
+        found = pairs_of(*texts)
+        marks, ends = np.flatnonzero(found._data == 1), np.flatnonzero(found._data == 2)
+        return found._regular(marks, ends) is not None
+
+    assert regular(*USUAL)
+    assert regular(*USUAL, b"", b"A\x01b\x02")
+    assert regular(b"", b"")
+    for odd in (b"A\x01b", b"\x01b\x02", b"A\x01\x02", b"A\x02", b"A\x01b\x02\x02", b"A\x01b\x01c\x02"):
+        assert not regular(*USUAL, odd), odd
+
+
+def test_texts_of_plain_letters_need_no_second_look() -> None:
+    assert spans._is_ascii(None) is True
+    assert spans._is_ascii(pa.py_buffer(b"~\x7f")) is True
+    assert spans._is_ascii(pa.py_buffer(b"a\x80")) is False

@@ -161,3 +161,48 @@ def test_frames_that_were_never_asked_for_are_dropped() -> None:
     link.close()
     connection.close()
     listening.close()
+
+
+@pytest.mark.parametrize(
+    ("broken_at_a_time", "retries", "comes"), [(2, 2, True), (3, 2, False), (1, 0, False)]
+)
+def test_failures_in_a_row_are_counted_and_those_before_an_answer_are_not(
+    peer: Callable[..., Peer], broken_at_a_time: int, retries: int, comes: bool
+) -> None:
+    """Each piece of a queue may fail as often as the option says, however often others have failed before it."""
+    one = peer()
+    failures = {"left": broken_at_a_time}
+    real = one._answer
+
+    def answer(command: Command) -> bytes:
+        if failures["left"]:
+            failures["left"] -= 1
+            raise ConnectionError("hung up")
+        failures["left"] = broken_at_a_time
+        return real(command)
+
+    one._answer = answer  # type: ignore[method-assign]
+    if comes:
+        assert len(rows(one, queues=1, numRetries=str(retries))) == COUNT
+    else:
+        with pytest.raises(NetworkError):
+            rows(one, queues=1, numRetries=str(retries))
+
+
+@pytest.mark.parametrize(
+    ("given", "length", "asked"),
+    [
+        ({}, 100_000, (16_384, 4 << 20, "*", "TAG")),
+        ({}, 100, (100, 4 << 20, "*", "TAG")),
+        ({"tags": "a||b"}, 100, (100, 4 << 20, "a||b", "TAG")),
+        ({"sqlFilter": "price > 1"}, 100, (100, 4 << 20, "price > 1", "SQL92")),
+    ],
+)
+def test_a_piece_is_asked_for_as_large_as_it_may_be_and_no_larger(
+    given: dict[str, str], length: int, asked: tuple[int, int, str, str]
+) -> None:
+    told = options.for_batch({"namesrv": "h:1", "subscribe": "t", **given})
+    header = tasks.request(Range("t", "b", 3, 5, 5 + length), 5, told)
+    assert (header.max_msg_nums, header.max_msg_bytes, header.subscription, header.expression_type) == asked
+    assert (header.topic, header.queue_id, header.queue_offset) == ("t", 3, 5)
+    assert header.suspend_timeout_millis == 0, "nobody waits for what is to come"

@@ -8,6 +8,7 @@ from aerobee.protocol.message import MAGIC_V1, MAGIC_V2, decode, pack_host, veri
 from aerobee.protocol.names import SCHEDULE_TOPIC
 from aerobee.protocol.properties import tag_code
 from aerobee.store.message_store import MessageStore, ReadLimit, Unit
+from aerobee.store.results import EVERY_QUEUE
 
 
 def test_an_append_stamps_the_record_with_its_place(kit):
@@ -148,7 +149,7 @@ def test_listeners_hear_of_a_message_after_it_can_be_read(kit):
         end = store.max_offset("orders", 0)
         heard.append((record.queue_offset, code, end, record.properties_text, record.store_timestamp))
 
-    store.listeners[hear] = lambda _topic, _queue: True
+    store.listeners[hear] = lambda: EVERY_QUEUE
     store.append(kit.message(text="TAGS\x01TagA\x02"))
     store.append_batch([kit.message(), kit.message()])
     now = kit.clock.now()
@@ -162,7 +163,7 @@ def test_a_listener_may_append(kit):
         if record.topic == "orders":
             store.append(kit.message("copy", record.body))
 
-    store.listeners[copy] = lambda topic, _queue: topic == "orders"
+    store.listeners[copy] = lambda: {("orders", 0)}
     store.append_batch([kit.message(body=b"%d" % n) for n in range(3)])
     assert kit.bodies(store) == kit.bodies(store, "copy") == [b"0", b"1", b"2"]
 

@@ -174,6 +174,59 @@ def test_what_a_start_puts_in_order_is_no_damage(kit):
     assert report.log.torn_bytes == 60
 
 
+@pytest.fixture
+def live_copy(kit):
+    """As the documented commands make one under load: the checkpoint first, and while the index is copied, and the log,
+    more is written. So its header is older than its slots, and a record is cut in two."""
+    store = kit.open()
+    fill(kit, store)
+    store.flush()
+    checkpoint = (kit.root / "checkpoint").read_bytes()
+    (index,) = (kit.root / "index").iterdir()
+    header = index.read_bytes()[:40]
+    fill(kit, store, 20)
+    store.flush()
+    torn = store.unit("topic1", 1, store.max_offset("topic1", 1) - 2).physical_offset
+    store.close()
+    (kit.root / "checkpoint").write_bytes(checkpoint)
+    (kit.root / "abort").touch()
+    patched(index, 0, header)
+    patched(queue_file(kit), 12 * 20 + 10, b"\x55")
+    patched(kit.root / "commitlog" / ("0" * 20), torn + 100, bytes(40))
+    return kit
+
+
+def test_a_copy_of_a_store_in_use_is_sound_for_a_start_makes_again_what_follows_the_checkpoint(live_copy):
+    report = check(live_copy)
+    assert report.is_sound, report
+    assert not report.was_clean
+    assert report.log.torn_bytes > 0
+    live_copy.open().close()
+    again = check(live_copy)
+    assert (again.is_sound, again.was_clean) == (True, True)
+    assert again.log.messages == report.log.messages, "the start ends the log where the check did"
+
+
+@pytest.mark.parametrize("part", ["index", "queue", "log"])
+def test_damage_before_the_checkpoint_is_damage_in_a_copy_too(live_copy, part):
+    (index,) = (live_copy.root / "index").iterdir()
+    match part:
+        case "index":
+            patched(index, 40 + 64 * 4 + 20 * 5 + 9, b"\x33")
+        case "queue":
+            patched(queue_file(live_copy), 3 * 20, bytes(20))
+        case "log":
+            patched(live_copy.root / "commitlog" / ("0" * 20), 130, b"oops")
+    report = check(live_copy)
+    damaged = {
+        "index": not report.index.is_sound,
+        "queue": not report.queues.is_sound,
+        "log": not report.log_is_sound,
+    }
+    assert damaged[part]
+    assert not report.is_sound
+
+
 def test_the_last_file_may_be_anywhere_in_its_life(kit):
     store = kit.open()
     for n in range(40):

@@ -12,7 +12,7 @@ import textwrap
 import pytest
 
 from aerobee.errors import DiskFull
-from aerobee.store import platform
+from aerobee.store import platform, segment
 from aerobee.store.message_store import ReadLimit, ReadStatus
 from aerobee.store.platform import Disk, disk_of
 
@@ -197,7 +197,7 @@ def test_units_that_cannot_be_written_wait_in_memory(kit, monkeypatch, caplog):
 
 def test_the_disk_is_measured_without_roots_share(tmp_path, monkeypatch):
     facts = os.statvfs(tmp_path)  # others write to the disk meanwhile: looked at once
-    monkeypatch.setattr(platform.os, "statvfs", lambda root: facts)
+    monkeypatch.setattr(os, "statvfs", lambda root: facts)
     disk = disk_of(tmp_path)
     assert 0 < disk.ratio < 1
     assert disk.free == facts.f_bavail * facts.f_frsize
@@ -278,3 +278,28 @@ def test_a_small_file_system_filled_to_the_last_byte(tmp_path):
     assert report["first"] == report["reads_when_full"] > 1000
     assert report["total"] == report["expected"] == report["after_restart"]
     assert report["corrupt"] == 0
+
+
+def test_a_log_that_gets_no_next_file_goes_on_in_the_old_one_and_then_in_a_new_one(kit, monkeypatch):
+    store = kit.open()
+    sent = [b"%04d" % n + bytes(4_000) for n in range(40)]
+    real, is_full, refused = segment.reserve_range, [True], []
+
+    def reserve(fd, start, length, path):
+        if "commitlog" in path and not path.endswith(f"{0:020d}") and is_full:
+            raise DiskFull(f"no space for {path}")
+        return real(fd, start, length, path)
+
+    monkeypatch.setattr(segment, "reserve_range", reserve)
+    for body in sent:
+        try:
+            store.append(kit.message(body=body))
+        except DiskFull:
+            refused.append(body)
+            assert len(log_files(kit)) == 1, "what could not be made is not left behind"
+            is_full.clear()
+            store.append(kit.message(body=body))
+    assert len(refused) == 1
+    assert kit.bodies(store) == sent
+    kit.crash(store)
+    assert kit.bodies(kit.open()) == sent

@@ -209,7 +209,7 @@ def test_a_read_over_damaged_units_copies_what_it_returns_and_a_record_a_unit(ki
         physical, _, code = UNIT.unpack_from(queue.tail, n * 20)
         UNIT.pack_into(queue.tail, n * 20, physical, size, code)
     segment = store._log.segments[-1]
-    segment._map = counted = CountingMap(segment.fd, segment.size)
+    segment.mapped = counted = CountingMap(segment.fd, segment.size)
     found = store.read("orders", 0, 0, ReadLimit(), checked=checked)
     record = store.unit("orders", 0, 29).size
     assert counted.copied <= found.size_bytes + 30 * max(record, 4096)

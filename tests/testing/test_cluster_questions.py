@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aerobee import Message, Producer, PushConsumer, PushOptions, blocking
-from aerobee.testing import TestServer
+from aerobee import Admin, Message, Producer, PushConsumer, PushOptions, SimpleConsumer, blocking
+from aerobee.testing import TestServer, eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.slow
 
@@ -50,6 +50,21 @@ async def test_a_dead_letter_is_waited_for(server: TestServer) -> None:
     assert letter.property("AEROBEE_LAST_ERROR") == "ValueError: no such card"
 
 
+async def test_a_dead_letter_that_was_received_by_hand_says_why_too(server: TestServer) -> None:
+    async with Admin(server.namesrv) as admin:
+        await admin.create_topic("bills", queues=1)
+        await admin.create_group("g", retry_max_times=0)
+    async with (
+        Producer(server.namesrv) as producer,
+        SimpleConsumer(server.namesrv, group="g", topics={"bills": "*"}, start="first") as consumer,
+    ):
+        await producer.send(Message("bills", b"doomed"))
+        (message,) = await consumer.receive()
+        await message.nack(0, KeyError("card"))
+        letter = await server.wait_for_dead_letter("g")
+    assert letter.property("AEROBEE_LAST_ERROR") == "KeyError: 'card'"
+
+
 async def test_idle_is_when_nothing_is_left_to_do(server: TestServer) -> None:
     handled: list[bytes] = []
     options = PushOptions(persist_offsets_ms=50)
@@ -64,14 +79,21 @@ async def test_idle_is_when_nothing_is_left_to_do(server: TestServer) -> None:
     assert len(handled) == 10
 
 
-async def test_waiting_in_vain_says_where_the_messages_are(server: TestServer) -> None:
-    async with Producer(server.namesrv) as producer:
-        await producer.send(Message("orders", b"x"))
-    async with PushConsumer(server.namesrv, group="g", topics={"orders": "*"}, handler=refuse, start="first"):
-        with pytest.raises(AssertionError, match=r"no dead letter of 'g' within 500 ms: ready \d, .* dead 0"):
-            await server.wait_for_dead_letter("g", timeout_ms=500)
-        with pytest.raises(AssertionError, match=r"not idle after 10 ms.*a retry 1.*clock\.advance\(\)"):
-            await server.wait_until_idle("g", timeout_ms=10)
+@pytest.mark.parametrize("made", [TestServer, TestServer.with_manual_clock])
+async def test_waiting_in_vain_says_where_the_messages_are(made: Callable[[], TestServer]) -> None:
+    with made() as server:
+        async with Producer(server.namesrv) as producer:
+            await producer.send(Message("orders", b"x"))
+        topics = {"orders": "*"}
+        async with PushConsumer(server.namesrv, group="g", topics=topics, handler=refuse, start="first"):
+            await eventually(lambda: server.lag("g").delayed == 1)
+            with pytest.raises(
+                AssertionError, match=r"no dead letter of 'g' within 5 ms: ready \d, .* dead 0"
+            ):
+                await server.wait_for_dead_letter("g", timeout_ms=5)
+            with pytest.raises(AssertionError, match=r"not idle after 10 ms.*a retry 1") as told:
+                await server.wait_until_idle("g", timeout_ms=10)
+    assert ("clock.advance()" in str(told.value)) is (made is not TestServer)
 
 
 def test_plain_tests_wait_too(server: TestServer) -> None:

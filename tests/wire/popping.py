@@ -279,6 +279,26 @@ async def figures(scene: Scene) -> None:
     assert (await scene.ask(20001, {})).code == 29
 
 
+async def message_state(scene: Scene) -> None:
+    await _send(scene, b"0", b"1")
+    await scene.ask(200050, {**POP, "maxMsgNums": 1, "queueId": 1})
+    place = {"consumerGroup": "billing", "topic": "orders", "queueId": 1}
+    answer = await scene.ask(20006, {**place, "offset": 0})
+    assert answer[:3] == (0, None, {})
+    leased = {
+        "group": "billing",
+        "place": "leased",
+        "leasedUntil": NOW + 60_000,
+        "poppedAt": NOW,
+        "reason": "",
+    }
+    assert answer.json == leased
+    waiting = {**leased, "place": "waiting", "leasedUntil": 0, "poppedAt": 0}
+    assert (await scene.ask(20006, {**place, "offset": 1})).json == waiting
+    for odd, code in (({"offset": 2}, 208), ({"queueId": 99}, 29), ({"topic": "nowhere"}, 17)):
+        assert (await scene.ask(20006, {**place, "offset": 0, **odd})).code == code
+
+
 async def export_records(scene: Scene) -> None:
     await _send(scene, b"0")
     await scene.ask(200050, POP)
@@ -304,4 +324,5 @@ EXCHANGES = {
     401: set_mode,
     402: get_modes,
     20001: figures,
+    20006: message_state,
 }

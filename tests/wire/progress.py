@@ -124,6 +124,29 @@ async def delay_offsets(scene: Scene) -> None:
     assert await scene.ask(45) == Answer(body=f'{{{version},"offsetTable":{{{table}}}}}'.encode())
 
 
+async def timer_counts(scene: Scene) -> None:
+    assert await scene.ask(61) == Answer(
+        body=b'{"dataVersion":{"counter":0,"stateVersion":0,"timestamp":0},"timingCount":{}}'
+    )
+    for topic, seconds in (("orders", 2), ("orders", 60), ("bills", 60)):
+        await scene.send(topic, properties=f"TIMER_DELIVER_MS\x01{NOW + 1_000 * seconds}\x02")
+    scene.clock.advance(500)
+    await scene.peer.until(lambda: scene.broker.stats.counted.timers.pending == 3)
+    scene.clock.advance(2_500)
+    await scene.peer.until(lambda: scene.stored("orders"))
+    answer = await scene.ask(61)
+    assert answer[:3] == (0, None, {})
+    told = answer.json
+    came, version = told["timingCount"]["bills"]["timeStamp"], told["dataVersion"]
+    went = told["timingCount"]["orders"]["timeStamp"]
+    assert told["timingCount"] == {
+        "orders": {"count": 1, "timeStamp": went},
+        "bills": {"count": 1, "timeStamp": came},
+    }
+    assert NOW <= came < went <= NOW + 3_000
+    assert version == {"counter": 4, "stateVersion": 0, "timestamp": went}, "three in, one out"
+
+
 async def time_spans(scene: Scene) -> None:
     await _read_some(scene)
     answer = await scene.ask(303, {"topic": "orders", "group": "billing"})
@@ -219,6 +242,7 @@ EXCHANGES = {
     222: reset,
     43: all_offsets,
     45: delay_offsets,
+    61: timer_counts,
     303: time_spans,
     308: correction,
     314: clone,

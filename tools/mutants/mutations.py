@@ -49,6 +49,7 @@ _QUIET_CALLS = {
     "NewType",
     "ParamSpec",
     "cast",
+    "log",
     "warning",
     "info",
     "debug",

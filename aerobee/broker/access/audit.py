@@ -3,12 +3,17 @@
 
 Every change by an operator is written. Refusals are, too, up to so many a second of one address: how many more there
 were is said by its next line, so that a flood neither fills the disk nor hides what happened.
+
+A full file becomes FILE.1, and the older ones FILE.2 and so on. Several brokers may write one file, and a program
+such as logrotate may move it away: whoever writes looks first whether the file of that name is still the one that is
+open.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +30,11 @@ _MAX_READ = 1 << 20  # bytes, of the newest lines
 
 
 class Audit:
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, full_bytes: int = 64 << 20, kept: int = 10) -> None:
         self._file = file
-        self._handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._full_bytes = full_bytes
+        self._kept = kept
+        self._handle = self._opened()
         self._refused: dict[str, tuple[int, int]] = {}  # address -> the second, how many refusals in it
 
     def changed(self, now: int, facts: dict[str, Any]) -> None:
@@ -45,21 +52,53 @@ class Audit:
         self._write(now, {**facts, "unsaid": unsaid} if unsaid > 0 else facts)
 
     def newest(self, count: int) -> list[bytes]:
-        """Up to so many lines, of what the end of the file has."""
-        with self._file.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            start = max(0, size - _MAX_READ)
-            file.seek(start)
-            lines = file.read(_MAX_READ).split(b"\n")
-        whole = lines[1 if start else 0 : -1]  # the first may be cut, and the last one ends the file
-        return whole[-count:] if count > 0 else []
+        """Up to so many lines, of what the end of the file has, and the file before it."""
+        found = _end_of(self._file, _MAX_READ)
+        before = self._older(1)
+        if len(found) < count and before.exists():
+            found = _end_of(before, _MAX_READ - sum(map(len, found)) - len(found)) + found
+        return found[-count:] if count > 0 else []
 
     def _write(self, now: int, facts: dict[str, Any]) -> None:
         time = datetime.fromtimestamp(now / 1000, UTC).isoformat(timespec="milliseconds")
         try:
+            self._look_at_file()
             os.write(self._handle, msgspec.json.encode({"time": time, **facts}) + b"\n")
         except OSError as error:  # the request is answered all the same
             log.error("audit line not written: %s", error)
 
+    # -- files -------------------------------------------------------------------------------------------------
+
+    def _look_at_file(self) -> None:
+        try:
+            is_ours = os.path.samestat(self._file.stat(), os.fstat(self._handle))
+        except FileNotFoundError:
+            is_ours = False
+        if is_ours and os.fstat(self._handle).st_size >= self._full_bytes:
+            for number in range(self._kept - 1, 0, -1):
+                with suppress(FileNotFoundError):
+                    self._older(number).replace(self._older(number + 1))
+            self._file.replace(self._older(1))
+            is_ours = False
+        if not is_ours:
+            handle = self._opened()
+            os.close(self._handle)
+            self._handle = handle
+
+    def _older(self, number: int) -> Path:
+        return self._file.with_name(f"{self._file.name}.{number}")
+
+    def _opened(self) -> int:
+        return os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
     def close(self) -> None:
         os.close(self._handle)
+
+
+def _end_of(path: Path, size_bytes: int) -> list[bytes]:
+    """The whole lines among the last bytes."""
+    with path.open("rb") as file:
+        start = max(0, file.seek(0, os.SEEK_END) - max(0, size_bytes))
+        file.seek(start)
+        lines = file.read(size_bytes).split(b"\n")
+    return lines[1 if start else 0 : -1]  # the first may be cut, and the last one ends the file

@@ -31,7 +31,7 @@ def open_access(config: BrokerConfig, data: Path, look_up: LookUp | None = None)
         if config.acl:
             access.plain = PlainAcl(file, config.cluster, look_up)
         if config.audit_log:
-            _keep_audit(access, Path(config.audit_log))
+            _keep_audit(access, config)
         if config.migrate_acl:
             migrate(read_files(file), access)
     except ValueError as error:
@@ -39,11 +39,11 @@ def open_access(config: BrokerConfig, data: Path, look_up: LookUp | None = None)
     return access
 
 
-def _keep_audit(access: Access, file: Path) -> None:
+def _keep_audit(access: Access, config: BrokerConfig) -> None:
     try:
-        access.audit = Audit(file)
+        access.audit = Audit(Path(config.audit_log), config.audit_log_bytes, config.audit_logs)
     except OSError as error:
-        raise ValueError(f"audit_log {file}: {error.strerror}") from None
+        raise ValueError(f"audit_log {config.audit_log}: {error.strerror}") from None
     if access.plain is not None:
         access.plain.audit = access.audit
 

@@ -94,7 +94,14 @@ class Revive:
             self._leases.in_flight.postpone(checkpoint, now + AFTER_ERROR_MS)
             return
         lane, offsets = checkpoint.lane, checkpoint.open_offsets
-        expired = Expired(lane.topic, lane.group, lane.queue_id, checkpoint.pop_time, offsets)
+        expired = Expired(
+            lane.topic,
+            lane.group,
+            lane.queue_id,
+            checkpoint.pop_time,
+            offsets,
+            failure=checkpoint.failure,
+        )
         try:
             self._redelivered[lane.group, lane.topic] += redeliver(expired, self._broker)
         except StoreError as error:
@@ -136,7 +143,15 @@ class Revive:
             bits = leases.open_bits(lane, logged, logged_at)
         if lane is not None and bits:
             offsets = [offset for i, offset in enumerate(logged.offsets) if bits >> i & 1]
-            expired = Expired(lane.topic, lane.group, lane.queue_id, logged.pop_time, offsets, logged_at)
+            expired = Expired(
+                lane.topic,
+                lane.group,
+                lane.queue_id,
+                logged.pop_time,
+                offsets,
+                logged_at,
+                logged.failure or "",
+            )
             try:
                 self._redelivered[lane.group, lane.topic] += redeliver(expired, broker)
             except StoreError as error:

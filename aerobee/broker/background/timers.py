@@ -66,6 +66,7 @@ class Timers:
         # Of those that came in since the start; what waited before is known by its number only.
         self._since = store.log_max
         self._waiting: Counter[str] = Counter()
+        self._changed_at: dict[str, int] = {"": clock.wall()}  # the wall's time, of those that wait
         self._second = -1
         self._recalled: set[str] = set()  # of the second being delivered
 
@@ -89,6 +90,10 @@ class Timers:
         known = Counter({topic: count for topic, count in self._waiting.items() if count > 0})
         known[""] = max(0, self.pending - known.total())
         return known
+
+    def changed_at(self, topic: str) -> int:
+        """When a topic's count in `by_topic` was last another one."""
+        return self._changed_at.get(topic, self._changed_at[""])
 
     def within(self, now: int, bounds_s: Sequence[int]) -> Iterator[tuple[int, int]]:
         """For each slot of the wheel with messages, how many wait and within which bound from now on; 0 = none."""
@@ -155,6 +160,7 @@ class Timers:
         self._stats.counted.timer_in[target.topic] += 1
         if not kind & DELETE:
             self._waiting[target.topic] += 1
+            self._changed_at[target.topic] = self._clock.wall()
 
     def _run_time(self, record: Record) -> int:
         return self._store.run_time(_asked(record), record.physical_offset)
@@ -214,10 +220,12 @@ class Timers:
 
     def _no_longer_waits(self, physical_offset: int, topic: str) -> None:
         """Delivered, recalled or put back. Those from before the start were not counted."""
-        if physical_offset >= self._since and topic in self._waiting:
+        is_counted = physical_offset >= self._since and topic in self._waiting
+        self._changed_at[topic if is_counted else ""] = self._clock.wall()
+        if is_counted:
             self._waiting[topic] -= 1
             if not self._waiting[topic]:
-                del self._waiting[topic]
+                del self._waiting[topic], self._changed_at[topic]
 
     def _early(self, physical_offset: int, now: int) -> Record | None:
         """The message if it is not due yet."""

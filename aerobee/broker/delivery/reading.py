@@ -92,7 +92,9 @@ def ordinary_limit(wanted: int, config: BrokerConfig, max_bytes: int | None = No
 def note_distance(group: str, topic: str, queue_id: int, found: Found, broker: Broker) -> None:
     """How far behind the end of the log the group reads; bulk readers of whole records copy and do not consume."""
     if found.messages:
-        behind_ms = max(0, broker.clock.wall() - stored_at(found.messages[-1]))
+        behind_ms = broker.clock.wall() - stored_at(found.messages[-1])
+        if behind_ms < 0:
+            behind_ms = 0
         broker.stats.fell_behind(group, topic, queue_id, found.behind_bytes, behind_ms)
     elif found.status is ReadStatus.OFFSET_OVERFLOW_ONE:
         broker.stats.fell_behind(group, topic, queue_id, 0, 0)

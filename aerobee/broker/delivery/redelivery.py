@@ -10,6 +10,7 @@ from aerobee.broker.delivery.deliver import stamped, without_check
 from aerobee.errors import BrokerError, CorruptRecord, ProtocolError
 from aerobee.protocol import message, names
 from aerobee.protocol import properties as props
+from aerobee.protocol.failure_text import noted
 from aerobee.protocol.message import Record
 from aerobee.store.results import ReadLimit
 
@@ -35,6 +36,7 @@ class Expired(NamedTuple):
     # Where the checkpoint is in the commit log. A message written after it was not popped by it: its topic was
     # deleted and created again meanwhile (8479). None = the lease never left memory, so that cannot be.
     logged_at: int | None = None
+    failure: str = ""  # why its consumer gave it back, where it said
 
 
 def redeliver(expired: Expired, broker: Broker) -> int:
@@ -47,9 +49,9 @@ def redeliver(expired: Expired, broker: Broker) -> int:
     topic = _retry_topic(expired, broker)
     for original in _originals(expired, broker):
         if 0 <= group.retry_max_times <= original.reconsume_times:
-            dead.append(_dead_letter(original, group, broker))
+            dead.append(_with_reason(_dead_letter(original, group, broker), expired.failure))
         else:
-            copies.append(_retry(original, topic, expired.pop_time))
+            copies.append(_with_reason(_retry(original, topic, expired.pop_time), expired.failure))
     for batch in (copies, dead):
         _append(batch, broker)
     origin = names.normal_topic(expired.topic, expired.group)
@@ -141,6 +143,12 @@ def _dead_letter(original: Record, group: GroupConfig, broker: Broker) -> Record
     }
     missing = {name: value for name, value in stamps.items() if name not in properties}
     return _copy(original, topic, stamped(props.render(properties), props.render(missing)))
+
+
+def _with_reason(copy: Record, failure: str) -> Record:
+    if failure:
+        copy.properties_text = noted(copy.properties, failure)
+    return copy
 
 
 def _without_receipt(text: str) -> str:

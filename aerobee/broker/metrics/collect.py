@@ -10,22 +10,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from aerobee.broker.metrics import health, lag, pops, storage, traffic
 from aerobee.broker.metrics.family import Scrape
 from aerobee.broker.metrics.shown import OTHER, Shown
 from aerobee.broker.state.stats import GROUP_GET, TOPIC_PUT
-from aerobee.clock import perf_counter_ns
+from aerobee.broker.turns import in_turns
 from aerobee.protocol import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Set
+    from collections.abc import Callable, Generator, Set
 
     from aerobee.broker.broker import Broker
     from aerobee.broker.metrics.family import Labels
 
-TURN_NS = 2_000_000
 PARTS = (health.collect, traffic.collect, lag.collect, storage.collect, pops.collect)
 
 
@@ -48,17 +48,19 @@ class Asked:
         normal = names.normal_topic(topic, group)
         retry = normal != topic or names.is_retry(topic) or names.is_dead_letter(topic)
         shown = OTHER if self.shown_group(group) == OTHER else self.shown_topic_of(normal, group)
-        return (
-            ("consumer_group", self.shown_group(group)),
-            ("topic", shown),
-            ("is_retry", "true" if retry else "false"),
-            ("is_system", traffic.is_system(topic, group)),
+        return _pair(
+            self.shown_group(group), shown, "true" if retry else "false", traffic.is_system(topic, group)
         )
 
     def shown_topic_of(self, topic: str, group: str) -> str:
         """A group's own retry topic goes with the group."""
         own = (names.retry_topic(group), names.dead_letter_topic(group))
         return topic if topic in own else self.shown_topic(topic)
+
+
+@lru_cache(maxsize=traffic.LABELS_KEPT)
+def _pair(group: str, topic: str, retry: str, system: str) -> Labels:
+    return ("consumer_group", group), ("topic", topic), ("is_retry", retry), ("is_system", system)
 
 
 class Metrics:
@@ -76,29 +78,18 @@ class Metrics:
         return await asyncio.shield(self._under_way)
 
     async def _collect(self) -> Scrape:
-        asked = self._asked()
-        began = perf_counter_ns()
-        for _ in self._steps(asked):
-            if perf_counter_ns() - began > TURN_NS:
-                await asyncio.sleep(0)
-                began = perf_counter_ns()
-        return asked.scrape
+        return await in_turns(self._steps())
 
-    def _steps(self, asked: Asked) -> Iterator[None]:
-        for part in PARTS:
-            yield from part(self._broker, asked)
-
-    def _asked(self) -> Asked:
-        """Chosen in one turn; but for the first of many there is little to choose."""
+    def _steps(self) -> Generator[None, None, Scrape]:
         broker, top = self._broker, self._broker.config.metrics_top
-        topics, groups = (
-            broker.topics.all().keys(),
-            broker.groups.all().keys() | broker.clients.groups().keys(),
-        )
-        return Asked(
-            self._topics.choose(topics, top, self._sent),
-            self._groups.choose(groups, top, self._got),
-        )
+        topics = self._topics.choose(broker.topics.all().keys(), top, self._sent)
+        yield
+        there = broker.groups.all().keys() | broker.clients.groups().keys()
+        asked = Asked(topics, self._groups.choose(there, top, self._got))
+        yield
+        for part in PARTS:
+            yield from part(broker, asked)
+        return asked.scrape
 
     def _sent(self) -> Callable[[str], int]:
         meters = dict(self._broker.stats.meters(TOPIC_PUT))

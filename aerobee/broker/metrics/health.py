@@ -13,7 +13,8 @@ from aerobee.broker.metrics.shown import OTHER
 from aerobee.broker.state.counted import MS_NS
 from aerobee.protocol import names
 from aerobee.protocol.bodies import ConsumeType
-from aerobee.protocol.codes import RequestCode, ResponseCode, version_text
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.versions import version_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -65,6 +65,7 @@ def collect(broker: Broker, asked: Asked) -> Iterator[None]:
         asked.scrape.add(IN_FLIGHT, each.in_flight, labels)
         asked.scrape.add(READY, each.ready, labels)
         asked.scrape.add(READY_TIME, each.oldest_ready, labels)
+        yield
 
 
 def _topics(group: str, broker: Broker) -> list[str]:

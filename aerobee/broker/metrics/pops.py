@@ -61,7 +61,7 @@ def collect(broker: Broker, asked: Asked) -> Iterator[None]:
     for family, table in ((REVIVE_IN, written), (REVIVE_OUT, taken), (RETRIED, retried)):
         for labels, count in table.items():
             scrape.add(family, count, labels)
-        yield
+            yield
 
 
 def late_ms(broker: Broker) -> int:

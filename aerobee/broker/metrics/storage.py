@@ -63,7 +63,7 @@ def collect(broker: Broker, asked: Asked) -> Iterator[None]:
     for family, table in ((TIMER_IN, counted.timer_in), (TIMER_OUT, counted.timer_out)):
         for topic, count in by_topic(table, asked).items():
             add(family, count, (("topic", topic),))
-        yield
+            yield
     asked_for: dict[str, Distribution] = {}
     for topic, held in counted.delay_s:
         shown, more = asked.shown_topic(topic), Distribution.of(held)
@@ -77,6 +77,7 @@ def collect(broker: Broker, asked: Asked) -> Iterator[None]:
         yield
     for topic, delays in asked_for.items():
         add(DELAY, delays, (("topic", topic),))
+        yield
     yield from _waiting(broker, asked)
 
 
@@ -93,7 +94,7 @@ def _waiting(broker: Broker, asked: Asked) -> Iterator[None]:
     waiting[OTHER] += waiting.pop("", 0)
     for topic, count in by_topic({k: v for k, v in waiting.items() if v or k != OTHER}, asked).items():
         scrape.add(TIMING, count, (*WHERE, ("topic", topic)))
-    yield
+        yield
     within: Counter[int] = Counter()
     for bound, count in timers.within(now, BOUNDS_S):
         within[bound] += count

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.broker.metrics.family import Distribution, counter, gauge, histogram
@@ -38,6 +39,9 @@ FINISHED = histogram(
 )
 
 NORMAL, FIFO, DELAY, TRANSACTION = "normal", "fifo", "delay", "transaction"
+# The same tuples scrape after scrape: made anew, hundreds of thousands of them would have to be looked through by the
+# garbage collector, which holds the loop for as long.
+LABELS_KEPT = 65_536
 
 
 class In(NamedTuple):
@@ -103,10 +107,15 @@ def _plain_kind(topic: str, broker: Broker) -> str:
 
 
 def _show(key: In, sizes: Distribution, asked: Asked) -> None:
-    labels: Labels = (("topic", key.topic), ("message_type", key.kind), ("is_system", key.system))
+    labels = _in(*key)
     asked.scrape.add(MESSAGES_IN, sizes.total, labels)
     asked.scrape.add(BYTES_IN, int(sizes.sum), labels)
     asked.scrape.add(SIZE, sizes, labels)
+
+
+@lru_cache(maxsize=LABELS_KEPT)
+def _in(topic: str, kind: str, system: str) -> Labels:
+    return ("topic", topic), ("message_type", kind), ("is_system", system)
 
 
 def _added(before: Distribution | None, more: Distribution) -> Distribution:
@@ -130,6 +139,7 @@ def _messages_out(broker: Broker, asked: Asked) -> Iterator[None]:
     for labels, (count, size_bytes) in totals.items():
         asked.scrape.add(MESSAGES_OUT, count, labels)
         asked.scrape.add(BYTES_OUT, size_bytes, labels)
+        yield
 
 
 def _dead(broker: Broker, asked: Asked) -> Iterator[None]:
@@ -139,7 +149,7 @@ def _dead(broker: Broker, asked: Asked) -> Iterator[None]:
         totals[("consumer_group", shown), ("topic", of), ("is_system", is_system(topic, group))] += count
     for labels, count in totals.items():
         asked.scrape.add(DEAD, count, labels)
-    yield
+        yield
 
 
 # -- transactions ------------------------------------------------------------------------------------------
@@ -154,14 +164,15 @@ def _transactions(broker: Broker, asked: Asked) -> Iterator[None]:
     ):
         for topic, count in by_topic(table, asked).items():
             asked.scrape.add(family, count, (("topic", topic),))
-        yield
+            yield
     finished: dict[str, Distribution] = {}
     for topic, held in counted.finish_s:
         shown = asked.shown_topic(topic)
         finished[shown] = _added(finished.get(shown), Distribution.of(held))
+        yield
     for topic, sizes in finished.items():
         asked.scrape.add(FINISHED, sizes, (("topic", topic),))
-    yield
+        yield
 
 
 def by_topic(table: Mapping[str, int], asked: Asked) -> dict[str, int]:

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aerobee.broker import checks
-from aerobee.broker.pop.leases import offsets_at
+from aerobee.broker.pop.bits import offsets_at
 from aerobee.broker.pop.orders import NO_PROGRESS, OTHER_POP
 from aerobee.errors import MessageIllegal, NoMessage, SystemFailure
-from aerobee.protocol import names
-from aerobee.protocol.receipt import MAX_BITS, ORDERLY_QUEUE, Receipt
+from aerobee.protocol.receipt import MAX_BITS, ORDERLY_QUEUE, Receipt, real_topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -156,7 +155,7 @@ def _places(entry: BatchAckEntry) -> int:
 
 
 def _ack_entry(entry: BatchAckEntry, places: int, broker: Broker) -> None:
-    topic = names.real_topic(entry.topic, entry.consumer_group, entry.retry)
+    topic = real_topic(entry.topic, entry.consumer_group, entry.retry)
     config = broker.topics.get(topic)
     if config is None or not 0 <= entry.queue_id < config.read_queue_nums:
         return

@@ -9,6 +9,7 @@ import msgspec
 
 from aerobee.broker.operations.ack import check_queue, released
 from aerobee.errors import NoMessage, StoreError, SystemFailure
+from aerobee.protocol.failure_text import one_line
 from aerobee.protocol.receipt import ORDERLY_QUEUE, Receipt
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class Change(msgspec.Struct, frozen=True):
     offset: int
     receipt: Receipt
     invisible_ms: int  # 0 = redeliver as soon as may be
+    failure: str = ""  # why, in the consumer's words
 
 
 class Changed(msgspec.Struct, frozen=True):
@@ -44,9 +46,11 @@ def change_invisible(request: Change, broker: Broker) -> Changed:
         return _change_ordered(request, broker)
     now = broker.clock.now()
     place = (request.topic, request.group, request.queue_id)
-    invisible_ms = max(0, request.invisible_ms)
+    invisible_ms, failure = max(0, request.invisible_ms), one_line(request.failure)
     try:
-        pop_time = broker.pops.leases.change(place, request.receipt, request.offset, invisible_ms, now)
+        pop_time = broker.pops.leases.change(
+            place, request.receipt, request.offset, invisible_ms, now, failure
+        )
     except StoreError as error:
         raise SystemFailure(
             f"the new invisible time cannot be recorded, the old one stands: {error}"
@@ -55,6 +59,7 @@ def change_invisible(request: Change, broker: Broker) -> Changed:
 
 
 def _change_ordered(request: Change, broker: Broker) -> Changed:
+    """Its message is read again where it stands: there is no copy that could say the reason."""
     place = (request.topic, request.group, request.queue_id)
     if request.offset < broker.offsets.get(request.group, request.topic, request.queue_id):
         return Changed()

@@ -20,10 +20,10 @@ from aerobee.broker.pop.held_pops import Parked, Reads
 from aerobee.broker.pop.orders import OrderedBatch
 from aerobee.broker.pop.pops import retry_topics
 from aerobee.errors import BrokerError, InvalidParameter, StoreError
-from aerobee.protocol import message, names
+from aerobee.protocol import message
 from aerobee.protocol import properties as props
 from aerobee.protocol.codes import ResponseCode
-from aerobee.protocol.receipt import ORDERLY_QUEUE, Receipt, Taken, order_count_entries
+from aerobee.protocol.receipt import ORDERLY_QUEUE, Receipt, Taken, order_count_entries, retry_flag
 from aerobee.store.results import Found, ReadStatus
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ class _Visit:
 
     def _hand_out(self, lane: Lane, offset: int, found: Found) -> bool:
         """Lease what was found and add it to the answer. False when the lease cannot be recorded."""
-        request, popped, flag = self.request, self.popped, names.retry_flag(lane.topic)
+        request, popped, flag = self.request, self.popped, retry_flag(lane.topic)
         receipt = Receipt(
             offset,
             popped.pop_time,

@@ -149,8 +149,9 @@ def _read(request: Pull, accept: Accept | None, broker: Broker) -> Found:
         checked=not request.as_stored,
     )
     broker.offsets.pulled(request.group, request.topic, request.queue_id, found.next_offset)
-    if found.count:
-        broker.stats.got(request.group, request.topic, found.count, found.size_bytes)
+    count = found.count
+    if count:
+        broker.stats.got(request.group, request.topic, count, found.size_bytes)
     else:
         broker.stats.missed()
     note_distance(request.group, request.topic, request.queue_id, found, broker)

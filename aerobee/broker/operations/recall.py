@@ -80,6 +80,8 @@ def _checked_handle(request: Recall, broker: Broker) -> Handle:
     left_ms = handle.deliver_at - broker.clock.wall()
     if left_ms <= 0 or left_ms >= broker.store.config.timer_max_delay_ms:
         raise IllegalOperation(
-            f"the message was due at {handle.deliver_at}; it is too late (or far too early) to recall"
+            f"the message was due at {handle.deliver_at}, {-left_ms} ms ago; it is too late to recall"
+            if left_ms <= 0
+            else f"the message is due at {handle.deliver_at}, in {left_ms} ms; that is later than any can be"
         )
     return handle

@@ -25,6 +25,7 @@ from aerobee.protocol.codes import SysFlag
 from aerobee.protocol.ids import UniqueIds
 from aerobee.protocol.message import MAX_PROPERTIES, RECORD_CHECK_SIZE
 from aerobee.protocol.routing import place_of_key
+from aerobee.store.record_keys import looked_at
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -90,13 +91,14 @@ def send(record: Record, origin: Origin, broker: Broker) -> Sent:
     if topic.order:
         checks.broker_writable(config)
     queue_id = record.queue_id = choose_queue(record.queue_id, topic, text)
-    unique_key = props.get(text, props.UNIQ_KEY)
-    if unique_key is None:
+    if text and text[-1] != PAIR_END:
+        text += PAIR_END
+    text += stamps(config.region, config.cluster)
+    unique_key = looked_at(text)[1]
+    if not unique_key:
         unique_key = new_key(broker)
         text = f"UNIQ_KEY\x01{unique_key}\x02{text}"
-    if text[-1] != PAIR_END:
-        text += PAIR_END
-    record.properties_text = text + stamps(config.region, config.cluster)
+    record.properties_text = text
     if not record.body:
         _refuse_empty()
     broker.store.append(record)  # refuses what is too long
@@ -298,12 +300,16 @@ def _check_batch(batch: Batch) -> None:
     _check_name(batch.topic)
     if batch.sys_flag & _TRANSACTIONAL:
         raise MessageIllegal("a batch may not be transactional")
-    keys = sum([text.count(" ") for text in batch.members.texts if "KEYS\x01" in text])
-    if keys > MAX_BATCH_KEYS:
-        raise MessageIllegal(f"a batch with {keys} keys, limit {MAX_BATCH_KEYS}; send smaller ones")
-    for text in batch.members.texts:
-        if "DELAY\x01" in text and delay_level(props.parse(text)) > 0:
-            raise MessageIllegal("a batch may not be delayed")
+    texts = batch.members.texts
+    all_texts = "".join(texts)  # most have neither, and one look tells
+    if "KEYS\x01" in all_texts:
+        keys = sum([text.count(" ") for text in texts if "KEYS\x01" in text])
+        if keys > MAX_BATCH_KEYS:
+            raise MessageIllegal(f"a batch with {keys} keys, limit {MAX_BATCH_KEYS}; send smaller ones")
+    if "DELAY\x01" in all_texts:
+        for text in texts:
+            if "DELAY\x01" in text and delay_level(props.parse(text)) > 0:
+                raise MessageIllegal("a batch may not be delayed")
 
 
 def new_key(broker: Broker) -> str:

@@ -16,8 +16,8 @@ from aerobee.errors import NoPermission, SystemFailure
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol.codes import Perm
-from aerobee.protocol.failure_text import one_line
-from aerobee.protocol.message import MAX_PROPERTIES, Record
+from aerobee.protocol.failure_text import noted
+from aerobee.protocol.message import Record
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
@@ -58,7 +58,7 @@ def send_back(request: SendBackRequest, broker: Broker) -> Unkept | None:
         copy.topic = goes_to
         copy.queue_id = randrange(topic.write_queue_nums or 1)
         to_schedule(copy, properties, min(level, len(broker.store.delays)))
-    copy.properties_text = _with_failure(properties, request.failure)
+    copy.properties_text = noted(properties, request.failure)
     broker.store.append(copy)
     broker.stats.moved(copy.topic, 1, copy.size)
     broker.stats.sent_back(request.group, original.topic)
@@ -67,15 +67,6 @@ def send_back(request: SendBackRequest, broker: Broker) -> Unkept | None:
         # Anybody may write the property: a topic that is none is told by an empty name.
         broker.stats.counted.dead[request.group, origin if broker.topics.get(origin) else ""] += 1
     return unkept(goes_to, copy.physical_offset + copy.size, broker)
-
-
-def _with_failure(properties: dict[str, str], failure: str) -> str:
-    """The reason may be what a message has no room for; it is stored without one then."""
-    text = props.render(properties)
-    if not failure:
-        return text
-    told = props.render({**properties, props.LAST_ERROR: one_line(failure)})
-    return told if len(told.encode()) <= MAX_PROPERTIES else text
 
 
 def _copy(original: Record) -> tuple[Record, dict[str, str]]:

@@ -38,3 +38,13 @@ def diffs_of(start: int, offsets: Sequence[int]) -> tuple[int, ...] | None:
     if offsets[0] == start and offsets[-1] - start == len(offsets) - 1:
         return None
     return tuple([offset - start for offset in offsets])
+
+
+def offsets_at(start: int, places: int) -> list[int]:
+    """The offsets at those places."""
+    found = []
+    while places:
+        lowest = places & -places
+        found.append(start + lowest.bit_length() - 1)
+        places ^= lowest
+    return found

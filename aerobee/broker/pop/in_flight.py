@@ -69,6 +69,7 @@ class LeasedBatch(msgspec.Struct, gc=False, eq=False):
     children: int = 0
     journaled: bool = False
     ahead: int = 0  # of the wall clock, in which the pop time is, when it was leased
+    failure: str = ""  # of a child: why its consumer hid it
 
     @property
     def leased_at(self) -> int:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from aerobee.broker.pop.bits import bit_of, bits_of, diffs_of
+import msgspec
+
+from aerobee.broker.pop.bits import bit_of, bits_of, diffs_of, offsets_at
 from aerobee.broker.pop.in_flight import FULL, MAX_BATCH, InFlight, Lane, LeasedBatch, Matched
 from aerobee.broker.pop.revive_log import Drop, Entry, ReviveLog
 from aerobee.errors import StoreError
@@ -178,7 +180,9 @@ class Leases:
 
     # -- changing the invisible time ---------------------------------------------------------------------
 
-    def change(self, place: LaneKey, receipt: Receipt, offset: int, invisible_ms: int, now: int) -> int:
+    def change(
+        self, place: LaneKey, receipt: Receipt, offset: int, invisible_ms: int, now: int, failure: str = ""
+    ) -> int:
         """Lease one message anew. Returns the pop time of its new receipt, which starts at its own offset.
 
         A receipt that is not known any more changes nothing: the message is acked or on its way back already.
@@ -193,7 +197,9 @@ class Leases:
         while self.in_flight.known(lane, offset, pop_time):
             pop_time += 1
         due = pop_time - ahead + invisible_ms
-        child = LeasedBatch(lane, offset, pop_time, due, receipt.revive_qid, 1, 1, ahead=ahead)
+        child = LeasedBatch(
+            lane, offset, pop_time, due, receipt.revive_qid, 1, 1, ahead=ahead, failure=failure
+        )
         start = receipt.start_offset
         young = self.in_flight.young_of(lane, start, receipt.pop_time)
         if young is not None:
@@ -381,16 +387,8 @@ def as_logged(checkpoint: LeasedBatch) -> CheckpointRecord:
         queue_id=lane.queue_id,
         start_offset=checkpoint.start,
         topic=lane.topic,
+        failure=checkpoint.failure or msgspec.UNSET,
     )
-
-
-def offsets_at(start: int, places: int) -> list[int]:
-    found = []
-    while places:
-        lowest = places & -places
-        found.append(start + lowest.bit_length() - 1)
-        places ^= lowest
-    return found
 
 
 def receipt_of(logged: CheckpointRecord, revive_queue: int) -> Receipt:

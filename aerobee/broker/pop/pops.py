@@ -17,6 +17,7 @@ from aerobee.broker.pop.revive_log import ReviveLog
 from aerobee.broker.state.skipped import Skipped
 from aerobee.protocol import names
 from aerobee.store.metadata import JsonFile
+from aerobee.store.results import EVERY_QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from aerobee.protocol.receipt import Receipt
     from aerobee.settings import BrokerConfig, InForce
     from aerobee.store.message_store import MessageStore
+    from aerobee.store.results import Awaited
 
 log = logging.getLogger("aerobee.pop")
 
@@ -60,7 +62,7 @@ class Pops:
         self._revive_queues = config.revive_queues
         self.draw: Callable[[], int] = lambda: randrange(100)
         self.routes: Routes | None = None  # set when there are name servers to ask
-        store.listeners[self.arrived] = self.awaits
+        store.listeners[self.arrived] = self.awaited
         clock.on_jump.append(self.orders.moved)
         self._restore()
 
@@ -79,9 +81,9 @@ class Pops:
 
     # -- wake-ups ----------------------------------------------------------------------------------------
 
-    def awaits(self, topic: str, queue_id: int) -> bool:
+    def awaited(self) -> Awaited:
         """Whoever waits: a message in any queue may be a retry of what is waited for."""
-        return bool(self.parked.count or self.notices.count)
+        return EVERY_QUEUE if self.parked.count or self.notices.count else ()
 
     def arrived(self, record: Record, tags_code: int) -> None:
         if self.parked.count:

@@ -81,32 +81,25 @@ class Came:
 
 class RequestTimes:
     """How long requests took, in nanoseconds, by code, the answer's code, and whether they were held. Told of every
-    request, so the usual one, answered well, at once and in less than a millisecond, is only two additions."""
+    request, so the usual one, answered well, at once and in less than a millisecond, is only two additions, which the
+    path of a request makes itself."""
 
     def __init__(self) -> None:
-        self._usual: dict[int, list[int]] = {}  # code -> how many, and their sum
+        self.usual: dict[int, list[int]] = {}  # code -> how many, and their sum
         self._others: dict[tuple[int, int, bool], Histogram] = {}
 
-    def answered(self, code: int, took_ns: int) -> None:
-        usual = self._usual.get(code)
-        if usual is None or took_ns > MS_NS:
-            self.add_run(code, took_ns, 1)
-        else:
-            usual[0] += 1
-            usual[1] += took_ns
-
     def add_run(self, code: int, took_ns: int, times: int) -> None:
-        """As `answered`, for several requests."""
+        """Requests that were answered together, well and at once, in so long each."""
         if took_ns > MS_NS:
             self._histogram((code, 0, False)).add(took_ns, times)
             return
-        usual = self._usual.setdefault(code, [0, 0])
+        usual = self.usual.setdefault(code, [0, 0])
         usual[0] += times
         usual[1] += took_ns * times
 
     def add(self, code: int, response: int, took_ns: int, *, held: bool) -> None:
         if response == 0 and not held:
-            self.answered(code, took_ns)
+            self.add_run(code, took_ns, 1)
         else:
             self._histogram((code, response, held)).add(took_ns)
 
@@ -118,7 +111,7 @@ class RequestTimes:
 
     def __iter__(self) -> Iterator[tuple[tuple[int, int, bool], Histogram]]:
         """The quick ones among the others of their code."""
-        quick = {(code, 0, False): usual for code, usual in self._usual.items()}
+        quick = {(code, 0, False): usual for code, usual in self.usual.items()}
         for key in [*quick, *(each for each in self._others if each not in quick)]:
             histogram, slow = Histogram(RPC_NS), self._others.get(key)
             if slow is not None:
@@ -137,6 +130,7 @@ class WaitingTimers(Protocol):
     @property
     def not_added(self) -> int: ...
     def by_topic(self) -> Counter[str]: ...
+    def changed_at(self, topic: str) -> int: ...
     def within(self, now: int, bounds_s: Sequence[int]) -> Iterator[tuple[int, int]]: ...
     def late_ms(self, now: int) -> int: ...
 

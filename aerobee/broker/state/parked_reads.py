@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aerobee.protocol.filters import Accept
     from aerobee.protocol.message import Record
     from aerobee.settings import BrokerConfig, InForce
+    from aerobee.store.results import Awaited
 
 log = logging.getLogger("aerobee.parked")
 
@@ -107,8 +108,8 @@ class ParkedReads:
             # Also when the connection went away and this coroutine was cancelled.
             self._discard((topic, queue_id), waiter)
 
-    def awaits(self, topic: str, queue_id: int) -> bool:
-        return (topic, queue_id) in self._waiting
+    def awaited(self) -> Awaited:
+        return self._waiting
 
     def arrived(self, record: Record, tags_code: int) -> None:
         """A message was stored: wake whom it concerns."""

@@ -20,11 +20,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from aerobee.broker.state.counted import KIB, Counted
+from aerobee.broker.state.delayed import Delayed
 from aerobee.broker.state.skipped import Skipped
 from aerobee.protocol import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
@@ -132,22 +133,14 @@ class _Second(NamedTuple):
     got: int
 
 
-class TopicRun(Protocol):
-    """What several requests sent to one topic."""
+class Run(Protocol):
+    """What several requests sent, to any topics."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def calls(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def size_bytes(self) -> int: ...
-    @property
-    def has_large(self) -> bool: ...
-    @property
-    def large(self) -> tuple[int, ...]:
-        """Messages of more than the smallest size, by size."""
+    def count(
+        self, meter_of: Callable[[str], Meter], large_run: Callable[[str, tuple[int, ...]], None]
+    ) -> tuple[int, int, int]:
+        """Add to the meter of each topic, and tell its messages of more than the smallest size, by size; how many
+        requests, messages and bytes it was altogether."""
         ...
 
 
@@ -182,6 +175,7 @@ class Stats:
         self.gauges: dict[str, Callable[[], int]] = {"recordsSteppedOver": lambda: self.skipped.count}
         self.skipped = Skipped()  # what background jobs could not handle
         self.counted = Counted()
+        self.delayed = Delayed()
         self._day = self._day_of(now)
         self._waiting = 0
         self._mornings = [(0, 0), (0, 0)]  # (put, got) at yesterday's and today's midnight
@@ -202,22 +196,16 @@ class Stats:
         if size_bytes > KIB:
             self.counted.large(topic, count, size_bytes)
 
-    def sent_runs(self, runs: Sequence[TopicRun]) -> None:
-        """As `sent`, for several requests at once, of each of these topics."""
-        meters = self._topic_put
-        for run in runs:
-            meter = meters.get(run.name)
-            if meter is None:
-                meter = meters[run.name] = Meter(self._sampled_at)
-            calls, count, size_bytes = run.calls, run.count, run.size_bytes
-            meter.calls += calls
-            meter.count += count
-            meter.size_bytes += size_bytes
-            self.put_calls += calls
-            self.put_count += count
-            self.put_bytes += size_bytes
-            if run.has_large:
-                self.counted.large_run(run.name, run.large)
+    def sent_run(self, run: Run) -> None:
+        """As `sent`, for several requests at once."""
+        calls, count, size_bytes = run.count(self._put_meter, self.counted.large_run)
+        self.put_calls += calls
+        self.put_count += count
+        self.put_bytes += size_bytes
+
+    def _put_meter(self, topic: str) -> Meter:
+        """Whoever keeps it lets go of it when the topic is deleted."""
+        return self._meter(TOPIC_PUT, topic)
 
     def stored(self, topic: str, count: int, size_bytes: int) -> None:
         """As `sent`, for any topic: what waits in one of the broker's own is counted among the day's when it has

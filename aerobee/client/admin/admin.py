@@ -14,6 +14,7 @@ from aerobee.client.admin.progress import Progress
 from aerobee.client.admin.topics import Topics
 from aerobee.client.options import SessionOptions
 from aerobee.client.session.session import Session
+from aerobee.protocol.names import TRACE_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
     from aerobee.client.admin.access import Answer
     from aerobee.client.admin.progress import ResetStep
     from aerobee.client.message import ReceivedMessage, SendResult
+    from aerobee.client.trace_records import Traced
     from aerobee.clock import Clock
     from aerobee.protocol import bodies
     from aerobee.protocol.bodies import MessageQueue
-    from aerobee.protocol.bodies.figures import GroupLag
+    from aerobee.protocol.bodies.figures import GroupLag, MessageState
     from aerobee.protocol.headers.accounts import GetAclVersionResult, UpdateAclConfig
     from aerobee.protocol.routing import TopicQueues
 
@@ -190,6 +192,11 @@ class Admin:
         """What the group has not finished: ready, in flight, retrying, delayed, dead, and how old."""
         return await self._progress.lag(group, topic)
 
+    async def message_state(self, group: str, queue: MessageQueue, offset: int) -> MessageState | None:
+        """Where a message is for a group: waiting, leased until when, handed out, done. None where the broker cannot
+        tell, as Apache's cannot."""
+        return await self._progress.message_state(group, queue, offset)
+
     async def offset(self, group: str, queue: MessageQueue) -> int | None:
         """The next offset the group will read; None when it has none."""
         return await self._progress.offset(group, queue)
@@ -243,6 +250,14 @@ class Admin:
         return await self._messages.messages_by_key(
             topic, key, max_messages=max_messages, begin=begin, end=end
         )
+
+    async def copies(self, topic: str, message_id: str) -> list[ReceivedMessage]:
+        """All that a topic keeps under a producer's id, oldest first: of a retry topic, every attempt."""
+        return await self._messages.copies(topic, message_id)
+
+    async def trace(self, message_id: str, topic: str = TRACE_TOPIC) -> list[Traced]:
+        """What clients that trace wrote down about a message, in the order it happened."""
+        return await self._messages.trace(message_id, topic)
 
     async def message_at(self, queue: MessageQueue, offset: int) -> ReceivedMessage:
         """Exactly the message of that offset. QueryNotFound when there is none."""

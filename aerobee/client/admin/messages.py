@@ -11,6 +11,7 @@ from aerobee.client.consume.decoding import decode_messages
 from aerobee.client.consume.raw_pull import PullStatus, pull
 from aerobee.client.message import Message, Origin, ReceivedMessage, SendResult
 from aerobee.client.produce.producer import Producer
+from aerobee.client.trace_records import Traced, parse
 from aerobee.errors import BrokerError, NoRoute, QueryNotFound
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
@@ -78,6 +79,34 @@ class Messages:
         found = await self._query(topic, message_id, 32, begin, FOREVER, unique=True)
         return next((each for each in found if message_id in (each.unique_key, each.offset_id)), None)
 
+    async def copies(self, topic: str, message_id: str) -> list[ReceivedMessage]:
+        """All that a topic keeps under a producer's id, oldest first: of a retry topic, every attempt. Each has the
+        topic it is kept in."""
+        # Every broker, whatever the routes say: a topic that was made a moment ago may not be in them yet.
+        header = QueryMessage(
+            topic=topic,
+            key=message_id,
+            max_num=32,
+            begin_timestamp=0,
+            end_timestamp=FOREVER,
+            unique_key=True,
+        )
+        found = await self._asked(header, await self._asking.masters())
+        copies = [each for each in found if each.unique_key == message_id]
+        for copy in copies:
+            copy.topic = topic
+        return copies
+
+    async def trace(self, message_id: str, topic: str = names.TRACE_TOPIC) -> list[Traced]:
+        """What clients that trace wrote down about a message, in the order it happened; at most 64 notes a broker."""
+        try:
+            notes = await self.messages_by_key(topic, message_id)
+        except NoRoute:
+            return []
+        records = [Traced(record, note.born_address) for note in notes for record in parse(note.body)]
+        about = [each for each in records if each.record.message_id == message_id]
+        return sorted(about, key=lambda each: each.record.at)
+
     async def _by_offset_id(self, message_id: str, topic: str | None) -> ReceivedMessage:
         try:
             store_host, physical_offset = parse_offset_message_id(message_id)
@@ -118,8 +147,11 @@ class Messages:
             end_timestamp=end,
             unique_key=unique,
         )
+        return await self._asked(header, await self._asking.masters_of(topic))
+
+    async def _asked(self, header: QueryMessage, masters: dict[str, str]) -> list[ReceivedMessage]:
         found: list[ReceivedMessage] = []
-        for name, address in (await self._asking.masters_of(topic)).items():
+        for name, address in masters.items():
             try:
                 answer = await self._session.call(address, header, timeout_ms=2 * TIMEOUT_MS)
             except QueryNotFound:

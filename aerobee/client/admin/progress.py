@@ -12,8 +12,8 @@ from aerobee.client.consume.offset_keeper import RemoteOffsets
 from aerobee.client.consume.start_offset import max_offset, min_offset, offset_at
 from aerobee.errors import NoRoute, RequestCodeNotSupported, TopicNotFound
 from aerobee.protocol import bodies, names
-from aerobee.protocol.bodies.figures import GroupLag
-from aerobee.protocol.headers.groups import ConsumeStatsQuery, GroupFigures
+from aerobee.protocol.bodies.figures import GroupLag, MessageState
+from aerobee.protocol.headers.groups import ConsumeStatsQuery, FindMessage, GroupFigures
 from aerobee.protocol.headers.offsets import CloneGroupOffset, ResetOffset, UpdateConsumerOffset
 
 if TYPE_CHECKING:
@@ -62,6 +62,17 @@ class Progress:
                 return await self._lag_from_stats(group, topic)
             parts.append(bodies.decode(answer.body, GroupLag))
         return merge(parts)
+
+    async def message_state(self, group: str, queue: MessageQueue, offset: int) -> MessageState | None:
+        """Where a message is for a group; None where the broker cannot tell."""
+        header = FindMessage(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, offset=offset)
+        await self._session.route(queue.topic)
+        address = await self._session.master(queue.broker_name, queue.topic)
+        try:
+            answer = await self._session.call(address, header, timeout_ms=TIMEOUT_MS)
+        except RequestCodeNotSupported:
+            return None
+        return bodies.decode(answer.body, MessageState)
 
     async def _lag_from_stats(self, group: str, topic: str | None) -> GroupLag:
         progress = await self.progress(group, topic)

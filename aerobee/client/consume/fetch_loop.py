@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -10,12 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aerobee.client.consume.decoding import decode_pulled
+from aerobee.client.consume.failed_fetch import tell_moved, wait_after
 from aerobee.client.consume.inbox import Full, full
 from aerobee.client.consume.start_offset import start_offset
 from aerobee.client.message import ReceivedMessage
 from aerobee.client.session.outages import level
-from aerobee.errors import AerobeeError, FlowControl, NoRoute
-from aerobee.protocol import names
+from aerobee.errors import AerobeeError, NoRoute
 from aerobee.protocol.codes import PullFlag, ResponseCode
 from aerobee.protocol.headers.consume import PullMessage, PullResult
 from aerobee.protocol.reading import PULL_ANSWERS, PullRequest, member_pull, pull
@@ -45,6 +46,10 @@ class FetchLoop:
         while wait_ms is not None:
             if wait_ms:
                 await self._member.clock.sleep(wait_ms)
+            elif owned.inbox.count and owned.inbox.has_all:
+                await asyncio.sleep(
+                    0
+                )  # the next pull will be held anyway: what came is handled before it is asked
             try:
                 wait_ms = await self.pull_once(owned)
             except Exception:
@@ -76,12 +81,9 @@ class FetchLoop:
         began = member.clock.now()
         try:
             answer = await self._ask(owned, request)  # 12
-        except FlowControl:
-            return options.broker_flow_control_ms
         except AerobeeError as error:
-            if not names.is_retry(owned.queue.topic):
-                log.log(level(error), "pull failed group=%s queue=%s: %s", member.group, owned.queue, error)
-            return options.exception_ms
+            return wait_after(error, member, owned.queue, options.exception_ms)
+        member.refusals.over(owned.queue.topic)
         handle = (
             self._found if answer.code == ResponseCode.SUCCESS else self._nothing_found
         )  # 10, Java's callback
@@ -164,10 +166,8 @@ class FetchLoop:
         owned.next_broker = result.suggest_which_broker_id
         owned.next_offset = result.next_begin_offset
         if answer.code == ResponseCode.PULL_OFFSET_MOVED:
-            log.warning(
-                "offset=%d of queue=%s is outside min=%d max=%d, next=%d",
-                request.queue_offset, owned.queue, result.min_offset, result.max_offset, result.next_begin_offset,
-            )  # fmt: skip
+            there = result.min_offset, result.max_offset
+            tell_moved(owned.queue, request.queue_offset, there, result.next_begin_offset)
             owned.inbox.dropped = True
             self._repair(owned)
             return None
@@ -184,8 +184,9 @@ class FetchLoop:
         owned.next_broker = result.suggest_which_broker_id
         messages = decode_pulled(answer.body, owned.queue.broker_name, result, subscription)
         owned.next_offset = result.next_begin_offset
-        if result.next_begin_offset < request.queue_offset:
-            log.warning("answer of queue=%s goes back to offset=%d", owned.queue, result.next_begin_offset)
+        first = messages[0].queue_offset if messages else result.next_begin_offset
+        if min(first, result.next_begin_offset) < request.queue_offset:
+            log.warning("answer of queue=%s goes back to offset=%d", owned.queue, first)
         if messages and not owned.inbox.dropped:
             owned.inbox.put(messages)
             self._submit(owned, messages)

@@ -6,8 +6,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from aerobee.errors import AerobeeError, NoRoute
+from aerobee.errors import AerobeeError, NoPermission, NoRoute
 from aerobee.protocol import names
+from aerobee.protocol.headers.offsets import QueryConsumerOffset
 
 if TYPE_CHECKING:
     from aerobee.client.consume.subscriptions import Subscriptions
@@ -66,6 +67,27 @@ class GroupMember:
         versions = self._subscriptions.versions()
         await self._session.heartbeat()
         self._subscriptions.told(versions)
+
+    async def check_admitted(self) -> None:
+        """NoPermission when a broker would refuse us: at the start, and not as a consumer to which nothing comes.
+
+        Asked is what changes nothing and needs the rights that consuming does. Brokers that do not answer now are not
+        waited for."""
+        for topic in self._subscriptions:
+            found = None if names.is_retry(topic) else self._session.routes.get(topic)
+            for queue in {each.broker_name: each for each in found.readable}.values() if found else ():
+                address = self._session.routes.master(queue.broker_name)
+                if address is None or self._session.open_connection(address) is None:
+                    continue
+                asked = QueryConsumerOffset(consumer_group=self._group, topic=topic, queue_id=queue.queue_id)
+                try:
+                    await self._session.call(address, asked)
+                except NoPermission:
+                    raise
+                except (
+                    AerobeeError
+                ) as error:  # no offset yet, or whatever the loops behind will meet themselves
+                    log.debug("group=%s topic=%s broker=%s: %s", self._group, topic, queue.broker_name, error)
 
     async def say_goodbye(self) -> None:
         """Tell the brokers, which need not wait for us to be silent."""

@@ -60,6 +60,11 @@ class Inbox:
         first = self.first_offset()
         return 0 if first is None else self.highest - first
 
+    @property
+    def has_all(self) -> bool:
+        """The queue had nothing behind what was fetched last."""
+        return self.backlog <= 1
+
     def first_offset(self) -> int | None:
         order, messages = self._order, self._messages
         while order and order[0] not in messages:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Generic
 
 from aerobee.client.consume.figures import Figures
 from aerobee.client.consume.inbox import FlowLimits, Inbox, Warnings
+from aerobee.client.consume.refusals import Refusals
 from aerobee.protocol.bodies import MessageModel
 
 if TYPE_CHECKING:
@@ -79,6 +80,10 @@ class Membership(Generic[Owning]):
     flow_warnings: Warnings = field(default_factory=Warnings)
     figures: Figures = field(default_factory=Figures)
     _limits: dict[str, FlowLimits] = field(default_factory=dict)
+    refusals: Refusals = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.refusals = Refusals(self.group)
 
     @property
     def options(self) -> Owning:

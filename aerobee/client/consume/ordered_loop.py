@@ -168,6 +168,10 @@ class OrderedLoop:
         try:
             await send_to_retry_topic(self._member.session, self._member.group, message, limit, why)
         except (AerobeeError, IndexError) as error:
-            log.warning("dead letter not sent message_id=%s: %s", message.message_id, error)
+            log.warning(
+                "dead letter not sent message_id=%s: %s; the handler is called again, then it is tried again",
+                message.message_id,
+                error,
+            )
             return False
         return True

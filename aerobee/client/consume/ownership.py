@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from aerobee.client.consume.membership import OwnedQueue, PoppedQueue
 from aerobee.client.consume.start_offset import start_offset
 from aerobee.client.session.outages import level
-from aerobee.errors import AerobeeError
+from aerobee.errors import AerobeeError, NoPermission
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +46,8 @@ class Ownership:
         member.offsets.memory.remove(queue)  # what we remember may be older than what the last owner reported
         try:
             offset = await start_offset(member.session, member.offsets, member.start, queue)
+        except NoPermission:
+            raise  # nothing that the next round would find otherwise
         except AerobeeError as error:
             log.log(level(error), "no start offset for queue=%s, not taken: %s", queue, error)
             return False

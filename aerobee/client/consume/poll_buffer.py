@@ -23,6 +23,10 @@ class PollBuffer:
         self.count += len(messages)
         self._filled.set()
 
+    def wake(self) -> None:
+        """Whoever waits has something to look at, though there is nothing to take."""
+        self._filled.set()
+
     def take(self, limit: int) -> list[tuple[OwnedQueue, list[ReceivedMessage]]]:
         """Up to `limit` messages by queue; those of queues dropped meanwhile are left out."""
         taken: list[tuple[OwnedQueue, list[ReceivedMessage]]] = []
@@ -47,7 +51,7 @@ class PollBuffer:
             self._filled.clear()
 
     async def wait(self, timeout_ms: int) -> bool:
-        """True when there is something to take."""
+        """True when there is something to take, or to look at."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._filled.wait()

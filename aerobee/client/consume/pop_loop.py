@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 from aerobee.client.consume import backoff
 from aerobee.client.consume.concurrent_loop import failed_part
 from aerobee.client.consume.decoding import wanted
+from aerobee.client.consume.failed_fetch import wait_after
 from aerobee.client.consume.handler import SUCCESS
 from aerobee.client.consume.inbox import Full
 from aerobee.client.consume.popped import PopAnswer, pop
 from aerobee.client.consume.slots import Slots, each
-from aerobee.client.session.outages import level
-from aerobee.errors import AerobeeError, FlowControl
+from aerobee.errors import AerobeeError
 from aerobee.protocol import reading
 from aerobee.protocol.bodies import ConsumeFromWhere
+from aerobee.protocol.failure_text import failure_text
 from aerobee.protocol.reading import PopRequest
 
 if TYPE_CHECKING:
@@ -115,11 +116,9 @@ class PopLoop:
         try:
             address = await member.session.master(popped.queue.broker_name, popped.queue.topic)
             answer = await pop(member.session, address, self._request(popped, subscription))
-        except FlowControl:
-            return options.broker_flow_control_ms
         except AerobeeError as error:
-            log.log(level(error), "pop failed group=%s queue=%s: %s", member.group, popped.queue, error)
-            return options.exception_ms
+            return wait_after(error, member, popped.queue, options.exception_ms)
+        member.refusals.over(popped.queue.topic)
         if answer.full:
             return options.exception_ms
         self._answered(popped, subscription, answer)
@@ -206,13 +205,15 @@ class PopLoop:
         for message in batch[: len(batch) - len(failed)]:
             self._ack(popped, message)
         for message in failed:
-            self._failed(popped, message, outcome.delay_level)
+            self._failed(popped, message, outcome)
 
-    def _failed(self, popped: PoppedQueue, message: ReceivedMessage, delay_level: int) -> None:
+    def _failed(self, popped: PoppedQueue, message: ReceivedMessage, outcome: Outcome) -> None:
+        delay_level = max(0, outcome.delay_level)
         age_ms = self._member.clock.wall() - message.born_timestamp
-        step = backoff.pop_failure(message.reconsume_times, max(0, delay_level), age_ms, self._max_reconsume)
+        step = backoff.pop_failure(message.reconsume_times, delay_level, age_ms, self._max_reconsume)
         if isinstance(step, backoff.Hide):
-            self._tasks.start(self._hide(popped, message, step.ms), "hide")
+            why = failure_text(outcome.error, self._member.options.failure_text_length)
+            self._tasks.start(self._hide(popped, message, step.ms, why), "hide")
         else:
             log.warning("giving up message_id=%s after attempts=%d", message.message_id, message.attempt)
             self._ack(popped, message)
@@ -231,10 +232,10 @@ class PopLoop:
         finally:
             popped.unacked -= 1
 
-    async def _hide(self, popped: PoppedQueue, message: ReceivedMessage, ms: int) -> None:
+    async def _hide(self, popped: PoppedQueue, message: ReceivedMessage, ms: int, why: str) -> None:
         try:
             if message.lease is not None:
-                await message.lease.hide(ms)
+                await message.lease.hide(ms, why)
         except AerobeeError as error:
             log.warning("invisible time not changed message_id=%s: %s", message.message_id, error)
         finally:

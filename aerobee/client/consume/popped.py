@@ -13,7 +13,6 @@ from aerobee.client.consume.decoding import decode_messages
 from aerobee.client.message import Origin, ReceivedMessage
 from aerobee.client.session.ack_turns import Ack, ack_header
 from aerobee.errors import error_for
-from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol import receipt as receipts
 from aerobee.protocol.codes import ResponseCode
@@ -24,7 +23,7 @@ from aerobee.protocol.headers.consume import (
     PopResult,
 )
 from aerobee.protocol.reading import EXTRA_WAIT_MS
-from aerobee.protocol.receipt import Receipt
+from aerobee.protocol.receipt import Receipt, retry_flag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,8 +77,9 @@ class Lease:
         in_time = not self.expired(self._session.clock.now())
         return self._session.acks.add(ack) if in_time else self._session.acks.add_alone(ack)
 
-    async def hide(self, invisible_ms: int) -> None:
-        """Visible again `invisible_ms` from now; from here on the new receipt counts."""
+    async def hide(self, invisible_ms: int, failure: str = "") -> None:
+        """Visible again `invisible_ms` from now; from here on the new receipt counts. `failure` is why, for the copy
+        that then comes."""
         parsed = Receipt.parse(self.receipt)
         header = ChangeInvisible(
             consumer_group=self._group,
@@ -89,6 +89,7 @@ class Lease:
             offset=parsed.offset,
             invisible_time=invisible_ms,
             broker_name=parsed.broker_name,
+            failure=failure or None,
         )
         address = await self._session.master(parsed.broker_name, self._topic)
         began = self._session.clock.now()
@@ -142,7 +143,7 @@ def add_receipts(
     for message in messages:
         text = message.properties_text
         present = props.get(text, props.POP_CK) if _HANDLE in text else None
-        retry = present.split(" ")[4] if present else names.retry_flag(message.topic)
+        retry = present.split(" ")[4] if present else retry_flag(message.topic)
         if present is None or not starts:
             key = retry, message.queue_id
             queue = taken.get(key)

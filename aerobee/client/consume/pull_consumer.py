@@ -13,6 +13,7 @@ from aerobee.client.consume import raw_pull
 from aerobee.client.consume import report as consumer_report
 from aerobee.client.consume import start_offset as offsets_of
 from aerobee.client.consume.assignment import divided_here
+from aerobee.client.consume.failed_fetch import tell_moved, wait_after
 from aerobee.client.consume.group_member import GroupMember
 from aerobee.client.consume.inbox import full
 from aerobee.client.consume.iteration import Messages
@@ -26,10 +27,9 @@ from aerobee.client.consume.rebalancer import Rebalancer
 from aerobee.client.consume.start_offset import Start, StartPoint
 from aerobee.client.consume.subscriptions import Expression, Subscriptions
 from aerobee.client.options import PullOptions
-from aerobee.client.session.outages import level
 from aerobee.client.session.session import Session
 from aerobee.client.session.tasks import Tasks
-from aerobee.errors import AerobeeError, FlowControl, SystemFailure
+from aerobee.errors import AerobeeError, SystemFailure
 from aerobee.protocol import bodies
 from aerobee.protocol.bodies import ConsumeType, MessageModel, MessageQueue
 from aerobee.protocol.filters.tags import TAG, subscribe
@@ -91,6 +91,7 @@ class PullConsumer:
         self._on_queues = on_queues
         self._tasks = Tasks()
         self._buffer = PollBuffer()
+        member.refusals.heard = self._buffer.wake
         self._paused: set[MessageQueue] = set()
         spans.watch_receiver(self, "poll")
         self._consumed: dict[MessageQueue, int] = {}
@@ -113,6 +114,7 @@ class PullConsumer:
         try:
             await self._place.join()
             await self._place.announce()
+            await self._place.check_admitted()
         except BaseException:
             await self.stop()
             raise
@@ -144,7 +146,8 @@ class PullConsumer:
     # -- reading -------------------------------------------------------------------------------------------
 
     async def poll(self, max_messages: int = 32, timeout_ms: int | None = None) -> list[ReceivedMessage]:
-        """Up to `max_messages`, as soon as there are any; an empty list when there are none in time."""
+        """Up to `max_messages`, as soon as there are any; an empty list when there are none in time. NoPermission when
+        a broker refuses them, once each time that it does."""
         self._place.check_in()
         if max_messages <= 0:
             raise ValueError(f"max_messages is {max_messages}; ask for at least one")
@@ -158,6 +161,8 @@ class PullConsumer:
             for owned, messages in self._buffer.take(max_messages):
                 self._consumed[owned.queue] = owned.inbox.remove(messages)
                 found += messages
+            if not found and (refusal := self._member.refusals.take()) is not None:
+                raise refusal
             left_ms = deadline - self._member.clock.now()
             if found or left_ms <= 0 or not await self._buffer.wait(left_ms):
                 return found
@@ -243,9 +248,8 @@ class PullConsumer:
 
     async def offset_range(self, queue: MessageQueue) -> tuple[int, int]:
         """The first offset there is, and the next to be written."""
-        return await offsets_of.min_offset(self.session, queue), await offsets_of.max_offset(
-            self.session, queue
-        )
+        lowest = await offsets_of.min_offset(self.session, queue)
+        return lowest, await offsets_of.max_offset(self.session, queue)
 
     async def offset_for_time(self, queue: MessageQueue, when: datetime | int) -> int:
         return await offsets_of.offset_at(self.session, queue, StartPoint.of(when).timestamp)
@@ -335,18 +339,14 @@ class PullConsumer:
         )  # fmt: skip
         try:
             answer = await raw_pull.pull(self.session, request)
-        except FlowControl:
-            return options.broker_flow_control_ms
         except AerobeeError as error:
-            log.log(level(error), "pull failed group=%s queue=%s: %s", self.group, queue, error)
-            return FAILED_MS
+            return wait_after(error, self._member, queue, FAILED_MS)
+        self._member.refusals.over(queue.topic)
         if answer.messages and not owned.inbox.dropped:
             owned.inbox.put(answer.messages)
             self._buffer.put(owned, answer.messages)
         if answer.status is PullStatus.OFFSET_ILLEGAL:
-            log.warning(
-                "offset=%d of queue=%s is not there, next=%d", owned.next_offset, queue, answer.next_offset
-            )
+            tell_moved(queue, owned.next_offset, (answer.min_offset, answer.max_offset), answer.next_offset)
         owned.next_offset = answer.next_offset
         return 0
 

@@ -31,7 +31,7 @@ from aerobee.client.consume.subscriptions import Expression, Subscriptions, to_d
 from aerobee.client.options import PushOptions
 from aerobee.client.session.session import Session
 from aerobee.client.session.tasks import Tasks
-from aerobee.errors import AerobeeError
+from aerobee.errors import AerobeeError, NoPermission
 from aerobee.protocol import bodies, names
 from aerobee.protocol.bodies import MessageModel, MessageQueue
 from aerobee.protocol.headers.consume import CheckClientConfig
@@ -124,13 +124,14 @@ class PushConsumer:
         await self.stop()
 
     async def start(self) -> None:
-        """Join the group. Raises when a subscription is refused; unknown topics are waited for."""
+        """Join the group. Raises when a subscription is refused, or the right to it; unknown topics are waited for."""
         self._member.offsets.load()
         try:
             await self._place.join()
             for subscription in self._member.subscriptions.sql():
                 await self._check_sql(to_data(subscription))
             await self._place.announce()
+            await self._place.check_admitted()
         except BaseException:
             await self.stop()
             raise
@@ -227,6 +228,11 @@ class PushConsumer:
         self._rebalancer.wake()
 
     @property
+    def refused(self) -> NoPermission | None:
+        """Why a topic is not consumed now, where a broker refuses it: after the start that is only logged."""
+        return self._member.refusals.any
+
+    @property
     def queues(self) -> list[MessageQueue]:
         """The queues this consumer has now; id -1 means it pops every queue of the broker."""
         return sorted([*self._member.pulled, *self._member.popped])
@@ -259,7 +265,7 @@ class PushConsumer:
         member.offsets.memory.remove(owned.queue)
         if member.pulled.get(owned.queue) is owned:
             del member.pulled[owned.queue]
-        log.warning("offset repaired queue=%s offset=%d", owned.queue, owned.next_offset)
+        log.info("offset repaired queue=%s offset=%d", owned.queue, owned.next_offset)
         self._rebalancer.wake()
 
     def _queues_changed(

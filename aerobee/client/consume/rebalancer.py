@@ -13,7 +13,7 @@ from aerobee.client.consume.assignment import Wanted
 from aerobee.client.consume.rebalance.table import compare, unsubscribed
 from aerobee.client.session.outages import level
 from aerobee.clock import Alarm
-from aerobee.errors import AerobeeError, NoRoute
+from aerobee.errors import AerobeeError, NoPermission, NoRoute
 from aerobee.protocol import names
 from aerobee.protocol.bodies import MessageQueue
 
@@ -71,6 +71,8 @@ class Rebalancer(Generic[Wanted]):
         for topic in member.subscriptions:
             try:
                 balanced = await self._rebalance_topic(topic) and balanced
+            except NoPermission as error:
+                member.refusals.met(topic, error, member.clock.now())  # and no sooner than any other round
             except (AerobeeError, ValueError) as error:
                 if not names.is_retry(topic):
                     log.log(

@@ -80,6 +80,7 @@ class SimpleConsumer:
         try:
             await self._place.join()
             await self._place.announce()
+            await self._place.check_admitted()
         except BaseException:
             await self.stop()
             raise

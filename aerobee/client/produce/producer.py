@@ -183,15 +183,20 @@ class Producer:
 
     async def recall(self, topic: str, handle: str) -> str:
         """Take back a message that waits for its time (`deliver_at` or `delay_ms`), by the `recall_handle` of its
-        send result; returns its id. IllegalOperation when it is too late."""
+        send result; returns its id. IllegalOperation when it is too late. A broker that is away is waited for, as by
+        `send`."""
         self._check_open()
         kept_by = parse_handle(handle).broker_name
-        await self._sender.queues(topic)
-        address = await self.session.master(kept_by, topic)
         header = RecallMessage(
             producer_group=self.group, topic=topic, recall_handle=handle, broker_name=kept_by
         )
-        return (await self.session.call(address, header)).fields(RecallResult).msg_id
+
+        async def ask() -> str:
+            await self._sender.queues(topic)
+            address = await self.session.master(kept_by, topic)
+            return (await self.session.call(address, header)).fields(RecallResult).msg_id
+
+        return await self._sender.patiently(topic, ask)
 
     async def queues(self, topic: str) -> Sequence[MessageQueue]:
         """The queues a message to `topic` may go to."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -26,7 +26,7 @@ from aerobee.protocol.headers.produce import SendResult as SendResultHeader
 from aerobee.protocol.routing import TopicQueues, limited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from aerobee.client.options import SendOptions
     from aerobee.client.produce.merging import Call, Frame
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from aerobee.protocol.command import Command
 
 log = logging.getLogger("aerobee.client.producer")
+
+T = TypeVar("T")
 
 SINGLE, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 
@@ -185,6 +187,9 @@ class Sender:
         """Further tries, after one begun by `start_now` has failed."""
         tries = self._tries(sending, queue)
         tries.at = chosen.broker_name
+        known = self._session.routes.get(sending.topic)
+        if queue is None and known is not None:
+            tries.brokers = {each.broker_name for each in known.writable}
         return await self._send_again(tries, error, sending, SINGLE, queue)
 
     async def send(self, sending: Sending, code: RequestCode, queue: MessageQueue | None) -> SendResult:
@@ -232,16 +237,31 @@ class Sender:
     ) -> SendResult:
         while self._options.send_retries and (pause := tries.again(error, self._clock.now())) is not None:
             log.info("send to broker=%s failed, trying again: %s", tries.at, error)
-            await self._after_failure(sending.topic, tries.at, error)
-            if pause:
-                await self._clock.sleep(pause)
             try:
+                async with self._in_time(tries, sending.topic):
+                    await self._after_failure(sending.topic, tries.at, error)
+                if pause:
+                    await self._clock.sleep(pause)
                 return await self._try(tries, sending, code, queue)
             except AerobeeError as failed:
                 error = failed
         if isinstance(error, NotAsWished):
             return error.result
         raise tries.told(error, sending.topic, self._clock.now()) from None
+
+    async def patiently(self, topic: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """What `ask` says, which may be asked twice: a broker that is away is waited for as long as a send would."""
+        began = self._clock.now()
+        tries = Tries(0, began, began + self._options.send_timeout_ms)
+        while True:
+            try:
+                return await ask()
+            except AerobeeError as error:
+                pause = tries.again(error, self._clock.now()) if self._options.send_retries else None
+                if pause is None:
+                    raise
+                await self._after_failure(topic, None, error)
+                await self._clock.sleep(pause)
 
     async def _after_failure(self, topic: str, broker_name: str | None, error: AerobeeError) -> None:
         if self._faults is not None and broker_name is not None:
@@ -253,21 +273,8 @@ class Sender:
     async def _try(
         self, tries: Tries, sending: Sending, code: RequestCode, queue: MessageQueue | None
     ) -> SendResult:
-        try:
-            queues = await self.queues(sending.topic)
-        except NoRoute:
-            # Known before: its broker restarts. Nothing known at all: the server is starting.
-            tries.hopeless = bool(self._session.routes.topics()) and not self._session.routes.had(
-                sending.topic
-            )
-            raise
-        tries.brokers = {each.broker_name for each in ([queue] if queue else queues)}
-        chosen = queue or self._choose(queues, sending.topic, tries.at)
-        tries.at = chosen.broker_name
-        address = self._session.routes.master(chosen.broker_name)
-        if address is None:
-            raise NoRoute(f"broker {chosen.broker_name!r} has no master now")
-        connection = await self._session.connection(address)
+        async with self._in_time(tries, sending.topic):
+            chosen, connection = await self._connect(tries, sending.topic, queue)
         template = self._template(code, sending.topic, chosen.broker_name)
         began = self._clock.now()
         call: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
@@ -281,6 +288,34 @@ class Sender:
         if self._faults is not None:
             self._faults.answered(chosen.broker_name, self._clock.now() - began, self._clock.now())
         return result
+
+    @asynccontextmanager
+    async def _in_time(self, tries: Tries, topic: str) -> AsyncIterator[None]:
+        """What comes before a send counts as part of its time: a server may be slow to open, or say nothing."""
+        try:
+            async with asyncio.timeout(max(0, tries.deadline - self._clock.now()) / 1000):
+                yield
+        except TimeoutError as error:
+            if isinstance(error, NetworkError):
+                raise
+            raise NetworkError(f"no way to a broker of {topic!r} was found in time") from None
+
+    async def _connect(
+        self, tries: Tries, topic: str, queue: MessageQueue | None
+    ) -> tuple[MessageQueue, Connection]:
+        try:
+            queues = await self.queues(topic)
+        except NoRoute:
+            # Known before: its broker restarts. Nothing known at all: the server is starting.
+            tries.hopeless = bool(self._session.routes.topics()) and not self._session.routes.had(topic)
+            raise
+        tries.brokers = {each.broker_name for each in ([queue] if queue else queues)}
+        chosen = queue or self._choose(queues, topic, tries.at)
+        tries.at = chosen.broker_name
+        address = self._session.routes.master(chosen.broker_name)
+        if address is None:
+            raise NoRoute(f"broker {chosen.broker_name!r} has no master now")
+        return chosen, await self._session.connection(address)
 
     def _good(self, answer: Command | SendResult, sending: Sending, queue: MessageQueue) -> SendResult:
         result = answer if isinstance(answer, SendResult) else result_of(answer, sending, queue)

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from aerobee.clock import tell
-from aerobee.errors import AerobeeError, BrokerError, NetworkError, NoRoute, RequestTimeout
+from aerobee.errors import AerobeeError, BrokerError, NetworkError, NoPermission, NoRoute, RequestTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aerobee.protocol.bodies import MessageQueue
 
 FIRST_PAUSE_MS = 20
-LONGEST_PAUSE_MS = 500
+LONGEST_PAUSE_MS = 200  # a closed port costs next to nothing to ask; a pause at the end may cost the message
 LEAST_LEFT_MS = 10  # a try with less time than this would only time out
 
 # NO_BUYER_ID and NOT_IN_CURRENT_UNIT have no error class of their own.
@@ -71,6 +71,8 @@ class Tries:
         self._failed.add(self.at)
         if self.brokers - self._failed:
             return 0
+        if isinstance(error, NoPermission):
+            return None  # another broker may be open to writing; the same one does not change its mind
         self._failed.clear()
         pause_ms = min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS << min(self._pauses, 10))
         self._pauses += 1

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.client.session.deadlines import fail
 from aerobee.errors import NetworkError
-from aerobee.protocol import bodies, names
+from aerobee.protocol import bodies
 from aerobee.protocol import command as wire
 from aerobee.protocol.accounts import sign
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.fast_frames import AckTemplate
 from aerobee.protocol.headers.consume import AckMessage, BatchAckMessage
-from aerobee.protocol.receipt import ORDERLY_QUEUE, Receipt, bits_text
+from aerobee.protocol.receipt import ORDERLY_QUEUE, Receipt, bits_text, real_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,7 +130,7 @@ class AckTurns:
             return self._general(ack_header(ack.group, ack.topic, ack.receipt), b"")
         parts = ack.receipt.split(" ")
         retry, broker_name, queue_id, offset = parts[4:8]
-        template = _ack_template(ack.group, names.real_topic(ack.topic, ack.group, retry), broker_name)
+        template = _ack_template(ack.group, real_topic(ack.topic, ack.group, retry), broker_name)
         return partial(template.frame, receipt=ack.receipt, queue_id=queue_id, offset=offset)
 
     def _general(self, header: Header, body: bytes) -> Callable[[int], bytes]:

@@ -41,7 +41,8 @@ async def show(visit: Visit) -> Response:
         **await head(visit, group),
         look=look,
         rows=[
-            (each, origin(each), glimpse(each.body), body_of(each.body, SHOWN_IN_LIST)) for each in look.found
+            (each, origin(each), reason(each), glimpse(each.body), body_of(each.body, SHOWN_IN_LIST))
+            for each in look.found
         ],
         older="" if look.is_over else ends,
         most=MOST_A_SECOND,
@@ -64,6 +65,11 @@ async def _look(visit: Visit, group: str) -> tuple[Look, str]:
 def origin(letter: ReceivedMessage) -> str:
     """The topic it was first sent to; empty when it does not say."""
     return letter.property(props.RETRY_TOPIC) or letter.property(props.DLQ_ORIGIN_TOPIC) or ""
+
+
+def reason(letter: ReceivedMessage) -> str:
+    """What its last attempt failed with; empty where no consumer said."""
+    return letter.property(props.LAST_ERROR) or ""
 
 
 async def resend(visit: Visit) -> Response:
@@ -110,6 +116,7 @@ def _exported(letter: ReceivedMessage) -> dict[str, Any]:
     return {
         "msgId": letter.message_id,
         "originTopic": origin(letter),
+        "reason": reason(letter) or None,
         "tags": letter.tags,
         "keys": letter.keys,
         **body,

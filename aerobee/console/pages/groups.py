@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from aerobee.console.pages.listing import page_of, sought
+from aerobee.console.pages.listing import SORTED_BY_FIGURES, page_with_figures, sought, too_many
 from aerobee.errors import AerobeeError
 
 if TYPE_CHECKING:
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from aerobee.client.admin import GroupLag
     from aerobee.console.visit import Visit
-
-SORTED_BY_FIGURES = 500
 
 
 class Row(NamedTuple):
@@ -24,7 +22,6 @@ class Row(NamedTuple):
 
 
 SORTS = {
-    "name": lambda row: row.group,
     "lag": lambda row: -(row.lag.lag if row.lag else 0),
     "in_flight": lambda row: -(row.lag.in_flight if row.lag else 0),
     "dead": lambda row: -(row.lag.dead if row.lag else 0),
@@ -36,25 +33,16 @@ async def show(visit: Visit) -> Response:
     view = visit.desk.view
     known = list(await view.groups())
     found = sought(known, visit.query("q"))
-    sort = visit.query("sort", "name")
-    too_many = sort != "name" and len(found) > SORTED_BY_FIGURES
-    if sort not in SORTS or sort == "name" or too_many:
-        listing = page_of(visit, found, "name")
-        rows = await _rows(visit, list(listing.rows))
-    else:
-        every = sorted(await _rows(visit, found), key=SORTS[sort])
-        listing = page_of(visit, [row.group for row in every], sort)
-        by_name = {row.group: row for row in every}
-        rows = [by_name[group] for group in listing.rows]
+    listing = await page_with_figures(visit, found, lambda groups: _rows(visit, groups), SORTS)
     return visit.render(
         "groups.html",
         title=visit.words("Groups"),
         listing=listing,
-        rows=rows,
+        rows=listing.rows,
         known=len(known),
-        too_many=too_many,
+        too_many=too_many(visit, found),
         limit=SORTED_BY_FIGURES,
-        exact=all(row.lag is None or row.lag.exact for row in rows),
+        exact=all(row.lag is None or row.lag.exact for row in listing.rows),
     )
 
 

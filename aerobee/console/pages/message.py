@@ -1,44 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One message: what it is, where it is for every group; sending it again, handing it to one consumer."""
+"""One message: what it is, where it is for every group, what happened to it; sending it again, handing it to one
+consumer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
-from aerobee.client.admin.figures import place_of
 from aerobee.client.admin.messages import as_new, copy_of
 from aerobee.client.produce.producer import Producer
 from aerobee.console.bodies import body_of
 from aerobee.console.pages.topic import SENDER
-from aerobee.errors import AerobeeError
+from aerobee.console.timeline import timeline
+from aerobee.console.whereabouts import SHOWN_GROUPS, whereabouts
 from aerobee.protocol import names
 
 if TYPE_CHECKING:
-    from aerobee.client.admin import GroupLag
     from aerobee.client.message import ReceivedMessage
     from aerobee.console.visit import Visit
-
-SHOWN_GROUPS = 100
-
-
-class Track(NamedTuple):
-    group: str
-    place: str
-    online: bool
-    pops: bool
-    clients: list[str]
 
 
 async def show(visit: Visit) -> Response:
     message = await _message(visit)
+    where = await whereabouts(visit.desk.view, message)
     return visit.render(
         "message.html",
         title=message.message_id,
         message=message,
         body=body_of(message.body),
-        tracks=await _tracks(visit, message),
+        where=where,
+        most_groups=SHOWN_GROUPS,
+        line=await timeline(visit.desk.view, message, where.tracks),
+        now=visit.desk.clock.wall(),
         is_dead=names.is_dead_letter(message.topic),
     )
 
@@ -48,20 +42,6 @@ async def _message(visit: Visit) -> ReceivedMessage:
     message = await visit.desk.admin.message_by_id(visit.name("id"), topic)
     message.topic = topic  # as it is kept, also a retry or a dead letter
     return message
-
-
-async def _tracks(visit: Visit, message: ReceivedMessage) -> list[Track]:
-    view, topic = visit.desk.view, message.topic
-    groups = [each for each in await view.groups_of(topic) if not names.is_system_group(each)]
-    lags = await view.each(groups[:SHOWN_GROUPS], lambda group: view.lag(group, topic))
-    return [await _track(visit, message, lag) for lag in lags.values() if not isinstance(lag, AerobeeError)]
-
-
-async def _track(visit: Visit, message: ReceivedMessage, lag: GroupLag) -> Track:
-    members = await visit.desk.view.members(lag.group) if lag.online else None
-    clients = [each.client_id for each in members.connection_set] if members else []
-    pops = lag.modes.get(message.topic) == "POP"
-    return Track(lag.group, place_of(message, lag) or "not read", lag.online, pops, clients)
 
 
 async def body(visit: Visit) -> Response:
@@ -84,7 +64,7 @@ async def resend(visit: Visit) -> Response:
 
 async def consume(visit: Visit) -> Response:
     """One consumer handles it now, outside of queues and offsets."""
-    message, group, client = await _message(visit), visit.field("group"), visit.field("client")
+    message, (group, _, client) = await _message(visit), visit.field("at").partition(" ")
     done = await visit.desk.admin.consume_directly(group, client, message.offset_id, message.topic)
     said = visit.words(
         "{client} answered {result} after {time} ms. {remark}",

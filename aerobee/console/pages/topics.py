@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from aerobee.console.pages.listing import page_of, sought
+from aerobee.console.pages.listing import SORTED_BY_FIGURES, page_with_figures, sought, too_many
 from aerobee.errors import AerobeeError
 from aerobee.protocol import names
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from aerobee.console.desk import Desk
     from aerobee.console.visit import Visit
 
-SORTED_BY_FIGURES = 500  # topics at most, for all of them have to be asked about
 PERMS = {"rw": 6, "r": 4, "w": 2, "none": 0}
 
 
@@ -29,7 +28,6 @@ class Row(NamedTuple):
 
 
 SORTS = {
-    "name": lambda row: row.topic,
     "messages": lambda row: -(row.messages or 0),
     "rate": lambda row: -(row.in_rate or 0),
     "last": lambda row: -(row.last_stored or 0),
@@ -40,23 +38,14 @@ async def show(visit: Visit) -> Response:
     view = visit.desk.view
     known = await (view.every_topic() if visit.query("all") else view.topics())
     found = sought(known, visit.query("q"))
-    sort = visit.query("sort", "name")
-    too_many = sort != "name" and len(found) > SORTED_BY_FIGURES
-    if sort not in SORTS or sort == "name" or too_many:
-        listing = page_of(visit, found, "name")
-        rows = await rows_of(visit.desk, list(listing.rows))
-    else:
-        every = sorted(await rows_of(visit.desk, found), key=SORTS[sort])
-        listing = page_of(visit, [row.topic for row in every], sort)
-        by_name = {row.topic: row for row in every}
-        rows = [by_name[topic] for topic in listing.rows]
+    listing = await page_with_figures(visit, found, lambda topics: rows_of(visit.desk, topics), SORTS)
     return visit.render(
         "topics.html",
         title=visit.words("Topics"),
         listing=listing,
-        rows=rows,
+        rows=listing.rows,
         known=len(known),
-        too_many=too_many,
+        too_many=too_many(visit, found),
         limit=SORTED_BY_FIGURES,
     )
 

@@ -7,10 +7,21 @@ from aerobee.console.words.zh_accounts import ACCOUNTS
 from aerobee.console.words.zh_clients import CLIENTS
 from aerobee.console.words.zh_frame import FRAME
 from aerobee.console.words.zh_groups import GROUPS
-from aerobee.console.words.zh_messages import MESSAGES
+from aerobee.console.words.zh_messages import MESSAGES, WHAT_HAPPENED
 from aerobee.console.words.zh_overview import OVERVIEW
 from aerobee.console.words.zh_settings import SETTINGS
 from aerobee.console.words.zh_timers import TIMERS
 from aerobee.console.words.zh_topics import TOPICS
 
-CHINESE = {**FRAME, **OVERVIEW, **MESSAGES, **TOPICS, **GROUPS, **ACCOUNTS, **CLIENTS, **TIMERS, **SETTINGS}
+CHINESE = {
+    **FRAME,
+    **OVERVIEW,
+    **MESSAGES,
+    **WHAT_HAPPENED,
+    **TOPICS,
+    **GROUPS,
+    **ACCOUNTS,
+    **CLIENTS,
+    **TIMERS,
+    **SETTINGS,
+}

@@ -57,6 +57,7 @@ OVERVIEW = {
         "它们的失败次数达到上限;死信中共有 {total} 条。",
     "Nobody reads topic {topic}.": "主题 {topic} 没有人读取。",
     "It keeps {count} messages, and no group has ever read it.": "其中有 {count} 条消息,从未有消费组读取。",
+    "It keeps one message, and no group has ever read it.": "其中有一条消息,从未有消费组读取。",
     "Nobody reads {count} more topics.": "另有 {count} 个主题没有人读取。",
     "Among them {topics}.": "其中有 {topics}。",
 }  # fmt: skip

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operators changed, and what was refused: shown to the audit log, without anything that a request keeps secret.
+"""What operators changed, who read secrets, and what was refused: shown to the audit log, without the secrets.
 
 It stands first, so that it is told of refusals by the gates behind it.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MAX_TEXT = 256
 _MAX_STRANGERS_BODY = 4_096
-# Operators' changes, and reading users, whose passwords may be told.
+# Operators' changes, and reading users and accounts, whose passwords may be told.
 CHANGES = frozenset(
     {
         Code.UPDATE_AND_CREATE_TOPIC,

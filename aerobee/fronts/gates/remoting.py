@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from aerobee.clock import perf_counter_ns
 from aerobee.errors import RequestCodeNotSupported
 from aerobee.fronts.gates.call import Call, Place, Port, pass_gates
+from aerobee.fronts.gates.recognised import recognised_at
 from aerobee.fronts.gates.table import checks_at, gates_at
 from aerobee.net.connection import Large, Reply
 from aerobee.net.reply import refusal
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from aerobee.clock import Clock
     from aerobee.fronts.gates.call import Gate
+    from aerobee.fronts.gates.recognised import Recognised
     from aerobee.net.connection import Answer, Connection
     from aerobee.net.routes import Adapter, Later
     from aerobee.protocol.command import Command
@@ -42,6 +44,7 @@ HELD = frozenset(
     }
 )
 _COMPLAIN_EVERY_MS = 60_000
+MS_NS = 1_000_000
 _MAX_COMPLAINTS = 1000  # codes remembered: a scan of all of them must not grow this for ever
 
 
@@ -79,14 +82,22 @@ class RemotingCall(Call):
 class Times(Protocol):
     """Told of every request how long it took, by its code and the answer's."""
 
-    def answered(self, code: int, took_ns: int) -> None:
-        """Well and at once: the usual way."""
+    @property
+    def usual(self) -> dict[int, list[int]]:
+        """Code -> how many were answered well, at once and within a millisecond, and their sum: added to from here."""
+        ...
+
+    def add_run(self, code: int, took_ns: int, times: int) -> None:
+        """Well and at once, but the first of its code, or later than that."""
 
     def add(self, code: int, response: int, took_ns: int, *, held: bool) -> None: ...
 
 
 class Untimed:
-    def answered(self, code: int, took_ns: int) -> None:
+    def __init__(self) -> None:
+        self.usual: dict[int, list[int]] = {}
+
+    def add_run(self, code: int, took_ns: int, times: int) -> None:
         """Nobody asks."""
 
     def add(self, code: int, response: int, took_ns: int, *, held: bool) -> None:
@@ -114,11 +125,14 @@ class RemotingPath:
         self._clock = clock
         self._finish = finish  # what a port adds to answers, refusals among them
         self._times = times or Untimed()
+        self._usual = self._times.usual
         self._complained: dict[int, int] = {}  # unknown code -> when it was last logged
         # Routes without gates, as plain tuples: a named one takes seven times as long to take apart.
         self._open: dict[int, tuple[type[Header], Adapter]] = {}
         self._gated: dict[int, tuple[str, Route, tuple[Gate, ...]]] = {}
         self._checked: dict[int, tuple[str, type[Header], tuple[Gate, ...]]] = {}
+        # Of those that are checked: requests that need no more than a look at their names and signature.
+        self.recognised: dict[int, Recognised] = {}
         for code, route in routes.items():
             name = route.header.__name__
             place = Place(port, name, code, clock, parts)
@@ -127,6 +141,8 @@ class RemotingPath:
                 self._gated[code] = (name, route, gates)
                 if checks:
                     self._checked[code] = (name, route.header, checks)
+                    if (known := recognised_at(place)) is not None:
+                        self.recognised[code] = known
             else:
                 self._open[code] = (route.header, route.adapter)
         self._unknown = ("", Route(NoFields, self._refuse), gates_at(Place(port, "", None, clock, parts)))
@@ -158,7 +174,9 @@ class RemotingPath:
     def handle(self, connection: Connection, command: Command) -> Answer | Later:
         request = Request(connection, command)
         route = self._open.get(command.code)
-        began = perf_counter_ns()
+        # Looking at the clock is a good part of a small request: of those read together each begins where the one
+        # before it ended.
+        began = connection.answered_ns or perf_counter_ns()
         try:
             if route is None:
                 answer = self._through_gates(request)
@@ -167,14 +185,20 @@ class RemotingPath:
                 answer = adapter(request, command.fields(header), self._parts)
         except Exception as error:
             answer = refusal(command, error, connection.remote_text)
+        connection.answered_ns = ended = perf_counter_ns()
         if type(answer) is bytes or answer is None or type(answer) is Large:
-            self._times.answered(command.code, perf_counter_ns() - began)
+            usual = self._usual.get(command.code)
+            if usual is None or ended - began > MS_NS:
+                self._times.add_run(command.code, ended - began, 1)
+            else:
+                usual[0] += 1
+                usual[1] += ended - began
             return answer
         if type(answer) is Reply:
             # Codes that nobody serves are anybody's to make up: they are one.
             code = command.code if route is not None or command.code in self._gated else NOBODYS
             result = ONE_WAY if command.is_one_way else int(answer.code)
-            self._times.add(code, result, perf_counter_ns() - began, held=False)
+            self._times.add(code, result, ended - began, held=False)
             return self._finish(command, answer)
         return self._later(request, cast("Later", answer), began)
 

@@ -60,6 +60,7 @@ BROKER: dict[int, Needs] = {
     Code.SET_MESSAGE_REQUEST_MODE: of.set_request_mode,
     Code.GET_ALL_MESSAGE_REQUEST_MODE: of.every(Kind.TOPIC, Kind.GROUP),
     Code.AEROBEE_GROUP_FIGURES: of.group_figures,
+    Code.AEROBEE_MESSAGE_STATE: of.group_and_topic(GET),
     # offsets
     Code.QUERY_CONSUMER_OFFSET: of.topic_and_group(SUB, GET),
     Code.UPDATE_CONSUMER_OFFSET: of.topic_and_group(SUB, UPDATE),
@@ -73,6 +74,7 @@ BROKER: dict[int, Needs] = {
     Code.QUERY_CORRECTION_OFFSET: of.correct_offsets,
     Code.GET_ALL_CONSUMER_OFFSET: of.cluster(GET),
     Code.GET_ALL_DELAY_OFFSET: of.cluster(GET),
+    Code.GET_TIMER_METRICS: of.cluster(GET),
     # clients about themselves
     Code.HEART_BEAT: of.heartbeat,
     Code.UNREGISTER_CLIENT: of.unregister,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
@@ -31,7 +32,18 @@ INTERNAL = RESERVED | {
 
 
 def topic_name(resource: Any) -> str:
-    name = resolved(resource)
+    return _good_topic(resolved(resource))
+
+
+def group_name(resource: Any) -> str:
+    return _good_group(resolved(resource))
+
+
+# Every call names one, and mostly the same again; what is refused is looked at anew.
+
+
+@lru_cache(4_096)
+def _good_topic(name: str) -> str:
     try:
         names.check_topic(name)
     except ValueError as error:
@@ -41,8 +53,8 @@ def topic_name(resource: Any) -> str:
     return name
 
 
-def group_name(resource: Any) -> str:
-    name = resolved(resource)
+@lru_cache(4_096)
+def _good_group(name: str) -> str:
     try:
         names.check_group(name)
     except ValueError as error:

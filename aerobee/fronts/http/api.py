@@ -10,11 +10,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
 from aerobee.broker.operations import query
-from aerobee.broker.operations.admin import figures, settings
+from aerobee.broker.operations.admin import figures, message_state, settings
 from aerobee.broker.operations.admin import groups as group_operations
 from aerobee.broker.operations.admin import topics as topic_operations
 from aerobee.broker.operations.assignment import set_mode
 from aerobee.broker.operations.reset_offset import Reset, reset_offset
+from aerobee.broker.turns import in_turns
 from aerobee.errors import AerobeeError, InvalidParameter
 from aerobee.fronts.http import given as reading
 from aerobee.fronts.http import openapi, shown
@@ -131,6 +132,26 @@ async def _set_mode(given: Given, broker: Broker) -> Any:
     return _OK
 
 
+async def _figures(given: Given, broker: Broker) -> Any:
+    counting = figures.counting(given.text("group"), given.values.get("topic"), broker)
+    return shown.plain(await in_turns(counting))
+
+
+def _find(given: Given) -> hg.FindMessage:
+    return hg.FindMessage(
+        consumer_group=given.text("group"),
+        topic=given.text("topic"),
+        queue_id=given.number("queueId", 0),
+        offset=given.number("offset", 0),
+    )
+
+
+async def _found(given: Given, broker: Broker) -> Any:
+    asked = _find(given)
+    where = message_state.Where(asked.consumer_group, asked.topic, asked.queue_id, asked.offset)
+    return shown.plain(await in_turns(message_state.finding(where, broker)))
+
+
 def _place(given: Given) -> int:
     try:
         return parse_offset_message_id(given.text("id"))[1]
@@ -187,13 +208,15 @@ ENTRIES = (
           lambda given: Asked(hg.AllGroupConfigs()), shown.groups, _PAGE),
     Entry("GET", _GROUP, "Exact figures of a group: ready, in flight, retrying, delayed, dead, by queue.",
           lambda given: Asked(hg.GroupFigures(group=given.text("group"), topic=given.values.get("topic"))),
-          lambda given, broker: shown.plain(
-              figures.group_figures(given.text("group"), given.values.get("topic"), broker)),
+          _figures,
           {"topic": "only this one and its retries"}),
     Entry("GET", f"{_GROUP}/members", "Who is connected, and what they subscribe to.",
           lambda given: Asked(hg.ConsumerConnections(consumer_group=given.text("group"))),
           lambda given, broker: shown.plain(
               group_operations.consumer_connection(given.text("group"), broker)), {}),
+    Entry("GET", f"{_GROUP}/message", "Where a message is for a group: waiting, leased until when, handed out, done.",
+          lambda given: Asked(_find(given)), _found,
+          {"topic": "where it is kept, maybe a retry topic", "queueId": "0", "offset": "in its queue"}),
     Entry("POST", _GROUP, "Create a group, or change it.",
           lambda given: Asked(hg.CreateGroup(), bodies.encode(_config(given))), _put_group,
           {"retryMaxTimes": "16", "consumeEnable": "false stops it"}),

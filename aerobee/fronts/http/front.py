@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from aerobee.fronts.http.connections import SWEEP_MS, HttpConnections, HttpLimits
@@ -51,6 +52,7 @@ class HttpFront:
         self._sweeping: Timer | None = None
         self._living: asyncio.Task[None] | None = None
         self._leave = asyncio.Event()
+        self._loading: asyncio.Future[None] | None = None
 
     @property
     def address(self) -> str:
@@ -66,6 +68,7 @@ class HttpFront:
             self._living.result()  # raises what kept it from starting
         await self._door.open(self._host, self._port)
         self._sweep()
+        self._loading = asyncio.get_running_loop().run_in_executor(None, _load)
         log.info("HTTP listens on %s", self.address)
 
     async def _live(self, started: asyncio.Event) -> None:
@@ -93,3 +96,9 @@ class HttpFront:
         if self._living is not None:
             with suppress(asyncio.CancelledError):
                 await self._living
+
+
+def _load() -> None:
+    """What the first streamed answer would import: fifty milliseconds, which a thread takes a little at a time."""
+    with suppress(ImportError):  # it is the library's own part, and may move
+        import_module("anyio._backends._asyncio")

@@ -191,6 +191,10 @@ def delay_offsets(request: Request, header: Header, broker: Broker) -> Answer:
     return _json(cluster.delay_offsets(broker))
 
 
+def timer_counts(request: Request, header: Header, broker: Broker) -> Answer:
+    return _json(cluster.timer_counts(broker))
+
+
 # -- messages --------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from aerobee.net.connection import Reply
 from aerobee.protocol import fast_frames
 from aerobee.protocol.codes import PullFlag
 from aerobee.protocol.headers.consume import PullMessage, PullResult
+from aerobee.store.results import Found
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from aerobee.net.routes import Later, Request
     from aerobee.protocol.codes import ResponseCode
     from aerobee.protocol.command import Command
-    from aerobee.store.results import Found
 
 _COMMIT = int(PullFlag.COMMIT_OFFSET)
 _SUSPEND = int(PullFlag.SUSPEND)
@@ -28,7 +28,10 @@ _SUBSCRIPTION = int(PullFlag.SUBSCRIPTION)
 
 def pull_message(request: Request, header: PullMessage, broker: Broker) -> Answer | Later:
     wanted = pull_of(header)
-    return answer_of(pull(wanted, broker), partial(_answer, request.command, wanted, broker))
+    found = pull(wanted, broker)
+    if type(found) is Found:
+        return _answer(request.command, wanted, broker, found)
+    return answer_of(found, partial(_answer, request.command, wanted, broker))
 
 
 def pull_of(header: PullMessage) -> Pull:
@@ -62,8 +65,8 @@ def pulled(command: Command, code: ResponseCode, next_broker: int, found: Found)
     if command.serialize == 0:
         head = fast_frames.pulled(
             command.opaque,
-            code.value,
-            found.status.value,
+            code._value_,  # `value` is a function in Python, called for every pull
+            found.status._value_,
             (found.min_offset, found.max_offset),
             found.next_offset,
             next_broker,

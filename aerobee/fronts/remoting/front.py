@@ -48,7 +48,7 @@ class RemotingFront:
 
             self.run = Lane(broker, path.may_run, self._stamped).run
             if path.has_checks:
-                self.run = VerifiedRuns(self.run, path.admits, path.may_run).run
+                self.run = VerifiedRuns(self.run, path).run
 
     def _stamped(self, command: Command, reply: Reply) -> Reply:
         if command.code in _STAMPED:

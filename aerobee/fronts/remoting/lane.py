@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from aerobee.fronts.remoting.lane_acks import AckRuns
-from aerobee.fronts.remoting.lane_pops import BatchAckRuns, ChangeRuns, PopRuns
+from aerobee.fronts.remoting.lane_changes import ChangeRuns
+from aerobee.fronts.remoting.lane_pops import BatchAckRuns, PopRuns
 from aerobee.fronts.remoting.lane_pulls import PullRuns
 from aerobee.fronts.remoting.lane_sends import SendRuns
 from aerobee.native.headers import code_of

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of pops, batch acks and changes of invisible time: their requests are read by the compiled lane, which knows
-again those of a consumer that was looked at before (`native/repeats.pyx`). Choosing queues, leases and answers stay
-Python's, whose state all of it is; records are read by the lane anyway (`native/reads.pyx`)."""
+"""Runs of pops and batch acks: their requests are read by the compiled lane, which knows again those of a consumer that
+was looked at before (`native/repeats.pyx`). Choosing queues, leases and answers stay Python's, whose state all of it is;
+records are read by the lane anyway (`native/reads.pyx`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from aerobee.broker.delivery import reading
 from aerobee.broker.operations import pop
 from aerobee.clock import perf_counter_ns
 from aerobee.fronts.gates.remoting import HELD, result_of
-from aerobee.fronts.remoting.pop import batch_acked, changed_answer, pop_of, popped_answer
+from aerobee.fronts.remoting.pop import batch_acked, pop_of, popped_answer
 from aerobee.native.repeats import Repeats
 from aerobee.net.reply import Reply, refusal, reply_frame
 from aerobee.protocol.command import Command
-from aerobee.protocol.headers.consume import BatchAckMessage, ChangeInvisible, PopMessage
+from aerobee.protocol.headers.consume import BatchAckMessage, PopMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -111,20 +111,6 @@ class PopRuns(_Runs):
 
 async def _held(later: Coroutine[Any, Any, pop.Popped], command: Command) -> bytes | Reply:
     return popped_answer(command, await later)
-
-
-class ChangeRuns(_Runs):
-    def __init__(self, broker: Broker, is_open: Callable[[int], bool], finish: Finish) -> None:
-        super().__init__(
-            broker, finish, ChangeInvisible, ("offset", "extra_info"), is_open=is_open(ChangeInvisible.code)
-        )
-
-    def _plain(self, header: ChangeInvisible) -> object:
-        return header.consumer_group, header.topic, header.queue_id, header.invisible_time
-
-    def _answer(self, known: tuple[str, str, int, int], command: Command) -> Given:
-        offset, handle = self._places
-        return changed_answer(known, self._asked.number(offset), self._asked.text(handle), self._broker)
 
 
 class BatchAckRuns(_Runs):

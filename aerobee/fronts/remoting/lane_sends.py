@@ -86,7 +86,7 @@ class SendRuns:
             return at, b""
         try:
             broker.store.keep(self._draft, sends.calls, self._began)
-            broker.stats.sent_runs(sends.topics)
+            broker.stats.sent_run(sends)
             # Of the run, for all its requests: codes are rarely mixed, and nobody waits for one of them alone.
             broker.stats.counted.rpc.add_run(code_of(data, at), perf_counter_ns() - self._began, sends.calls)
             if broker.store.needs_sync and sends.answered:
@@ -132,7 +132,10 @@ class SendRuns:
         self._sends.prepare(
             Texts(words, props.TAGS, props.UNIQ_KEY, props.KEYS),
             (self._sent(config.region), self._rendered(1, _KEY)),
-            (self._rendered(0, None), self._rendered(1, None)),
+            (
+                _with_place(fast_frames.sent_batch(OPAQUE, config.region, _ID, _QUEUE, _OFFSET), None),
+                self._rendered(1, None),
+            ),
             send.stamps(config.region, config.cluster),
             store.store_host.hex().upper(),
         )

@@ -10,12 +10,14 @@ import msgspec
 
 from aerobee.broker.delivery.reading import Start
 from aerobee.broker.operations.ack import Ack, ack, batch_ack, read_receipt
-from aerobee.broker.operations.admin.figures import group_figures
+from aerobee.broker.operations.admin.figures import counting
+from aerobee.broker.operations.admin.message_state import Where, finding
 from aerobee.broker.operations.assignment import query_assignment, route_of, set_mode
 from aerobee.broker.operations.change_invisible import Change, change_invisible
 from aerobee.broker.operations.notify import Notify, notify, polling_info
 from aerobee.broker.operations.peek import Peek, peek
 from aerobee.broker.operations.pop import Pop, pop
+from aerobee.broker.turns import in_turns
 from aerobee.errors import BrokerError, InvalidParameter, ProtocolError
 from aerobee.fronts.gates.remoting import answer_of
 from aerobee.net.connection import Reply
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
     from aerobee.net.connection import Answer
     from aerobee.net.routes import Later, Request
     from aerobee.protocol.command import Command, Header
-    from aerobee.protocol.headers.groups import GroupFigures
+    from aerobee.protocol.headers.groups import FindMessage, GroupFigures
 
 
 def pop_message(request: Request, header: PopMessage, broker: Broker) -> Answer | Later:
@@ -131,17 +133,18 @@ def batch_acked(body: bytes, broker: Broker) -> Reply:
 
 
 def change_invisible_time(request: Request, header: ChangeInvisible, broker: Broker) -> Answer:
-    place = (header.consumer_group, header.topic, header.queue_id, header.invisible_time)
-    return changed_answer(place, header.offset, header.extra_info, broker)
-
-
-def changed_answer(place: tuple[str, str, int, int], offset: int, handle: str, broker: Broker) -> Reply:
-    """`place`: the group, the topic, the queue, and the new invisible time."""
-    group, topic, queue_id, invisible_ms = place
     try:
-        receipt = read_receipt(handle, queue_id, offset)
+        receipt = read_receipt(header.extra_info, header.queue_id, header.offset)
         changed = change_invisible(
-            Change(group, topic, queue_id, offset, receipt, invisible_ms),
+            Change(
+                header.consumer_group,
+                header.topic,
+                header.queue_id,
+                header.offset,
+                receipt,
+                header.invisible_time,
+                header.failure or "",
+            ),
             broker,
         )
     except BrokerError as error:
@@ -231,9 +234,15 @@ def request_modes(request: Request, header: Header, broker: Broker) -> Answer:
     return Reply(body=encode(broker.pops.modes.all()))
 
 
-def figures(request: Request, header: GroupFigures, broker: Broker) -> Answer:
+async def figures(request: Request, header: GroupFigures, broker: Broker) -> Answer:
     """Aerobee's own (20001), a JSON body back."""
     group = header.group or header.consumer_group
     if not group:
         raise InvalidParameter("field 'group' is missing: figures are asked for one group")
-    return Reply(body=msgspec.json.encode(group_figures(group, header.topic, broker)))
+    return Reply(body=msgspec.json.encode(await in_turns(counting(group, header.topic, broker))))
+
+
+async def message_state(request: Request, header: FindMessage, broker: Broker) -> Answer:
+    """Aerobee's own (20006), a JSON body back."""
+    where = Where(header.consumer_group, header.topic, header.queue_id, header.offset)
+    return Reply(body=msgspec.json.encode(await in_turns(finding(where, broker))))

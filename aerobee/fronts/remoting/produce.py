@@ -70,16 +70,16 @@ def _send(request: Request, header: SendHeader, broker: Broker) -> Answer | Late
     sent = sending.send(record, header, broker)
     if command.flag & ONE_WAY:
         return None
-    reply = _sent_reply(command, header, sent, broker)
+    reply = _sent_reply(command, header, record.store_host, sent, broker)
     return reply if sent.unkept is None else kept(sent.unkept, reply, broker)
 
 
-def _sent_reply(command: Command, header: SendHeader, sent: Sent, broker: Broker) -> Answer:
+def _sent_reply(command: Command, header: SendHeader, host: bytes, sent: Sent, broker: Broker) -> Answer:
     if command.serialize == 0 and not sent.timer_out and sent.unique_key.isalnum():
         return fast_frames.sent(
             command.opaque,
             broker.settings.value.region,
-            f"{_hex(broker.store.store_host)}{sent.physical_offset:016X}",
+            f"{_hex(host)}{sent.physical_offset:016X}",
             sent.queue_id,
             sent.queue_offset,
             sent.unique_key,
@@ -98,14 +98,16 @@ def _send_batch(request: Request, header: SendHeader, broker: Broker) -> Answer 
         header.reconsume_times or 0,
     )
     places, unkept = sending.send_batch(wanted, header, broker)
-    host = _hex(broker.store.store_host)
-    reply = Reply(
-        header=SendResult(
-            msg_id=",".join([f"{host}{place:016X}" for place in places.physical_offsets]),
-            queue_id=wanted.queue_id,
-            queue_offset=places.queue_offset,
+    host, command = _hex(broker.store.store_host), request.command
+    ids = ",".join([f"{host}{place:016X}" for place in places.physical_offsets])
+    reply: Answer
+    if command.serialize == 0:
+        region = broker.settings.value.region
+        reply = fast_frames.sent_batch(command.opaque, region, ids, wanted.queue_id, places.queue_offset)
+    else:
+        reply = Reply(
+            header=SendResult(msg_id=ids, queue_id=wanted.queue_id, queue_offset=places.queue_offset)
         )
-    )
     return reply if unkept is None else kept(unkept, reply, broker)
 
 

@@ -67,6 +67,7 @@ ROUTES = table(
     route(hr.SetRequestMode, pop.request_mode),
     route(hr.GetRequestModes, pop.request_modes),
     route(hg.GroupFigures, pop.figures),
+    route(hg.FindMessage, pop.message_state),
     # what a send began is finished
     route(hx.EndTransaction, transactions.end),
     route(hx.ResumeCheck, transactions.resume),
@@ -100,6 +101,7 @@ ROUTES = table(
     route(ho.CorrectionOffset, admin.correction),
     route(ho.CloneGroupOffset, admin.clone_offsets),
     route(ho.AllDelayOffsets, admin.delay_offsets),
+    route(hc.TimerMetrics, admin.timer_counts),
     route(ho.ViewMessage, admin.view_message),
     route(ho.QueryMessage, admin.query_message),
     route(ho.QueryConsumeQueue, admin.query_queue),

@@ -81,7 +81,14 @@ from aerobee.protocol.bodies.static_topics import (
     QueueMappings,
     StaticTopicConfig,
 )
-from aerobee.protocol.bodies.stats import BrokerStatsData, ConsumeQueueUnit, ConsumeQueueView, StatsItem
+from aerobee.protocol.bodies.stats import (
+    BrokerStatsData,
+    ConsumeQueueUnit,
+    ConsumeQueueView,
+    StatsItem,
+    TimerCount,
+    TimerCounts,
+)
 from aerobee.protocol.bodies.topics import (
     QueueHeads,
     TopicConfig,
@@ -190,6 +197,8 @@ __all__ = [
     "StaticTopicConfig",
     "StatsItem",
     "SubscriptionData",
+    "TimerCount",
+    "TimerCounts",
     "TopicConfig",
     "TopicConfigList",
     "TopicConfigs",

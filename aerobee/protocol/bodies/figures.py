@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 
@@ -52,3 +54,22 @@ class GroupLag(msgspec.Struct, rename="camel", kw_only=True):
     def lag(self) -> int:
         """Everything the group has not finished."""
         return self.ready + self.in_flight + self.retrying + self.delayed
+
+
+class Place(StrEnum):
+    """Where a message is for a group."""
+
+    WAITING = "waiting"
+    LEASED = "leased"  # popped, and hidden from the others
+    HANDED_OUT = "handed out"  # pulled: a consumer has it, or has finished it out of turn
+    DONE = "done"  # finished, given back for a retry, or not what the group asks for
+
+
+class MessageState(msgspec.Struct, rename="camel", kw_only=True):
+    """One message for one group. Times are the broker's, 0 where there is none."""
+
+    group: str
+    place: Place
+    leased_until: int = 0
+    popped_at: int = 0
+    reason: str = ""  # why its consumer gave it back, while it waits for its next attempt

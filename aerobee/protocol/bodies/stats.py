@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import field
 
 from aerobee.protocol.bodies.clients import SubscriptionData  # noqa: TC001 read at run time
-from aerobee.protocol.bodies.values import Body
+from aerobee.protocol.bodies.values import Body, DataVersion
 
 
 class StatsItem(Body):
@@ -21,6 +21,20 @@ class BrokerStatsData(Body):
     stats_day: StatsItem = field(default_factory=StatsItem)
     stats_hour: StatsItem = field(default_factory=StatsItem)
     stats_minute: StatsItem = field(default_factory=StatsItem)
+
+
+class TimerCount(Body):
+    """Messages that wait for their time, and when there were last more or fewer."""
+
+    count: int = 0
+    timestamp: int = field(default=0, name="timeStamp")
+
+
+class TimerCounts(Body):
+    """Code 61, by the topic they are for; those that waited when the broker started are of the empty name."""
+
+    data_version: DataVersion = field(default_factory=DataVersion)
+    timing_count: dict[str, TimerCount] = field(default_factory=dict)
 
 
 class ConsumeQueueUnit(Body):

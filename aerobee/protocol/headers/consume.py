@@ -230,6 +230,7 @@ class ChangeInvisible(Header):
     invisible_time: int
     lite_topic: str | None = None
     broker_name: str | None = field(default=None, name="bname")
+    failure: str | None = field(default=None, name="aerobeeFailure")  # unknown to RocketMQ's brokers
 
 
 class ChangeInvisibleResult(Header):

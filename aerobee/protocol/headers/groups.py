@@ -100,3 +100,13 @@ class GroupFigures(Header):
     consumer_group: str | None = None
     group: str | None = None  # the same by its other name
     topic: str | None = None
+
+
+class FindMessage(Header):
+    """Aerobee's own: where one message is for a group. The topic is the one it is kept in, maybe a retry topic."""
+
+    code = RequestCode.AEROBEE_MESSAGE_STATE
+    consumer_group: str
+    topic: str
+    queue_id: int
+    offset: int

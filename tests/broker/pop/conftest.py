@@ -22,13 +22,13 @@ from aerobee.fronts.remoting.routes import ROUTES
 from aerobee.net.connection import Reply
 from aerobee.net.routes import Request
 from aerobee.protocol import command as wire
-from aerobee.protocol import message, names
+from aerobee.protocol import message
 from aerobee.protocol import properties as props
 from aerobee.protocol.bodies import GroupConfig
 from aerobee.protocol.command import request as command_of
 from aerobee.protocol.headers.consume import PopResult
 from aerobee.protocol.message import Record
-from aerobee.protocol.receipt import Receipt
+from aerobee.protocol.receipt import Receipt, real_topic
 from aerobee.settings import BrokerConfig, StoreConfig
 
 if TYPE_CHECKING:
@@ -184,11 +184,11 @@ class Shop:
             r = one.receipt
             ack(Ack(one.group, one.topic, r.queue_id, r.offset, r), self.broker)
 
-    def change(self, one: Got, invisible_ms: int) -> Got:
+    def change(self, one: Got, invisible_ms: int, failure: str = "") -> Got:
         """Returns the message with its new receipt, made as a client makes it."""
         r = one.receipt
         changed = change_invisible(
-            Change(one.group, one.topic, r.queue_id, r.offset, r, invisible_ms), self.broker
+            Change(one.group, one.topic, r.queue_id, r.offset, r, invisible_ms, failure), self.broker
         )
         return one._replace(receipt=new_receipt(r, changed))
 
@@ -244,7 +244,7 @@ def got(request: Pop, popped: Popped) -> list[Got]:
                 offset,
             ),
             request.group,
-            names.real_topic(request.topic, request.group, taken.retry),
+            real_topic(request.topic, request.group, taken.retry),
         )
         for record, (taken, offset) in zip(records, places, strict=True)
     ]

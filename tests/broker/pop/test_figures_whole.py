@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aerobee.broker.operations.admin import figures, progress
+from aerobee.broker.operations.admin import progress
 from aerobee.broker.operations.admin.figures import group_figures, queue_figures
 from aerobee.broker.operations.send_back import SendBackRequest, send_back
+from aerobee.broker.state import delayed
 from aerobee.broker.state.clients import ConsumerGroup
 from aerobee.protocol import names
 from aerobee.protocol.bodies import (
@@ -122,7 +123,7 @@ def test_all_figures_of_a_group_add_up(shop: Any) -> None:
 
 
 def test_so_many_delayed_messages_are_looked_at(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "LOOKED_AT", 3)
+    monkeypatch.setattr(delayed, "REMEMBERED", 3)
     for group in ("billing", "other"):
         shop.broker.groups.put(GroupConfig(group_name=group))
     shop.send("a")
@@ -151,9 +152,9 @@ def test_the_first_that_waits_is_found_wherever_it_lies(shop: Any) -> None:
     due = [store.unit(names.SCHEDULE_TOPIC, 0, at).tags_code for at in range(9)]
     assert due == sorted(due)
     for at, moment in enumerate(due):
-        assert figures.first_waiting(store, 0, 9, moment - 1) == at
-        assert figures.first_waiting(store, 0, 9, moment) == at + 1
-    assert figures.first_waiting(store, 0, 0, start) == 0
+        assert delayed.first_waiting(store, 0, 9, moment - 1) == at
+        assert delayed.first_waiting(store, 0, 9, moment) == at + 1
+    assert delayed.first_waiting(store, 0, 0, start) == 0
 
 
 # -- what mqadmin shows of it --------------------------------------------------------------------------------

@@ -104,10 +104,10 @@ def test_the_age_of_the_oldest_message_not_done(shop):
     assert group_figures("billing", None, shop.broker).oldest_ms == 0
 
 
-def test_over_the_wire(shop):
+async def test_over_the_wire(shop):
     shop.send(*"ab")
     shop.pop(max_messages=1)
-    reply = shop.ask(GroupFigures(group="billing"))
+    reply = await shop.ask(GroupFigures(group="billing"))
     body = msgspec.json.decode(reply.body)
     assert (body["group"], body["ready"], body["inFlight"], body["online"]) == ("billing", 1, 1, False)
     queue = body["queues"][0]
@@ -117,9 +117,9 @@ def test_over_the_wire(shop):
     )
 
 
-def test_refusals(shop):
+async def test_refusals(shop):
     with pytest.raises(InvalidParameter):
-        shop.ask(GroupFigures())
+        await shop.ask(GroupFigures())
     with pytest.raises(GroupNotFound):
         group_figures("nobody", None, shop.broker)
 

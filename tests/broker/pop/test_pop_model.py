@@ -43,9 +43,9 @@ from aerobee.protocol import message, names
 from aerobee.protocol import properties as props
 from aerobee.protocol.bodies import BatchAckEntry, GroupConfig
 from aerobee.protocol.message import Record
-from aerobee.protocol.receipt import Receipt, bits_text
+from aerobee.protocol.receipt import Receipt, bits_text, real_topic
 from aerobee.settings import BrokerConfig, InForce
-from aerobee.store.results import Found, ReadStatus, Unit
+from aerobee.store.results import EVERY_QUEUE, Found, ReadStatus, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -208,7 +208,7 @@ class History(RuleBasedStateMachine):
             access=None,  # type: ignore[arg-type]
         )
         self.revive = Revive(self.broker)
-        self.store.listeners[self.stored] = lambda _topic, _queue: True
+        self.store.listeners[self.stored] = lambda: EVERY_QUEUE
 
     def stored(self, record: Record, tags_code: int) -> None:
         """A copy was stored: a redelivery must be of a lease that is over, with one more attempt."""
@@ -258,7 +258,7 @@ class History(RuleBasedStateMachine):
         assert len(records) == len(places)
         for record, (taken, offset) in zip(records, places, strict=True):
             assert record.queue_offset == offset
-            real = names.real_topic(topic, group, taken.retry)
+            real = real_topic(topic, group, taken.retry)
             start = taken.start_offset
             receipt = Receipt(
                 start,

@@ -379,3 +379,46 @@ def test_a_broken_log_entry_is_left_out(shop, caplog):
     assert shop.broker.stats.skipped.count == 1
     shop.wait(5_000)
     assert shop.broker.pops.leases.log.behind == 0
+
+
+@pytest.mark.parametrize("hidden_ms", [1_000, 20_000])
+def test_why_a_consumer_hid_a_message_stands_in_its_copy_and_in_the_dead_letter(shop, hidden_ms):
+    """A short lease never leaves memory, a long one is in the revive log."""
+    shop.broker.groups.put(GroupConfig(group_name="billing", retry_max_times=1))
+    shop.send("a")
+    (first,) = shop.pop(invisible_ms=60_000)
+    shop.change(first, hidden_ms, "KeyError:\x01 'card'\nand more")
+    shop.wait(hidden_ms + 1_000)
+    (copy,) = shop.records(RETRY)
+    assert copy.properties[props.LAST_ERROR] == "KeyError: 'card' and more"
+    shop.pop(invisible_ms=1_000)
+    shop.wait(2_000)
+    (dead,) = shop.records("%DLQ%billing")
+    assert dead.properties[props.LAST_ERROR] == "KeyError: 'card' and more", "the last that is known"
+    assert dead.reconsume_times == 2
+
+
+@pytest.mark.parametrize("begin_anew", ["restart", "crash"])
+def test_why_a_consumer_hid_a_message_is_known_after_a_stop(shop, begin_anew):
+    shop.send("a")
+    (first,) = shop.pop(invisible_ms=60_000)
+    shop.change(first, 20_000, "KeyError: 'card'")
+    shop.wait(4_000)
+    getattr(shop, begin_anew)()
+    shop.wait(17_000)
+    (copy,) = shop.records(RETRY)
+    assert copy.properties[props.LAST_ERROR] == "KeyError: 'card'"
+
+
+def test_the_newest_reason_counts_and_is_bounded(shop):
+    shop.broker.groups.put(GroupConfig(group_name="billing", retry_max_times=1))
+    shop.send("a")
+    (first,) = shop.pop()
+    shop.change(first, 500, "ValueError: first")
+    shop.wait(1_500)
+    (again,) = shop.pop()
+    shop.change(again, 500, "long " * 100_000)
+    shop.wait(1_500)
+    (dead,) = shop.records("%DLQ%billing")
+    assert dead.properties[props.LAST_ERROR].startswith("long long")
+    assert len(dead.properties[props.LAST_ERROR]) == 1_000

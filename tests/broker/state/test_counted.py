@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from aerobee.broker.state import counted as module
@@ -13,9 +15,9 @@ MS = 1_000_000
 
 def test_requests_are_told_apart_by_time_and_answer() -> None:
     times = RequestTimes()
-    times.answered(310, 200_000)
-    times.answered(310, 4 * MS)
-    times.answered(310, MS)
+    times.add_run(310, 200_000, 1)
+    times.add_run(310, 4 * MS, 1)
+    times.add_run(310, MS, 1)
     times.add_run(310, 500_000, 16)
     times.add_run(310, 2 * MS, 2)
     times.add(310, 0, 100, held=False)
@@ -134,8 +136,8 @@ def test_a_stopwatch_tells_milliseconds_and_whether_it_went_well(monkeypatch: py
 
 def test_a_quick_first_answer_and_a_slow_one_are_both_counted() -> None:
     times = RequestTimes()
-    times.answered(1, MS)
-    times.answered(2, MS + 1)
+    times.add_run(1, MS, 1)
+    times.add(2, 0, MS + 1, held=False)
     times.add_run(3, MS, 2)
     times.add_run(4, MS + 1, 2)
     found = {key[0]: (histogram.counts[:2], histogram.sum) for key, histogram in times}
@@ -170,15 +172,21 @@ def test_what_the_broker_moves_has_the_figures_of_what_it_stores() -> None:
 
 def test_runs_of_new_and_known_topics_add_up() -> None:
     class Run:
-        has_large = True
-        large = (1, 0, 0, 0, 0, 2)
+        """Tells each topic's meter of its part, and of the large ones; returns the sums."""
 
-        def __init__(self, name: str, calls: int, count: int, size_bytes: int) -> None:
-            self.name, self.calls, self.count, self.size_bytes = name, calls, count, size_bytes
+        def count(self, meter_of: Any, large: Any) -> tuple[int, int, int]:
+            parts = (("a", 2, 4, 50), ("b", 3, 3, 70))
+            for name, calls, count, size_bytes in parts:
+                meter = meter_of(name)
+                meter.calls += calls
+                meter.count += count
+                meter.size_bytes += size_bytes
+                large(name, (1, 0, 0, 0, 0, 2))
+            return 5, 7, 120
 
     stats = Stats(0)
     stats.sent("a", 1, 10)
-    stats.sent_runs([Run("a", 2, 4, 50), Run("b", 3, 3, 70)])
+    stats.sent_run(Run())
     assert (stats.put_calls, stats.put_count, stats.put_bytes) == (6, 8, 130)
     meters = dict(stats.meters("TOPIC_PUT"))
     assert {name: (meter.calls, meter.count, meter.size_bytes) for name, meter in meters.items()} == {

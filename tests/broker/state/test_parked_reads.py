@@ -248,4 +248,4 @@ async def test_without_long_polling_an_arrival_wakes_nobody() -> None:
     assert not held.done()
     bench.clock.advance(1_000)
     assert await held is False
-    assert not bench.parked.awaits("t", 0)
+    assert not bench.parked.awaited()

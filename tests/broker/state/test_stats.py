@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aerobee.broker.state.stats import METERS_PER_TICK, Day, Span, Spans, Stats
+from aerobee.broker.state.stats import METERS_PER_TICK, Day, Meter, Span, Spans, Stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,12 +121,21 @@ def test_the_brokers_own_figures_are_those_of_all_topics_and_of_all_groups() -> 
     assert (stats.get_found, stats.get_count, stats.get_bytes) == (3, 12, 21)
 
 
+class _ThreeSends:
+    def count(
+        self, meter_of: Callable[[str], Meter], large_run: Callable[[str, tuple[int, ...]], None]
+    ) -> tuple[int, int, int]:
+        meter = meter_of("t")
+        meter.calls, meter.count, meter.size_bytes = meter.calls + 3, meter.count + 6, meter.size_bytes + 30
+        return 3, 6, 30
+
+
 def test_several_requests_counted_at_once_are_as_many_calls() -> None:
     one, many = Stats(0), Stats(0)
     for _ in range(3):
         one.sent("t", 2, 10)
         one.acked("g", "t")
-    many.sent_runs([SimpleNamespace(name="t", calls=3, count=6, size_bytes=30, has_large=False, large=())])
+    many.sent_run(_ThreeSends())
     many.acked_one_by_one("g", "t", 3)
     for stats in (one, many):
         stats.tick(TEN_S)

@@ -42,10 +42,14 @@ async def test_a_groups_figures_are_exact(server: Server) -> None:
         await producer.send(Message("orders", b"0"))
         async with SimpleConsumer(server.namesrv, group="shipping", topics={"orders": "*"}) as consumer:
             await until(lambda: server.broker.clients.group("shipping"))
-            await consumer.receive(max_messages=1, invisible_ms=60_000)
+            (message,) = await consumer.receive(max_messages=1, invisible_ms=60_000)
             await producer.send(Message("orders", b"1"))
             found = (await ask(at, "/api/groups/shipping")).json
             assert (found["ready"], found["inFlight"]) == (1, 1)
+            where = f"topic=orders&queueId={message.queue_id}&offset={message.queue_offset}"
+            one = (await ask(at, f"/api/groups/shipping/message?{where}")).json
+            assert (one["group"], one["place"]) == ("shipping", "leased")
+            assert one["leasedUntil"] - one["poppedAt"] == 60_000
             members = (await ask(at, "/api/groups/shipping/members")).json
             assert len(members["connectionSet"]) == 1
             assert {"group": "shipping", "members": 1} in (await ask(at, "/api/groups")).json["groups"]

@@ -58,6 +58,7 @@ GATES: dict[tuple[str, str], tuple[int, dict[str, str]]] = {
     ("GET", "/groups"): (201, {}),
     ("GET", "/groups/{group}"): (0, {"group": "g", "topic": "t"}),
     ("GET", "/groups/{group}/members"): (203, {"consumerGroup": "g"}),
+    ("GET", "/groups/{group}/message"): (20006, {"consumerGroup": "g", "topic": "t"}),
     ("POST", "/groups/{group}"): (200, {}),
     ("POST", "/groups/{group}/delete"): (207, {"groupName": "g"}),
     ("POST", "/groups/{group}/reset"): (222, {"group": "g", "topic": "t"}),
@@ -97,11 +98,12 @@ def test_what_an_entry_takes_is_described_by_the_names_it_reads() -> None:
     described_ = {(entry.method, entry.path): set(entry.takes) for entry in ENTRIES}
     page = {"contains", "start", "limit"}
     assert described_ == {
-        **{place: set() for place in GATES},
+        **{key: set() for key in GATES},
         ("GET", "/topics"): page,
         ("GET", "/groups"): page,
         ("POST", "/topics/{topic}"): {"queues", "perm", "attributes"},
         ("GET", "/groups/{group}"): {"topic"},
+        ("GET", "/groups/{group}/message"): {"topic", "queueId", "offset"},
         ("POST", "/groups/{group}"): {"retryMaxTimes", "consumeEnable"},
         ("POST", "/groups/{group}/reset"): {"topic", "timestamp"},
         ("POST", "/groups/{group}/mode"): {"topic", "mode", "share"},

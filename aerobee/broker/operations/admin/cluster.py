@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from aerobee import __version__, native
 from aerobee.broker.operations.admin import topics
-from aerobee.broker.operations.admin.figures import first_waiting
+from aerobee.broker.state.delayed import first_waiting
 from aerobee.errors import SystemFailure
 from aerobee.protocol import names
-from aerobee.protocol.bodies import BrokerStatsData, DelayOffsets, StatsItem
+from aerobee.protocol.bodies import (
+    BrokerStatsData,
+    DataVersion,
+    DelayOffsets,
+    StatsItem,
+    TimerCount,
+    TimerCounts,
+)
 from aerobee.protocol.codes import VERSION, VERSION_DESC, Perm
 from aerobee.store.platform import disk_of
 
@@ -160,6 +167,22 @@ def delay_offsets(broker: Broker) -> DelayOffsets:
         end = store.max_offset(names.SCHEDULE_TOPIC, level - 1)
         table[level] = first_waiting(store, level - 1, end, now)
     return DelayOffsets(offset_table=table)
+
+
+def timer_counts(broker: Broker) -> TimerCounts:
+    """Messages in the timer, by topic."""
+    counted = broker.stats.counted
+    if counted.timers is None:
+        raise SystemFailure("The timer message store is null")
+    timers, waiting = counted.timers, counted.timers.by_topic()
+    table = {
+        topic: TimerCount(count=count, timestamp=timers.changed_at(topic))
+        for topic, count in waiting.items()
+        if count
+    }
+    newest = max((each.timestamp for each in table.values()), default=0)
+    changes = counted.timer_in.total() + counted.timer_out.total()
+    return TimerCounts(data_version=DataVersion(counter=changes, timestamp=newest), timing_count=table)
 
 
 def stats(name: str, key: str, broker: Broker) -> BrokerStatsData:

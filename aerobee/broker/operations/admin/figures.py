@@ -7,20 +7,24 @@ from typing import TYPE_CHECKING
 
 from aerobee.broker.pop.in_flight import oldest_offset
 from aerobee.broker.pop.pops import retry_topics
+from aerobee.broker.turns import at_once
 from aerobee.errors import GroupNotFound
 from aerobee.protocol import names
-from aerobee.protocol import properties as props
 from aerobee.protocol.bodies.figures import GroupLag, QueueLag
 
 if TYPE_CHECKING:
-    from aerobee.broker.broker import Broker
-    from aerobee.store.message_store import MessageStore
+    from collections.abc import Generator
 
-LOOKED_AT = 5_000  # delayed messages per level: each is read to see whose it is
+    from aerobee.broker.broker import Broker
 
 
 def group_figures(group: str, topic: str | None, broker: Broker) -> GroupLag:
-    """All topics of the group, or one with its retry topics. Raises GroupNotFound."""
+    """All topics of the group, or one with its retry topics, in this turn of the loop. Raises GroupNotFound."""
+    return at_once(counting(group, topic, broker))
+
+
+def counting(group: str, topic: str | None, broker: Broker) -> Generator[None, None, GroupLag]:
+    """The same for `in_turns`: stops after every queue. Raises GroupNotFound."""
     topics = {topic} if topic else topics_of(group, broker)
     if broker.groups.get(group) is None and not topics_of(group, broker):
         raise GroupNotFound(f"group '{group}' does not exist")
@@ -35,8 +39,14 @@ def group_figures(group: str, topic: str | None, broker: Broker) -> GroupLag:
         modes={name: broker.pops.modes.get(name, group).mode.value for name in normal},
         queues=[],
     )
+    has_retries = broker.topics.get(names.retry_topic(group)) is not None
+    if has_retries:  # this may read for long; what comes after it is soon done
+        yield from broker.stats.delayed.look(broker.store, broker.clock.now())
     for name in [*normal, *sorted(retries)]:
-        queues = lag(broker, group, name)
+        queues = []
+        for queue_id in range(_read_queues(name, broker)):
+            queues.append(queue_figures(broker, group, name, queue_id))
+            yield
         figures.queues += queues
         waiting = sum(queue.ready for queue in queues)
         figures.retrying += waiting if name in retries else 0
@@ -45,7 +55,9 @@ def group_figures(group: str, topic: str | None, broker: Broker) -> GroupLag:
     oldest = (max(queue.oldest_ready_ms, queue.oldest_in_flight_ms) for queue in figures.queues)
     figures.oldest_ms = max(oldest, default=0)
     figures.dead = _stored(names.dead_letter_topic(group), broker)
-    figures.delayed, figures.delayed_is_exact = _delayed(names.retry_topic(group), broker)
+    if has_retries:  # what has become due since is in a queue by now
+        at_once(broker.stats.delayed.look(broker.store, broker.clock.now()))
+        figures.delayed, figures.delayed_is_exact = broker.stats.delayed.count(names.retry_topic(group))
     return figures
 
 
@@ -63,9 +75,12 @@ def topics_of(group: str, broker: Broker) -> set[str]:
 
 def lag(broker: Broker, group: str, topic: str) -> list[QueueLag]:
     """Each queue of the topic for the group; empty when there is no such topic."""
+    return [queue_figures(broker, group, topic, queue_id) for queue_id in range(_read_queues(topic, broker))]
+
+
+def _read_queues(topic: str, broker: Broker) -> int:
     config = broker.topics.get(topic)
-    queues = 0 if config is None else config.read_queue_nums
-    return [queue_figures(broker, group, topic, queue_id) for queue_id in range(queues)]
+    return 0 if config is None else config.read_queue_nums
 
 
 def queue_figures(broker: Broker, group: str, topic: str, queue_id: int) -> QueueLag:
@@ -114,38 +129,5 @@ def _age(broker: Broker, topic: str, queue_id: int, offset: int) -> int:
 
 
 def _stored(topic: str, broker: Broker) -> int:
-    config = broker.topics.get(topic)
-    queues = 0 if config is None else config.read_queue_nums
-    return sum(broker.store.max_offset(topic, q) - broker.store.min_offset(topic, q) for q in range(queues))
-
-
-# -- sent back and waiting --------------------------------------------------------------------------------
-
-
-def _delayed(retry_topic: str, broker: Broker) -> tuple[int, bool]:
-    """Messages of the delay levels that will go to the topic, and whether all of them were looked at."""
-    count, exact, now = 0, True, broker.clock.now()
-    if broker.topics.get(retry_topic) is None:
-        return 0, True
-    for queue_id in range(len(broker.store.delays)):
-        end = broker.store.max_offset(names.SCHEDULE_TOPIC, queue_id)
-        offset = first_waiting(broker.store, queue_id, end, now)
-        exact &= end - offset <= LOOKED_AT
-        for place in range(offset, min(end, offset + LOOKED_AT)):
-            record = broker.store.record_of(names.SCHEDULE_TOPIC, queue_id, place)
-            if record is not None and props.get(record.properties_text, props.REAL_TOPIC) == retry_topic:
-                count += 1
-    return count, exact
-
-
-def first_waiting(store: MessageStore, queue_id: int, end: int, now: int) -> int:
-    """A level's queue is in order of due time, its units' tag code: find the first that is not due."""
-    low, high = store.min_offset(names.SCHEDULE_TOPIC, queue_id), end
-    while low < high:
-        middle = (low + high) // 2
-        unit = store.unit(names.SCHEDULE_TOPIC, queue_id, middle)
-        if unit is None or store.run_time(unit.tags_code, unit.physical_offset) <= now:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    queues = range(_read_queues(topic, broker))
+    return sum(broker.store.max_offset(topic, q) - broker.store.min_offset(topic, q) for q in queues)

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which lines of an audit log are wanted."""
+
+from __future__ import annotations
+
+import fnmatch
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MOST = 100_000  # lines that are asked for where not all are wanted; a broker reads the last megabyte
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """`since` in epoch milliseconds. A user who only said to be one (`shop?`) is meant, too."""
+
+    user: str | None = None
+    request: str | None = None
+    result: str | None = None
+    since: int = 0
+
+    def has(self, line: Mapping[str, Any]) -> bool:
+        return (
+            self.user in (None, str(line.get("user", "")).removesuffix("?"))
+            and (self.request is None or fnmatch.fnmatch(str(line.get("request", "")), self.request))
+            and self.result in (None, line.get("result"))
+            and (not self.since or datetime.fromisoformat(line["time"]).timestamp() * 1000 >= self.since)
+        )
+
+    def newest(self, lines: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+        return [line for line in lines if self.has(line)][-count:]

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What we send by a socket: frames of one turn in one write, as much as a slow peer may leave unread; and our own
+requests, each with a number by which its answer finds who waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from aerobee.errors import NetworkError
+
+if TYPE_CHECKING:
+    from aerobee.net.reply import Large
+    from aerobee.net.served import Limits
+    from aerobee.protocol.command import Command
+
+log = logging.getLogger("aerobee.net")
+
+_FORGET_AT = 1024
+_LAST_NUMBER = 0x7FFFFFFF  # Java's opaque is an int; after it they begin anew
+
+
+class WriteSide(asyncio.Protocol):
+    """The half of a connection that reads nothing."""
+
+    __slots__ = ("_closing", "_limits", "_out", "_out_bytes", "_paused", "_transport", "remote_text")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._transport: asyncio.Transport | None = None
+        self._closing = False
+        self._out: list[bytes] | None = None  # a list while a read is served, to be sent as one
+        self._out_bytes = 0
+        self._paused = False  # the peer has too much to read already
+        self.remote_text = ""
+
+    @property
+    def is_open(self) -> bool:
+        return not self._closing and self._transport is not None and not self._transport.is_closing()
+
+    def write(self, frame: bytes) -> None:
+        """Send a frame; within `data_received` frames are collected into one write."""
+        if self._out is None:
+            self._write_now(frame)
+            return
+        self._out.append(frame)
+        self._out_bytes += len(frame)
+        if self._out_bytes >= self._limits.pause_bytes:  # let the transport say whether the peer keeps up
+            self._flush()
+            self._out = []
+
+    def _write_large(self, answer: Large) -> None:
+        collecting = self._out is not None
+        self._flush()
+        if collecting:
+            self._out = []
+        transport = self._transport
+        if transport is not None and not self._closing:
+            transport.writelines(answer.parts())
+            self._cut_off_if_slow(transport)
+
+    def _flush(self) -> None:
+        out, self._out, self._out_bytes = self._out, None, 0
+        if out:
+            self._write_now(out[0] if len(out) == 1 else b"".join(out))
+
+    def _write_now(self, data: bytes) -> None:
+        transport = self._transport
+        if transport is None or self._closing:
+            return
+        transport.write(data)
+        self._cut_off_if_slow(transport)
+
+    def _cut_off_if_slow(self, transport: asyncio.Transport) -> None:
+        if self._paused and transport.get_write_buffer_size() > self._limits.max_write_buffer:
+            unread = transport.get_write_buffer_size()
+            log.warning("cutting off peer=%s: unread_bytes=%d, it reads too slowly", self.remote_text, unread)
+            self.abort()
+
+    def close(self) -> None:
+        """Close once what is written has left."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close now; unsent bytes are lost."""
+        self._closing = True
+        if self._transport is not None:
+            # Python 3.11.2: asyncio's TLS transport has let go of its inner part once the peer is gone.
+            with suppress(AttributeError):
+                self._transport.abort()
+
+
+class Waiting(Protocol):
+    """Who waits for an answer: a future, or something that stands for several of them."""
+
+    def done(self) -> bool: ...
+    def set_result(self, answer: Command, /) -> None: ...
+    def set_exception(self, error: BaseException, /) -> None: ...
+    def exception(self) -> BaseException | None: ...
+
+
+class Calls:
+    """Our requests that are not answered yet."""
+
+    __slots__ = ("_forget_at", "_number", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, Waiting] = {}  # by the number of the request
+        self._number = 0
+        self._forget_at = _FORGET_AT
+
+    def number(self) -> int:
+        """Of the next request."""
+        if len(self.waiting) >= self._forget_at:
+            self._forget_abandoned()
+        self._number = number = (self._number + 1) & _LAST_NUMBER
+        return number
+
+    def answered(self, answer: Command, peer: str) -> None:
+        call = self.waiting.pop(answer.opaque, None)
+        if call is None or call.done():
+            log.debug("late answer peer=%s opaque=%d", peer, answer.opaque)
+        else:
+            call.set_result(answer)
+
+    def lost(self, peer: str) -> None:
+        """No answer will come any more."""
+        calls, self.waiting = self.waiting, {}
+        for call in calls.values():
+            if not call.done():
+                call.set_exception(NetworkError(f"connection to {peer} was lost"))
+                call.exception()  # may be nobody's any more: no "never retrieved" warning
+
+    def _forget_abandoned(self) -> None:
+        """Calls whose caller gave up and whose answer never came; amortised by the doubling bound."""
+        self.waiting = {number: call for number, call in self.waiting.items() if not call.done()}
+        self._forget_at = max(_FORGET_AT, 2 * len(self.waiting))

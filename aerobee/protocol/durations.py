@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lengths of time as people write them, and as we write them for people: one way in the terminal and on pages."""
+
+from __future__ import annotations
+
+UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_TWO_UNITS = (("d", "h"), ("h", "m"), ("m", "s"))
+
+
+def in_words(ms: int) -> str:
+    """`350 ms`, `12.5 s`, `3 m 20 s`, `2 h 5 m`, `4 d 1 h`; empty for none."""
+    if ms <= 0:
+        return ""
+    if ms < UNITS_MS["s"]:
+        return f"{ms} ms"
+    for large, small in _TWO_UNITS:
+        if ms >= UNITS_MS[large]:
+            return f"{ms // UNITS_MS[large]} {large} {ms % UNITS_MS[large] // UNITS_MS[small]} {small}"
+    return f"{ms // 100 / 10:.1f} s"  # cut off, as the others are: a minute is no sixty seconds

@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From start to stop: what a push consumer tells, in which order, and what is left of it when it has gone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aerobee.client.consume.push_consumer import PushConsumer
+from aerobee.client.consume.rebalance import Strategy
+from aerobee.client.consume.subscriptions import Sql
+from aerobee.client.options import Options
+from aerobee.errors import NetworkError, SystemFailure
+from aerobee.protocol import bodies
+from aerobee.protocol.bodies import MessageQueue
+from aerobee.protocol.headers.consume import (
+    CheckClientConfig,
+    ConsumerList,
+    PullResult,
+    UnlockQueues,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+from tests.client.holding_broker import Q0, Q1, Broker, broker, names_of, started
+
+__all__ = ["broker"]  # a fixture
+
+
+@pytest.fixture
+def push(session: Any) -> Callable[..., PushConsumer]:
+    async def handle(message: Any) -> None:
+        """Good."""
+
+    def make(**more: Any) -> PushConsumer:
+        return PushConsumer(**{"group": "g", "topics": {"T": "*"}, "handler": handle, **more})
+
+    return make
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_a_push_consumer_tells_the_group_all_it_needs_before_it_goes(
+    broker: Broker, push: Any, session: Any, settle: Any, encode_messages: Any, ordered: bool
+) -> None:
+    consumer = push(ordered=ordered)
+    await started(consumer, session, settle)
+    assert session.story[:2] == ["start", "heartbeat"]
+    assert session.consumers == {"g": consumer}
+    assert consumer.started_at == session.clock.now() - session.options.dispatch_ms
+    assert consumer.queues == [Q0, Q1]
+    assert broker.held() == [(0, 5), (1, 5)]
+    broker.answer(1, encode_messages(5, 6), 7)
+    await settle()
+    assert broker.held() == [(0, 5), (1, 7)]
+    session.story.clear()
+    owned = list(consumer._member.pulled.values())
+    await consumer.stop()
+    unlocked = ["UnlockQueues"] if ordered else []
+    said = [*unlocked, "leave {'consumer_group': 'g'}", "stop"]
+    assert [each for each in session.story if each != "UpdateConsumerOffset"] == said
+    assert session.story[0] == "UpdateConsumerOffset", "first how far it is: whoever is next asks for it"
+    assert broker.reported()[-2:] == [(0, 5), (1, 7)]
+    assert all(each.inbox.dropped for each in owned)
+    assert not names_of(consumer._tasks)
+    assert (session.consumers, session.users) == ({}, 0)
+    await consumer.stop()
+    assert session.users == 0, "a second stop does nothing"
+
+
+async def test_one_whose_brokers_are_gone_leaves_all_the_same(
+    broker: Broker, push: Any, session: Any, settle: Any, caplog: Any
+) -> None:
+    consumer = push(ordered=True)
+    await started(consumer, session, settle)
+    session.leaving_fails = NetworkError("gone")
+    session.answers[UnlockQueues] = lambda *_: NetworkError("gone")
+    await consumer.stop()
+    assert (session.consumers, session.users) == ({}, 0)
+    assert "group=g left without a word: gone" in caplog.text
+
+
+async def test_what_a_consumer_does_by_itself_goes_on_as_long_as_it_runs(
+    broker: Broker, push: Any, session: Any, settle: Any
+) -> None:
+    for ordered, own in ((False, "overdue"), (True, "locks")):
+        consumer = push(ordered=ordered)
+        await started(consumer, session, settle)
+        assert names_of(consumer._tasks) >= {"rebalance", "offsets", own}
+        assert not names_of(consumer._tasks) & ({"overdue", "locks"} - {own})
+        session.sent.clear()
+        for _ in range(3):
+            session.clock.advance(session.options.persist_offsets_ms)
+            await settle()
+        assert len(broker.reported()) == 3 * 2
+        await consumer.stop()
+
+
+async def test_a_start_that_fails_leaves_nothing_behind(
+    broker: Broker, push: Any, session: Any, settle: Any
+) -> None:
+    session.answers[CheckClientConfig] = lambda *_: SystemFailure("the broker does not support SQL")
+    consumer = push(topics={"T": Sql("a > 1")})
+    with pytest.raises(SystemFailure, match="does not support SQL"):
+        await consumer.start()
+    assert (session.consumers, session.users, consumer._member.running) == ({}, 0, False)
+    address, header, _ = session.asked[-1]
+    assert (address, type(header)) == ("a:1", CheckClientConfig)
+    asked = bodies.decode(session.bodies[-1], bodies.CheckClient)
+    assert (asked.client_id, asked.group, asked.subscription_data.sub_string) == ("me", "g", "a > 1")
+    with pytest.raises(RuntimeError, match="was started already; make a new one"):
+        await consumer.start()
+
+
+async def test_tags_need_no_check_and_unknown_topics_are_waited_for(
+    broker: Broker, push: Any, session: Any, settle: Any, caplog: Any
+) -> None:
+    consumer = push(topics={"later": "A"})
+    await consumer.start()
+    await settle()
+    assert not session.headers(CheckClientConfig)
+    assert "topic=later of group=g is unknown to the name servers yet" in caplog.text
+    assert "RETRY" not in caplog.text, "that one comes with the first failure"
+    other = push(topics={"T": "*"})
+    with pytest.raises(ValueError, match="group 'g' has a consumer in this session already"):
+        await other.start()
+    await consumer.stop()
+
+
+async def test_a_pause_gives_held_pulls_up_and_a_resume_goes_on_where_it_was(
+    broker: Broker, push: Any, session: Any, settle: Any, encode_messages: Any
+) -> None:
+    consumer = push()
+    await started(consumer, session, settle)
+    consumer.pause()
+    await settle()
+    assert [held.cancelled() for _, held in broker.pulls] == [True, True]
+    session.clock.advance(session.options.suspended_ms)
+    await settle()
+    assert broker.held() == []
+    consumer.resume()
+    session.clock.advance(session.options.suspended_ms)
+    await settle()
+    assert broker.held() == [(0, 5), (1, 5)]
+    await consumer.stop()
+
+
+async def test_a_reset_drops_what_is_in_work_and_begins_again_at_the_offsets_given(
+    broker: Broker, push: Any, session: Any, settle: Any, encode_messages: Any
+) -> None:
+    consumer = push(handler=lambda message: asyncio.Event().wait())
+    await started(consumer, session, settle)
+    before = dict(consumer._member.pulled)
+    session.sent.clear()
+    resetting = asyncio.ensure_future(consumer.reset_offsets("T", {Q0: 2, MessageQueue("z", 0, "T"): 1}))
+    await settle()
+    assert (before[Q0].inbox.dropped, before[Q1].inbox.dropped) == (True, False)
+    assert not resetting.done(), "handlers may still end"
+    session.clock.advance(10_000)
+    await settle()
+    assert resetting.done()
+    assert [offset for queue_id, offset in broker.reported() if queue_id == 0][-1] == 2
+    broker.stands_at = 2
+    for _ in range(3):
+        session.clock.advance(session.options.rebalance_ms)
+        await settle()
+    assert consumer._member.pulled[Q0] is not before[Q0]
+    assert consumer._member.pulled[Q1] is before[Q1]
+    assert broker.held() == [(0, 2), (1, 5)]
+    await consumer.stop()
+
+
+@pytest.mark.seed("S004-6")
+async def test_topics_may_come_and_go_while_it_runs(
+    broker: Broker, push: Any, session: Any, settle: Any
+) -> None:
+    consumer = push()
+    await started(consumer, session, settle)
+    session.know("U", queues=1)
+    session.story.clear()
+    await consumer.subscribe("U", "A")
+    assert session.story[0] == "heartbeat", "before anything is pulled by it"
+    for _ in range(2):
+        session.clock.advance(session.options.rebalance_min_ms)
+        await settle()
+    assert [queue.topic for queue in consumer.queues] == ["T", "T", "U"]
+    session.story.clear()
+    await consumer.unsubscribe("T")
+    assert session.story[:2] == ["unuse T", "heartbeat"]
+    for _ in range(2):
+        session.clock.advance(session.options.rebalance_min_ms)
+        await settle()
+    assert [queue.topic for queue in consumer.queues] == ["U"]
+    await consumer.stop()
+
+
+@pytest.mark.seed("S001-19", "S001-26")
+async def test_an_offset_the_broker_has_not_is_repaired_once_and_taken_anew(
+    broker: Broker, push: Any, session: Any, settle: Any
+) -> None:
+    consumer = push()
+    await started(consumer, session, settle)
+    session.sent.clear()
+    moved = PullResult(next_begin_offset=3, min_offset=3, max_offset=9)
+    next(held for header, held in broker.pulls if header.queue_id == 0).set_result((21, moved, b""))
+    await settle()
+    lost = consumer._member.pulled[Q0]
+    assert (lost.inbox.dropped, lost.repairing) == (True, True)
+    session.clock.advance(session.options.offset_repair_ms - 1)
+    await settle()
+    assert (0, 3) not in broker.reported()
+    broker.stands_at = 3
+    session.clock.advance(1)
+    await settle()
+    assert (0, 3) in broker.reported()
+    for _ in range(3):
+        session.clock.advance(session.options.rebalance_min_ms)
+        await settle()
+    assert consumer._member.pulled[Q0] is not lost
+    assert broker.held() == [(0, 3), (1, 5)]
+    await consumer.stop()
+
+
+@pytest.mark.seed("S001-26")
+async def test_a_repair_that_cannot_be_told_to_the_broker_still_ends(
+    broker: Broker, push: Any, session: Any, settle: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    consumer = push()
+    await started(consumer, session, settle)
+
+    async def refuse(*_: Any) -> None:
+        raise SystemFailure("no")
+
+    moved = PullResult(next_begin_offset=3, min_offset=3, max_offset=9)
+    next(held for header, held in broker.pulls if header.queue_id == 0).set_result((21, moved, b""))
+    await settle()
+    lost = consumer._member.pulled[Q0]
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "send", refuse)
+        session.clock.advance(session.options.offset_repair_ms)
+        await settle()
+    assert "offset not reported" in caplog.text
+    for _ in range(3):
+        session.clock.advance(session.options.rebalance_min_ms)
+        await settle()
+    assert consumer._member.pulled[Q0] is not lost
+    await consumer.stop()
+
+
+@pytest.mark.seed("S003-9")
+@pytest.mark.parametrize("options", [Options(topic_messages=1_000, topic_mebibytes=64)])
+async def test_one_whose_queues_changed_spreads_its_limits_anew_and_tells_the_brokers(
+    broker: Broker, push: Any, session: Any, settle: Any
+) -> None:
+    heard: list[Any] = []
+    consumer = push(on_queues=lambda *told: heard.append(told))
+    await started(consumer, session, settle)
+    limits = consumer._member.limits("T")
+    assert (limits.messages, limits.mebibytes) == (500, 32), "two queues"
+    told = consumer._member.subscriptions.told_version("T")
+    heartbeats = session.heartbeats
+    session.clock.advance(1_000)
+    session.know("T", queues=4)
+    consumer.route_changed("T")
+    for _ in range(3):
+        session.clock.advance(session.options.rebalance_min_ms)
+        await settle()
+    limits = consumer._member.limits("T")
+    assert (limits.messages, limits.mebibytes) == (250, 16), "four"
+    assert session.heartbeats > heartbeats
+    assert consumer._member.subscriptions.told_version("T") > told, "so that its expression wins"
+    assert [len(own) for topic, _, own in heard if topic == "T"] == [2, 4]
+    await consumer.stop()
+
+
+@pytest.mark.seed("S004-40")
+async def test_one_that_starts_asks_for_the_routes_of_all_its_topics_and_its_retry_topic(
+    broker: Broker, push: Any, session: Any, settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    real = session.route
+
+    async def route(topic: str) -> Any:
+        asked.append(topic)
+        return await real(topic)
+
+    monkeypatch.setattr(session, "route", route)
+    for model, topics in (("clustering", ["T", "U", "%RETRY%g"]), ("broadcasting", ["T", "U"])):
+        session.options = Options(local_offsets="", instance="DEFAULT")
+        consumer = push(topics={"T": "*", "U": "*"}, model=model)
+        asked.clear()
+        await consumer.start()
+        assert asked == topics
+        assert session.story[-1] == "heartbeat", "before the first rebalance"
+        await consumer.stop()
+
+
+@pytest.mark.seed("S004-35")
+async def test_while_a_pull_is_held_no_other_is_sent_for_its_queue(
+    broker: Broker, push: Any, session: Any, settle: Any
+) -> None:
+    consumer = push()
+    await started(consumer, session, settle)
+    for _ in range(10):
+        session.clock.advance(session.options.rebalance_ms)
+        await settle()
+    assert len(broker.pulls) == 2
+    assert broker.held() == [(0, 5), (1, 5)]
+    await consumer.stop()
+
+
+@pytest.mark.seed("S004-42")
+async def test_queues_and_members_are_sorted_before_they_are_shared_out(
+    broker: Broker, push: Any, session: Any, settle: Any
+) -> None:
+    """Else two members that were told of them in another order would take the same queues."""
+    session.know("T", queues=12, brokers=("b", "a"))
+    ids = ["me", "zoe", "ann", "me2"]
+    session.answers[ConsumerList] = lambda *_: (
+        0, None, bodies.encode(bodies.ConsumerIds(consumer_id_list=ids))
+    )  # fmt: skip
+    seen: list[Any] = []
+
+    def divide(client_id: str, queues: Any, clients: Any) -> list[MessageQueue]:
+        seen.append((client_id, list(queues), list(clients)))
+        return []
+
+    consumer = push(strategy=Strategy("OWN", divide))
+    await consumer.start()
+    await settle()
+    every = [MessageQueue(name, queue_id, "T") for name in "ab" for queue_id in range(12)]
+    assert seen == [("me", every, ["ann", "me", "me2", "zoe"])]
+    await consumer.stop()
+
+
+@pytest.mark.seed("S004-88")
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_lost_queues_are_given_up_before_new_ones_are_taken_and_these_before_they_are_pulled(
+    broker: Broker, push: Any, session: Any, settle: Any, ordered: bool
+) -> None:
+    own = [Q0]
+    consumer = push(ordered=ordered, strategy=Strategy("OWN", lambda *_: list(own)))
+    await started(consumer, session, settle)
+    assert consumer.queues == [Q0]
+    own[:] = [Q1]
+    session.story.clear()
+    consumer.members_changed()
+    session.clock.advance(session.options.rebalance_min_ms)
+    await settle()
+    session.clock.advance(session.options.dispatch_ms)
+    await settle()
+    told = ["UpdateConsumerOffset", "UnlockQueues", "LockQueues", "QueryConsumerOffset", "PullMessage"]
+    at = -1
+    for each in told:
+        if ordered or "Queues" not in each:
+            at = session.story.index(each, at + 1)
+    assert session.story.count("QueryConsumerOffset") == 1 + ordered, (
+        "an ordered queue asks again once it is locked"
+    )
+    assert consumer.queues == [Q1]
+    await consumer.stop()

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One file of the key index against a plain list: entering, finding by time, cutting after a crash."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aerobee.store.index_file import ENTRY_SIZE, IndexFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SLOTS, ENTRIES, BEGAN = 5, 40, 1_700_000_000_123
+
+# hash, milliseconds since the one before
+keys = st.lists(
+    st.tuples(st.integers(0, 12), st.sampled_from([0, 1, 876, 877, 1_000, 2_500])), max_size=ENTRIES - 1
+)
+
+
+class Told:
+    """What was entered: hash, log offset and time of each, in the order of the log."""
+
+    def __init__(self, told: list[tuple[int, int]]) -> None:
+        self.entries: list[tuple[int, int, int]] = []
+        time = BEGAN
+        for n, (key_hash, later_ms) in enumerate(told):
+            time += later_ms if n else 0
+            self.entries.append((key_hash, 100 * (n + 1), time))
+
+    def before(self, log_end: int) -> list[tuple[int, int, int]]:
+        return [each for each in self.entries if each[1] < log_end]
+
+    def store_time(self, offset: int) -> int:
+        return next(time for _, at, time in self.entries if at == offset)
+
+
+def enter(file: IndexFile, entries: list[tuple[int, int, int]], at_once: int) -> None:
+    for at in range(0, len(entries), at_once):
+        part = entries[at : at + at_once]
+        file.reserve(file.count + len(part))
+        file.put_all(
+            [key_hash for key_hash, _, _ in part], [("", "", offset, time) for _, offset, time in part]
+        )
+
+
+def found(file: IndexFile, key_hash: int, begin: int = 0, end: int = 1 << 60) -> list[int]:
+    return list(file.find(key_hash, begin, end))
+
+
+def expected(entries: list[tuple[int, int, int]], key_hash: int, begin: int, end: int) -> list[int]:
+    """Times are kept to the second, counted from the file's first."""
+    told = [
+        offset
+        for each, offset, time in entries
+        if each == key_hash and begin - 999 <= BEGAN + (time - BEGAN) // 1000 * 1000 <= end
+    ]
+    return told[::-1]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("index")
+
+
+def made(folder: Path) -> IndexFile:
+    for old in folder.iterdir():
+        old.unlink()
+    return IndexFile.create(folder / "20231114221320123", SLOTS, ENTRIES)
+
+
+def header(file: IndexFile) -> tuple[int, ...]:
+    return struct.unpack(">qqqqii", file.path.read_bytes()[:40])
+
+
+@settings(max_examples=60, deadline=None)
+@given(keys, st.integers(1, 7), st.integers(-2_000, 12_000), st.integers(0, 12_000))
+def test_keys_are_found_newest_first_within_their_time(
+    folder: Path, told: list[tuple[int, int]], at_once: int, begin: int, length: int
+) -> None:
+    file, model = made(folder), Told(told)
+    enter(file, model.entries, at_once)
+    for key_hash in range(13):
+        assert found(file, key_hash) == expected(model.entries, key_hash, 0, 1 << 60)
+        begin_ms, end_ms = BEGAN + begin, BEGAN + begin + length
+        assert found(file, key_hash, begin_ms, end_ms) == expected(model.entries, key_hash, begin_ms, end_ms)
+    assert file.count == len(told) + 1
+    assert file.used_slots == len({key_hash % SLOTS for key_hash, _ in told})
+    file.close()
+
+
+@settings(max_examples=80, deadline=None)
+@given(keys, st.integers(0, ENTRIES + 1), st.booleans())
+def test_a_cut_file_is_one_that_never_had_more(
+    folder: Path, told: list[tuple[int, int]], kept: int, known: bool
+) -> None:
+    model = Told(told)
+    log_end = 100 * kept + 1
+    entries = model.before(log_end)
+    file = made(folder)
+    enter(file, entries, 3)
+    file.write_header()
+    file.close()
+    wanted = (file.path.read_bytes(), file.count, file.begin_time, file.begin_offset)
+    file = made(folder)
+    enter(file, model.entries, 3)
+    file.write_header()
+    file.cut(log_end, model.store_time if known else lambda offset: 0)
+    file.close()
+    data = bytearray(file.path.read_bytes())
+    if not entries:  # what it began with is written with the first key again
+        assert file.count == 1
+        assert not any(data[40:])
+        return
+    assert bytes(data[40:]) == wanted[0][40:]
+    began, ended, first, last, used, count = header(file)
+    assert (count, first, last) == (len(entries) + 1, entries[0][1], entries[-1][1])
+    assert (began, used) == (BEGAN, len({each[0] % SLOTS for each in entries}))
+    exactly = entries[-1][2]
+    assert ended == (exactly if known else BEGAN + (exactly - BEGAN) // 1000 * 1000)
+
+
+def test_space_is_taken_before_it_is_needed_and_not_twice(folder: Path) -> None:
+    file = made(folder)
+    assert file.room == ENTRIES, "a small file at once"
+    assert file.size == 40 + SLOTS * 4 + ENTRIES * ENTRY_SIZE == file.path.stat().st_size
+    big = IndexFile.create(folder / "big", SLOTS, 200_000)
+    first = big.room
+    assert 2 <= first < 200_000
+    big.reserve(first - 1)
+    assert big.room == first
+    big.reserve(first)
+    assert first < big.room <= 200_000
+    big.reserve(199_999)
+    assert big.room == 200_000
+    for each in (file, big):
+        each.close()
+
+
+def test_a_chain_that_was_damaged_ends_the_walk(folder: Path) -> None:
+    file = made(folder)
+    enter(file, [(3, 100 * n, BEGAN) for n in range(1, 6)], 5)
+    for older in (4, 5, 9, -1):  # itself, one that is newer, one that is not there, none
+        struct.pack_into(">i", file.map, file.entries_at + 4 * ENTRY_SIZE + 16, older)
+        assert found(file, 3) == [500, 400]
+    file.close()
+
+
+@pytest.mark.parametrize(
+    ("count", "taken"), [(0, 1), (-5, 1), (1, 1), (7, 7), (ENTRIES, ENTRIES), (99, ENTRIES)]
+)
+def test_a_header_says_no_more_than_a_file_can_hold(folder: Path, count: int, taken: int) -> None:
+    file = made(folder)
+    file.close()
+    with file.path.open("r+b") as raw:
+        raw.write(struct.pack(">qqqqii", 1, 2, 3, 4, 5, count))
+    again = IndexFile(file.path, SLOTS, ENTRIES)
+    again.load_header()
+    assert (again.begin_time, again.end_time, again.begin_offset, again.end_offset) == (1, 2, 3, 4)
+    assert (again.used_slots, again.count) == (5, taken)
+    file.path.write_bytes(b"short")
+    torn = IndexFile(file.path, SLOTS, ENTRIES)
+    torn.load_header()
+    assert (torn.begin_time, torn.count) == (0, 1)
+
+
+def test_times_before_the_first_or_too_far_behind_it_are_kept_at_the_edge(folder: Path) -> None:
+    file = made(folder)
+    enter(file, [(1, 100, BEGAN), (2, 200, BEGAN - 5_000), (3, 300, BEGAN + (1 << 41) * 1_000)], 3)
+    entries = [
+        struct.unpack_from(">iqii", file.map, file.entries_at + number * ENTRY_SIZE) for number in (1, 2, 3)
+    ]
+    assert [seconds for _, _, seconds, _ in entries] == [0, 0, 0x7FFFFFFF]
+    file.close()

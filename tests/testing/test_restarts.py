@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A test server that goes and comes back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aerobee import BrokerConfig, Message, Producer, ProducerOptions, Server, StoreConfig, blocking
+from aerobee.errors import NetworkError
+from aerobee.testing import TestServer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+
+
+def bodies(server: TestServer) -> list[bytes]:
+    return [message.body for message in server.messages_of("orders")]
+
+
+def test_a_restart_keeps_ports_messages_and_clients() -> None:
+    with TestServer(config=BrokerConfig(default_queues=1), grpc_port=0, http_port=0) as server:
+        before = (server.namesrv, server.server.ports)
+        with blocking.Producer(server.namesrv, group="shop") as producer:
+            producer.send(Message("orders", b"before"))
+            server.restart()
+            producer.send(Message("orders", b"after"))
+        assert (server.namesrv, server.server.ports) == before
+        assert -1 not in before[1].values()
+        assert bodies(server) == [b"before", b"after"]
+
+
+async def test_between_stop_and_start_there_is_nobody() -> None:
+    with TestServer() as server:
+        options = ProducerOptions(send_timeout_ms=300)
+        async with Producer(server.namesrv, group="shop", options=options) as producer:
+            await producer.send(Message("orders", b"before"))
+            server.stop()
+            with pytest.raises(NetworkError):
+                await producer.send(Message("orders", b"lost"))
+            with pytest.raises(RuntimeError, match="after `stop` comes `start`"):
+                server.broker_address  # noqa: B018 - it raises
+            server.start()
+        assert bodies(server) == [b"before"]
+        with pytest.raises(RuntimeError, match="the server runs"):
+            server.start()
+
+
+def test_time_stands_still_through_a_restart() -> None:
+    with TestServer.with_manual_clock() as server:
+        with blocking.Producer(server.namesrv, group="shop") as producer:
+            producer.send(Message("orders", b"later", delay_level=3))
+        server.restart()
+        assert bodies(server) == []
+        server.clock.advance(seconds=11)
+        with blocking.PullConsumer(
+            server.namesrv, group="g", topics={"orders": "*"}, start="first"
+        ) as consumer:
+            assert [message.body for message in consumer.poll(timeout_ms=10_000)] == [b"later"]
+
+
+@pytest.mark.parametrize("where", ["data", "store"])
+def test_a_directory_of_the_tests_own_is_used_and_kept(tmp_path: Path, where: str) -> None:
+    data = {"data": tmp_path} if where == "data" else {"store": StoreConfig(data=str(tmp_path))}
+    with TestServer(**data) as first, blocking.Producer(first.namesrv, group="shop") as producer:
+        producer.send(Message("orders", b"kept"))
+    with TestServer(**data) as second:
+        assert bodies(second) == [b"kept"]
+
+
+def test_a_directory_of_its_own_is_removed_and_one_that_is_named_beside_it_refused(tmp_path: Path) -> None:
+    with TestServer() as server:
+        server.restart()
+        data = server.server.data
+        assert data is not None
+        assert data.exists()
+    assert not data.exists()
+    with pytest.raises(ValueError, match="leave out `data`"):
+        Server(ephemeral=True, store=StoreConfig(data=str(tmp_path)))
+
+
+def test_a_server_is_entered_once() -> None:
+    with TestServer() as server, pytest.raises(RuntimeError, match="entered once"):
+        server.__enter__()
+
+
+async def test_waits_tell_of_a_group_that_nobody_has_met() -> None:
+    with TestServer() as server:
+        with pytest.raises(AssertionError, match="not idle after 50 ms: the broker has met no consumer"):
+            await server.wait_until_idle("nobody", timeout_ms=50)
+        with pytest.raises(AssertionError, match="within 50 ms: the broker has met no consumer"):
+            await server.wait_for_dead_letter("nobody", timeout_ms=50)

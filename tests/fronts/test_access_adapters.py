@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aerobee.broker.operations.admin import access as operations
+from aerobee.broker.operations.admin import access as op
 from aerobee.fronts.remoting import access
 from aerobee.protocol import bodies
 from aerobee.protocol.bodies import AclInfo, UserInfo
@@ -52,7 +52,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = []
 
     def noted(name: str) -> Callable[..., Any]:
-        original = getattr(operations, name)
+        original = getattr(op, name)
 
         def operation(*arguments: Any) -> Any:
             found.append(arguments)
@@ -63,9 +63,9 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     async def nothing() -> None:
         pass
 
-    monkeypatch.setattr(operations, "kept", lambda given: KEPT)
+    monkeypatch.setattr(op, "kept", lambda given: KEPT)
     for name, *_ in TOLD.values():
-        monkeypatch.setattr(operations, name, noted(name))
+        monkeypatch.setattr(op, name, noted(name))
     return found
 
 
@@ -98,8 +98,8 @@ async def test_what_is_left_out_is_an_empty_text(told: list[tuple[Any, ...]], na
 async def test_what_is_found_is_told_as_json(
     told: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operations, "get_user", lambda *_: USER)
-    monkeypatch.setattr(operations, "list_acls", lambda *_: [ACL])
+    monkeypatch.setattr(op, "get_user", lambda *_: USER)
+    monkeypatch.setattr(op, "list_acls", lambda *_: [ACL])
     found = await ask("get_user", h.GetUser(username="ann"), None, "me")
     assert bodies.decode(found.body, UserInfo) == USER
     listed = await ask("list_acls", h.ListAcls(), None, "me")
@@ -108,7 +108,7 @@ async def test_what_is_found_is_told_as_json(
 
 async def test_the_audit_is_told_as_many_lines_as_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(operations, "newest_audit", lambda *given: asked.append(given) or b"lines")
+    monkeypatch.setattr(op, "newest_audit", lambda *given: asked.append(given) or b"lines")
     answer = await ask("read_audit", h.ReadAudit(last=7), None, "me")
     assert answer.body == b"lines"
     assert asked[0][0] == 7

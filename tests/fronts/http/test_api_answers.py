@@ -98,7 +98,7 @@ def test_what_an_entry_takes_is_described_by_the_names_it_reads() -> None:
     described_ = {(entry.method, entry.path): set(entry.takes) for entry in ENTRIES}
     page = {"contains", "start", "limit"}
     assert described_ == {
-        **{place: set() for place in GATES},
+        **{key: set() for key in GATES},
         ("GET", "/topics"): page,
         ("GET", "/groups"): page,
         ("POST", "/topics/{topic}"): {"queues", "perm", "attributes"},

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aerobee.net")
 
+# So many bytes of answers leave before the rest of a read is served: the peer works on them meanwhile, and the transport
+# says whether it keeps up.
+EARLY_BYTES = 16 * 1024
 _FORGET_AT = 1024
 _LAST_NUMBER = 0x7FFFFFFF  # Java's opaque is an int; after it they begin anew
 
@@ -25,10 +28,13 @@ _LAST_NUMBER = 0x7FFFFFFF  # Java's opaque is an int; after it they begin anew
 class WriteSide(asyncio.Protocol):
     """The half of a connection that reads nothing."""
 
-    __slots__ = ("_closing", "_limits", "_out", "_out_bytes", "_paused", "_transport", "remote_text")
+    __slots__ = (
+        "_closing", "_limits", "_out", "_out_bytes", "_paused", "_transport", "early_bytes", "remote_text",
+    )  # fmt: skip
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self.early_bytes = min(EARLY_BYTES, limits.pause_bytes)
         self._transport: asyncio.Transport | None = None
         self._closing = False
         self._out: list[bytes] | None = None  # a list while a read is served, to be sent as one
@@ -41,13 +47,13 @@ class WriteSide(asyncio.Protocol):
         return not self._closing and self._transport is not None and not self._transport.is_closing()
 
     def write(self, frame: bytes) -> None:
-        """Send a frame; within `data_received` frames are collected into one write."""
+        """Send a frame; within `data_received` frames are collected, so that few writes have them all."""
         if self._out is None:
             self._write_now(frame)
             return
         self._out.append(frame)
         self._out_bytes += len(frame)
-        if self._out_bytes >= self._limits.pause_bytes:  # let the transport say whether the peer keeps up
+        if self._out_bytes >= self.early_bytes:
             self._flush()
             self._out = []
 

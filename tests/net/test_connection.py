@@ -13,6 +13,7 @@ import pytest
 from aerobee.errors import NetworkError, RequestTimeout, TopicNotFound
 from aerobee.net.connection import Answer, Connection, Large, Limits, Reply, reply_frame
 from aerobee.net.listener import ListenLimits
+from aerobee.net.sending import EARLY_BYTES
 from aerobee.protocol import command as wire
 from aerobee.protocol.command import Command, Header
 
@@ -328,3 +329,28 @@ def test_a_request_after_a_run_does_not_begin_before_it() -> None:
     connection = Connection(handle, run=run)
     connection.data_received(frame * 3)
     assert begun == [0, 0]
+
+
+@pytest.mark.parametrize(("size", "writes"), [(10, 1), (EARLY_BYTES // 2, 2), (EARLY_BYTES, 4)])
+def test_much_that_is_answered_leaves_before_the_rest_of_the_read_is_served(size: int, writes: int) -> None:
+    """The peer works on it meanwhile; what is little leaves in one write."""
+    happened: list[str] = []
+
+    class Transport:
+        def get_extra_info(self, name: str) -> object:
+            return ("127.0.0.1", 1)
+
+        def set_write_buffer_limits(self, high: int) -> None: ...
+
+        def write(self, data: bytes) -> None:
+            happened.append("wrote")
+
+    def handler(connection: Connection, command: Command) -> bytes:
+        happened.append("served")
+        return bytes(size)
+
+    connection = Connection(handler)
+    connection.connection_made(Transport())  # type: ignore[arg-type]
+    connection.data_received(wire.encode(Command(ECHO)) * 4)
+    assert happened.count("wrote") == writes
+    assert happened == (["served"] * (4 // writes) + ["wrote"]) * writes

@@ -52,8 +52,7 @@ class PullRuns:
             pulls.forget()
             self._relied_on = relied_on
         began = perf_counter_ns()
-        limits = connection.limits
-        end = pulls.take(data, at, limits.max_frame, limits.pause_bytes)
+        end = pulls.take(data, at, connection.limits.max_frame, connection.early_bytes)
         if pulls.pulls:
             broker.store.took((perf_counter_ns() - began) // len(pulls.pulls))
             pull.settle(pulls.pulls, broker)

@@ -184,6 +184,7 @@ class Stats:
     # -- counting ----------------------------------------------------------------------------------------
 
     def sent(self, topic: str, count: int, size_bytes: int) -> None:
+        """Written out: calls would cost more than the counting."""
         meter = self._topic_put.get(topic)
         if meter is None:
             meter = self._topic_put[topic] = Meter(self._sampled_at)
@@ -198,7 +199,9 @@ class Stats:
 
     def sent_run(self, run: Run) -> None:
         """As `sent`, for several requests at once."""
-        calls, count, size_bytes = run.count(self._put_meter, self.counted.large_run)
+        self._put(*run.count(self._put_meter, self.counted.large_run))
+
+    def _put(self, calls: int, count: int, size_bytes: int) -> None:
         self.put_calls += calls
         self.put_count += count
         self.put_bytes += size_bytes
@@ -223,15 +226,8 @@ class Stats:
 
     def moved(self, topic: str, count: int, size_bytes: int) -> None:
         """As `stored`, for what no producer sent there: the broker did."""
-        meter = self._topic_put.get(topic)
-        if meter is None:
-            meter = self._topic_put[topic] = Meter(self._sampled_at)
-        meter.calls += 1
-        meter.count += count
-        meter.size_bytes += size_bytes
-        self.put_calls += 1
-        self.put_count += count
-        self.put_bytes += size_bytes
+        self._put_meter(topic).add(count, size_bytes)
+        self._put(1, count, size_bytes)
         if names.is_system_topic(topic):
             self._waiting += count
         came = self.counted.came[topic]

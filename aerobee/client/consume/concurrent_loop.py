@@ -13,6 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from aerobee.client.consume import backoff
+from aerobee.client.consume.done_soon import DoneSoon
 from aerobee.client.consume.handler import SUCCESS, ConsumeResult, Handler, Outcome
 from aerobee.client.consume.send_back import send_back
 from aerobee.client.consume.slots import YIELD_EVERY, Slots, each
@@ -45,7 +46,8 @@ class ConsumeLoop:
         self._hooks = hooks
         self._tasks = tasks
         self._now = member.clock.now
-        self._done: dict[OwnedQueue, Batch] = {}
+        self._done: DoneSoon[OwnedQueue] = DoneSoon(self._settle)
+        self.settle = self._done.settle
         work_off = self._work_off if handler.is_async else each(self._consume_some)
         self.slots: Slots[tuple[OwnedQueue, Batch]] = Slots(
             tasks, member.options.concurrency, work_off, "consume"
@@ -71,7 +73,7 @@ class ConsumeLoop:
             self._prepare(batch)
             outcome = await call(batch)
             if outcome is SUCCESS and not self._hooks.active:
-                self._done_soon(owned, batch)
+                self._done.add(owned, batch)
             else:
                 await self._finish(owned, batch, outcome)
             done += 1
@@ -109,20 +111,8 @@ class ConsumeLoop:
         if self._hooks.active:
             self._hooks.before(batch, now)
 
-    # -- success, the common case: settled once per turn of the loop and queue ---------------------------------
-
-    def _done_soon(self, owned: OwnedQueue, batch: Batch) -> None:
-        if not self._done:
-            asyncio.get_running_loop().call_soon(self.settle)
-        done = self._done.get(owned)
-        if done is None:
-            self._done[owned] = list(batch)
-        else:
-            done += batch
-
-    def settle(self) -> None:
+    def _settle(self, done: dict[OwnedQueue, Batch]) -> None:
         """What succeeded leaves the inbox and moves the offset."""
-        done, self._done = self._done, {}
         now = self._member.clock.now()
         for owned, batch in done.items():
             inbox = owned.inbox

@@ -82,7 +82,8 @@ class FetchLoop:
             answer = await self._ask(owned, request)  # 12
         except AerobeeError as error:
             return wait_after(error, member, owned.queue, options.exception_ms)
-        member.refusals.over(owned.queue.topic)
+        if member.refusals.standing:
+            member.refusals.over(owned.queue.topic)
         handle = (
             self._found if answer.code == ResponseCode.SUCCESS else self._nothing_found
         )  # 10, Java's callback

@@ -4,13 +4,13 @@ handler, and acked or hidden until their next attempt."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING
 
 from aerobee.client.consume import backoff
 from aerobee.client.consume.concurrent_loop import failed_part
 from aerobee.client.consume.decoding import wanted
+from aerobee.client.consume.done_soon import DoneSoon
 from aerobee.client.consume.failed_fetch import wait_after
 from aerobee.client.consume.handler import SUCCESS
 from aerobee.client.consume.inbox import Full
@@ -75,7 +75,7 @@ class PopLoop:
         self._handler = handler
         self._hooks = hooks
         self._tasks = tasks
-        self._done: dict[PoppedQueue, list[ReceivedMessage]] = {}
+        self._done: DoneSoon[PoppedQueue] = DoneSoon(self._settle)
         self._max_reconsume = backoff.effective_max(member.options.max_reconsume)
         self.slots: Slots[tuple[PoppedQueue, list[ReceivedMessage], int]] = Slots(
             tasks, member.options.concurrency, each(self._consume), "pop-consume"
@@ -118,7 +118,8 @@ class PopLoop:
             answer = await pop(member.session, address, self._request(popped, subscription))
         except AerobeeError as error:
             return wait_after(error, member, popped.queue, options.exception_ms)
-        member.refusals.over(popped.queue.topic)
+        if member.refusals.standing:
+            member.refusals.over(popped.queue.topic)
         if answer.full:
             return options.exception_ms
         self._answered(popped, subscription, answer)
@@ -170,7 +171,7 @@ class PopLoop:
         if self._hooks.active:
             self._hooks.after(batch, outcome, clock.now())
         if outcome is SUCCESS and not self._hooks.active and clock.now() < expires:
-            self._done_soon(popped, batch)
+            self._done.add(popped, batch)
             return
         if clock.now() >= expires and all(m.lease is None or m.lease.expired(clock.now()) for m in batch):
             log.warning("handler outlived the invisible time queue=%s messages=%d", popped.queue, len(batch))
@@ -178,18 +179,7 @@ class PopLoop:
             return
         self._finish(popped, batch, outcome)
 
-    def _done_soon(self, popped: PoppedQueue, batch: list[ReceivedMessage]) -> None:
-        """Success, the common case: settled once per turn of the loop and queue."""
-        if not self._done:
-            asyncio.get_running_loop().call_soon(self._settle)
-        done = self._done.get(popped)
-        if done is None:
-            self._done[popped] = list(batch)
-        else:
-            done += batch
-
-    def _settle(self) -> None:
-        done, self._done = self._done, {}
+    def _settle(self, done: dict[PoppedQueue, list[ReceivedMessage]]) -> None:
         for popped, messages in done.items():
             now = self._member.clock.now()
             took_ms = now - messages[0].consume_started

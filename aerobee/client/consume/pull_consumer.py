@@ -161,7 +161,8 @@ class PullConsumer:
             for owned, messages in self._buffer.take(max_messages):
                 self._consumed[owned.queue] = owned.inbox.remove(messages)
                 found += messages
-            if not found and (refusal := self._member.refusals.take()) is not None:
+            refusals = self._member.refusals
+            if not found and refusals.standing and (refusal := refusals.take()) is not None:
                 raise refusal
             left_ms = deadline - self._member.clock.now()
             if found or left_ms <= 0 or not await self._buffer.wait(left_ms):
@@ -341,7 +342,8 @@ class PullConsumer:
             answer = await raw_pull.pull(self.session, request)
         except AerobeeError as error:
             return wait_after(error, self._member, queue, FAILED_MS)
-        self._member.refusals.over(queue.topic)
+        if self._member.refusals.standing:
+            self._member.refusals.over(queue.topic)
         if answer.messages and not owned.inbox.dropped:
             owned.inbox.put(answer.messages)
             self._buffer.put(owned, answer.messages)

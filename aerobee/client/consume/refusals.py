@@ -32,16 +32,16 @@ class Refusals:
 
     def __init__(self, group: str) -> None:
         self._group = group
-        self._standing: dict[str, _Standing] = {}
+        self.standing: dict[str, _Standing] = {}  # usually none: then nobody need ask
         self.heard: Callable[[], None] = lambda: None  # called with each, once it can be taken
 
     def met(self, topic: str, error: NoPermission, now: int) -> int:
         """How many milliseconds to wait before it is asked for again."""
         if names.is_retry(topic):
             return ASKED_AGAIN_MS
-        known = self._standing.get(topic)
+        known = self.standing.get(topic)
         told = now if known is None or now - known.told >= TOLD_EVERY_MS else known.told
-        self._standing[topic] = _Standing(error, told)
+        self.standing[topic] = _Standing(error, told)
         self.heard()
         if told == now:
             log.error(
@@ -53,17 +53,17 @@ class Refusals:
 
     def over(self, topic: str) -> None:
         """A broker has answered: what was refused is allowed now."""
-        if self._standing and self._standing.pop(topic, None) is not None:
+        if self.standing.pop(topic, None) is not None:
             log.warning("group=%s may consume topic=%s again", self._group, topic)
 
     @property
     def any(self) -> NoPermission | None:
         """One that has not ended."""
-        return next((each.error for each in self._standing.values()), None)
+        return next((each.error for each in self.standing.values()), None)
 
     def take(self) -> NoPermission | None:
         """Each one once: who goes on after it is told again only when it is refused again."""
-        for each in self._standing.values():
+        for each in self.standing.values():
             if not each.taken:
                 each.taken = True
                 return each.error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aerobee.cli import connect, output
+from aerobee.cli.pairs import pairs_of
 
 if TYPE_CHECKING:
     from aerobee.client.admin import Admin
@@ -171,12 +172,7 @@ def set_(
 
     aerobee cluster set longPollingEnable=true
     """
-    settings = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
-            raise typer.BadParameter(f"{pair!r}: write it as name=value")
-        settings[name.strip()] = value.strip()
+    settings = {name: value.strip() for name, value in pairs_of(pairs).items()}
     connect.run(_set(connect.address_of(namesrv), broker, settings))
 
 

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from aerobee.cli import connect
+from aerobee.cli.pairs import pairs_of
 from aerobee.cli.pipeline_output import Bar, Batches, console, print_rows, say, show, watch
 from aerobee.errors import AerobeeError
 
@@ -116,7 +117,7 @@ def lake(
 
     often = _trigger(every, "10 seconds", once=once)
     spark = _session("lake", master, conf, py_files)
-    settings = {**_source(namesrv, store), **_pairs("--option", option)}
+    settings = {**_source(namesrv, store), **pairs_of(option, "--option")}
     batches = Batches()
     query = pipeline.lake(
         spark, topics, out, checkpoint=checkpoint, schema=schema, json=json_bodies, evolve=evolve, once=once,
@@ -165,7 +166,7 @@ def ledger(
     from aerobee.spark.pipelines import totals
     from aerobee.spark.pipelines.ledger import of_key, summary
 
-    source = {**_source(namesrv, store), **_pairs("--option", option)}
+    source = {**_source(namesrv, store), **pairs_of(option, "--option")}
     book = _book(topics, group, source, _session("ledger", master, conf, py_files))
     if out:
         book.write.mode("overwrite").parquet(out)
@@ -210,7 +211,7 @@ def report(
     from aerobee.spark.pipelines import totals
     from aerobee.spark.pipelines.report import report as pipeline
 
-    source = {**_source(namesrv, store), **_pairs("--option", option)}
+    source = {**_source(namesrv, store), **pairs_of(option, "--option")}
     book = _book(topics, group, source, _session("report", master, conf, py_files))
     figures = pipeline(book, out, title=f"Aerobee: {topics}")
     print_rows(figures.groups, "Groups", as_json=json)
@@ -255,7 +256,7 @@ def replay(
     from aerobee.spark.pipelines.replay import replay as pipeline
 
     spark = _session("replay", master, conf, py_files)
-    source = {**_source(namesrv, None), **_pairs("--option", option)}
+    source = {**_source(namesrv, None), **pairs_of(option, "--option")}
     rows = _replay_rows(spark, topic, source)
     for condition in (
         where,
@@ -331,7 +332,7 @@ def consume(
     query = pipeline(
         spark, topics, group, function, namesrv=_source(namesrv, None)["namesrv"],
         checkpoint=checkpoint or f"aerobee-checkpoints/consume-{group}", per=per, tasks=tasks, once=once, sink=sink,
-        max_reconsume=max_reconsume, options=_pairs("--option", option), every=often, told=batches.take,
+        max_reconsume=max_reconsume, options=pairs_of(option, "--option"), every=often, told=batches.take,
     )  # fmt: skip
     watch(query, f"consume {group}", batches)
     if not batches.are_known:
@@ -360,7 +361,7 @@ def _session(
     files = [path for given in py_files or [] for path in given.split(",") if path]
     where = {"remote": master} if master and master.startswith("sc://") else {"master": master}
     try:
-        spark = session(f"aerobee {name}", config=_pairs("--conf", conf), py_files=files, **where)
+        spark = session(f"aerobee {name}", config=pairs_of(conf, "--conf"), py_files=files, **where)
     except (NoJava, NoSpark) as error:
         raise AerobeeError(str(error)) from None
     if not is_remote(spark) and not os.environ.get("AEROBEE_DEBUG"):
@@ -394,16 +395,6 @@ def _source(namesrv: str | None, store: str | None) -> dict[str, str]:
     if store and namesrv:
         raise typer.BadParameter("give --namesrv or --store, not both")
     return {"storePath": store} if store else {"namesrv": connect.address_of(namesrv)}
-
-
-def _pairs(flag: str, given: list[str] | None) -> dict[str, str]:
-    found = {}
-    for one in given or []:
-        name, sign, value = one.partition("=")
-        if not sign:
-            raise typer.BadParameter(f"{flag} {one!r} is not name=value")
-        found[name] = value
-    return found
 
 
 def _book(topics: str, groups: list[str] | None, source: dict[str, str], spark: SparkSession) -> DataFrame:

@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from aerobee.cli import complete, connect, counted, output, times
+from aerobee.cli.pairs import pairs_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -95,7 +96,7 @@ def send(
         topic,
         tags,
         [key for text in keys or () for key in text.split()],
-        _properties(property_),
+        pairs_of(property_, "--property"),
         delay_level,
         times.parse_time(deliver_at, connect.clock.now()) if deliver_at else None,
         sharding_key,
@@ -105,16 +106,6 @@ def send(
     if bodies is not None and jsonl:
         raise typer.BadParameter("--jsonl reads stdin; leave out the body, --count and --size")
     connect.run(_send(address, wanted, bodies, number, jsonl=jsonl, json=json))
-
-
-def _properties(pairs: list[str] | None) -> dict[str, str]:
-    found = {}
-    for pair in pairs or ():
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise typer.BadParameter(f"--property {pair!r}: write it as name=value")
-        found[name.strip()] = value
-    return found
 
 
 def _generated(body: str | None, number: int | None, size: int | None) -> bytes:

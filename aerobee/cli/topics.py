@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aerobee.cli import complete, connect, output, topic_retention
+from aerobee.cli.pairs import pairs_of
 
 if TYPE_CHECKING:
     from aerobee.client.admin import Admin
@@ -275,13 +276,7 @@ def parse_perm(text: str) -> int:
 
 
 def _attributes(pairs: list[str] | None) -> dict[str, str]:
-    found = {}
-    for pair in pairs or ():
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise typer.BadParameter(f"--attribute {pair!r}: write it as name=value")
-        found[name.strip()] = value.strip()
-    return found
+    return {name: value.strip() for name, value in pairs_of(pairs, "--attribute").items()}
 
 
 @app.command()

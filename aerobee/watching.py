@@ -85,7 +85,7 @@ class Watching:
         try:
             made = import_module("aerobee.console.app")
         except ImportError as error:
-            log.info("the console is off: %s", error)
+            log.info("the console is off: %s; `pip install 'aerobee[console]'` brings what it needs", error)
             return None
         config = self._broker.config
         options = SessionOptions(

@@ -41,9 +41,18 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def end(self) -> None:
+        self.run(_cancel_others())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_JOIN_S)
         self._loop.close()
+
+
+async def _cancel_others() -> None:
+    """What is still under way: a loop that is closed over it complains."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 class Server:

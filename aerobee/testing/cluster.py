@@ -47,8 +47,9 @@ class ClusterUnderTest(ABC):
     # -- at once -------------------------------------------------------------------------------------------
 
     def lag(self, group: str) -> GroupLag:
-        """Where the group's messages are now: ready, in flight, delayed, retrying, dead."""
-        return self.run(self._ask(lambda admin: admin.lag(group)))
+        """Where the group's messages are now: ready, in flight, delayed, retrying, dead; none of a group that the
+        broker has not met yet."""
+        return self.run(self._ask(lambda admin: _lag(admin, group)))
 
     def messages_of(self, topic: str) -> list[ReceivedMessage]:
         """Everything a topic has, in the order it was stored; nothing when there is no such topic. Nobody consumes it
@@ -126,6 +127,15 @@ class Blocking:
 
     def wait_until_idle(self, group: str, timeout_ms: int = 10_000) -> None:
         self._cluster.run(self._cluster.wait_until_idle(group, timeout_ms))
+
+
+async def _lag(admin: Admin, group: str) -> GroupLag:
+    from aerobee.client.admin import GroupLag
+
+    try:
+        return await admin.lag(group)
+    except GroupNotFound:
+        return GroupLag(group=group)
 
 
 async def _all_of(admin: Admin, topic: str) -> list[ReceivedMessage]:

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
 from aerobee import BrokerConfig, Message, Producer, ProducerOptions, Server, StoreConfig, blocking
 from aerobee.errors import NetworkError
+from aerobee.server_thread import LoopThread
 from aerobee.testing import TestServer
 
 if TYPE_CHECKING:
@@ -93,3 +95,30 @@ async def test_waits_tell_of_a_group_that_nobody_has_met() -> None:
             await server.wait_until_idle("nobody", timeout_ms=50)
         with pytest.raises(AssertionError, match="within 50 ms: the broker has met no consumer"):
             await server.wait_for_dead_letter("nobody", timeout_ms=50)
+
+
+def test_a_group_that_nobody_has_met_lags_by_nothing() -> None:
+    with TestServer() as server:
+        assert (server.lag("nobody").ready, server.lag("nobody").delayed) == (0, 0)
+
+
+def test_what_is_still_under_way_ends_with_the_thread() -> None:
+    ended = []
+
+    async def forever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    async def begin() -> asyncio.Task[None]:
+        task = asyncio.create_task(forever())
+        await asyncio.sleep(0)
+        return task
+
+    thread = LoopThread("a-test")
+    thread.start()
+    task = thread.run(begin())
+    thread.end()
+    assert task.cancelled()
+    assert ended == [True]

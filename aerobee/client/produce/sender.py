@@ -236,7 +236,9 @@ class Sender:
         queue: MessageQueue | None,
     ) -> SendResult:
         while self._options.send_retries and (pause := tries.again(error, self._clock.now())) is not None:
-            log.debug("send to broker=%s failed, trying again: %s", tries.at, error)  # outages are told elsewhere
+            log.debug(
+                "send to broker=%s failed, trying again: %s", tries.at, error
+            )  # outages are told elsewhere
             try:
                 async with self._in_time(tries, sending.topic):
                     await self._after_failure(sending.topic, tries.at, error)

@@ -54,6 +54,7 @@ MORE = {
     "aerobee/cli/pipeline.py": {"spark"},  # it runs them
     "aerobee/cli/pipeline_output.py": {"spark"},  # it shows their figures
     "aerobee/cli/console.py": {"console"},  # it serves it
+    "aerobee/cli/messages.py": {"console"},  # it tells where a message is, as a page does
     "aerobee/cli/top.py": {"console"},  # it shows the same figures
     "aerobee/cli/top_views.py": {"console"},
     "aerobee/cli/demo.py": {"console", "demo", "server", "spark"},  # it shows them all

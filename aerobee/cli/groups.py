@@ -213,7 +213,14 @@ def _print_members(people: dict[str, Any]) -> None:
 @app.command()
 def create(
     group: Group,
-    retries: Annotated[int, typer.Option("--retries", help="attempts before the dead letters", min=0)] = 16,
+    retries: Annotated[
+        int,
+        typer.Option(
+            "--retries",
+            help="retries before the dead letters; a client that pulls has its own (max_reconsume), which goes before",
+            min=0,
+        ),
+    ] = 16,
     ordered: Annotated[bool, typer.Option("--ordered", help="for ordered consumers")] = False,
     broadcast: Annotated[
         bool, typer.Option("--broadcast/--no-broadcast", help="may its consumers broadcast?")

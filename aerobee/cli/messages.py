@@ -9,13 +9,13 @@ import typer
 
 from aerobee.cli import complete, connect, output, times
 from aerobee.cli.message_trace import trace
-from aerobee.cli.topics import user_groups
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from aerobee.client.admin import Admin
     from aerobee.client.message import ReceivedMessage
+    from aerobee.console.whereabouts import Track
     from aerobee.protocol.bodies import MessageQueue
 
 app = typer.Typer(
@@ -73,30 +73,30 @@ async def _get(address: str, message_id: str, topic: str | None, *, raw: bool, j
 
 
 async def track(admin: Admin, message: ReceivedMessage) -> dict[str, str]:
-    """By group of the topic: 'consumed', 'in flight', 'waiting' (and whether anyone is there to take it), 'dead'."""
-    from aerobee.client.admin.figures import place_of
+    """By group of the topic: 'consumed', 'handed out', 'in flight', 'waiting', 'failed', 'dead', each with what is known
+    besides. What no broker tells is left out."""
+    from aerobee.console.cluster_view import ClusterView
+    from aerobee.console.whereabouts import UNKNOWN, whereabouts
 
-    found = {}
-    for group in await user_groups(admin, message.topic):
-        lag = await admin.lag(group, message.topic)
-        place = place_of(message, lag)
-        if place is not None:
-            found[group] = place if place != "waiting" or lag.online else "waiting, nobody consumes"
-        if place == "consumed" and lag.dead and await _is_dead(admin, group, message):
-            found[group] = f"dead: failed as often as allowed, see `aerobee groups dead {group}`"
-    return found
+    found = await whereabouts(ClusterView(admin, connect.clock), message)
+    return {track.group: _told(track) for track in found.tracks if track.place != UNKNOWN}
 
 
-async def _is_dead(admin: Admin, group: str, message: ReceivedMessage) -> bool:
-    """Its copy among the dead letters has its id; the group is past it, as if it had consumed it."""
-    from aerobee.errors import NoRoute, QueryNotFound
-    from aerobee.protocol import names
+def _told(track: Track) -> str:
+    from aerobee.console.whereabouts import DEAD, DELAYED
+    from aerobee.protocol.bodies.figures import Place
 
-    try:
-        await admin.message_by_id(message.message_id, names.dead_letter_topic(group))
-    except (NoRoute, QueryNotFound):
-        return False
-    return True
+    if track.place == DEAD:
+        return f"dead: failed as often as allowed, see `aerobee groups dead {track.group}`"
+    if track.place == DELAYED:
+        until = f" at {output.local_time(track.until)}" if track.until else ""
+        return f"failed, the next attempt is{until or ' yet to come'}"
+    if track.place == Place.LEASED:
+        return f"in flight until {output.local_time(track.until)}"
+    if track.place == Place.WAITING:
+        again = "failed, waiting for its next attempt" if track.copy is not None else "waiting"
+        return again if track.is_online else f"{again}, nobody consumes"
+    return "consumed" if track.place == Place.DONE else str(track.place)
 
 
 def show(message: ReceivedMessage, tracks: dict[str, str], *, raw: bool, json: bool) -> None:

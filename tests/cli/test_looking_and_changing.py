@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aerobee import Message, Options, Producer, PushConsumer
+from aerobee import Message, Options, Producer, PushConsumer, SimpleConsumer
 from aerobee.testing import eventually
 
 if TYPE_CHECKING:
@@ -265,6 +265,35 @@ def test_what_groups_made_of_a_message_is_told(good: Callable[..., Done]) -> Non
         good("messages", "at", "cli-track", "-q", "0", "-o", str(n), "--json").json["groups"] for n in (0, 1)
     ]
     assert states == [{"cli-track": "consumed"}, {"cli-track": "waiting, nobody consumes"}]
+
+
+async def test_a_message_that_failed_waits_for_its_next_attempt(
+    server: TestServer, good: Callable[..., Done]
+) -> None:
+    def fail(message: object) -> None:
+        raise RuntimeError("not yet")
+
+    await asyncio.to_thread(good, "topics", "create", "cli-failed", "--queues", "1")
+    sent = (await asyncio.to_thread(good, "send", "cli-failed", "late", "--json")).json
+    async with PushConsumer(
+        server.namesrv, group="cli-failed", topics={"cli-failed": "*"}, handler=fail, start="first"
+    ):
+        await eventually(lambda: server.lag("cli-failed").delayed == 1, timeout_ms=20_000)
+        shown = (await asyncio.to_thread(good, "messages", "get", sent["msgId"], "--json")).json
+    assert shown["groups"]["cli-failed"].startswith("failed, "), "its group's offset is past it"
+
+
+async def test_a_message_that_is_leased_says_until_when(
+    server: TestServer, good: Callable[..., Done]
+) -> None:
+    await asyncio.to_thread(good, "topics", "create", "cli-leased", "--queues", "1")
+    sent = (await asyncio.to_thread(good, "send", "cli-leased", "held", "--json")).json
+    async with SimpleConsumer(
+        server.namesrv, group="cli-leased", topics={"cli-leased": "*"}, start="first"
+    ) as consumer:
+        assert await consumer.receive(max_messages=1, invisible_ms=60_000)
+        shown = (await asyncio.to_thread(good, "messages", "get", sent["msgId"], "--json")).json
+    assert shown["groups"]["cli-leased"].startswith("in flight until 20")
 
 
 async def test_what_happened_to_a_message_is_told_by_those_who_trace(

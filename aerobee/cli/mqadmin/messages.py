@@ -29,7 +29,15 @@ Charset = Annotated[str, typer.Option("-c", "--charsetName", help="of the body")
 BrokerName = Annotated[str, typer.Option("-b", "--brokerName", help="broker name")]
 QueueId = Annotated[int, typer.Option("-i", "--queueId", help="queue id", min=0)]
 FOREVER = 2**63 - 1
-TRACKS = {"consumed": "CONSUMED", "handed out": "NOT_CONSUME_YET", "waiting": "NOT_CONSUME_YET"}
+# How a track's words begin, and mqadmin's word. One that failed is past its group's offset, whatever comes of its copy.
+TRACKS = {
+    "consumed": "CONSUMED",
+    "failed": "CONSUMED",
+    "dead": "CONSUMED",
+    "in flight": "NOT_CONSUME_YET",
+    "handed out": "NOT_CONSUME_YET",
+    "waiting": "NOT_CONSUME_YET",
+}
 
 
 def query_by_id(message_id: Id, topic: common.Topic, namesrv: connect.Namesrv = None) -> None:
@@ -95,8 +103,13 @@ async def show(admin: Admin, message: ReceivedMessage) -> None:
         output.line(f"{name + ':':<20} {value}")
     output.line()
     for group, state in (await track(admin, message)).items():
-        kind = TRACKS.get(state, "NOT_ONLINE")
-        output.line(f"MessageTrack [consumerGroup={group}, trackType={kind}, exceptionDesc=null]")
+        output.line(f"MessageTrack [consumerGroup={group}, trackType={_kind(state)}, exceptionDesc=null]")
+
+
+def _kind(state: str) -> str:
+    if state.endswith("nobody consumes"):
+        return "NOT_ONLINE"
+    return next((kind for word, kind in TRACKS.items() if state.startswith(word)), "UNKNOWN")
 
 
 def _store_host(message: ReceivedMessage) -> str:

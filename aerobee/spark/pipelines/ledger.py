@@ -67,7 +67,7 @@ def ledger(
     stored = _stored(evidence, found)
     books = [_book(evidence, stored, found, group, (cluster, traces)) for group in groups]
     if not books:
-        raise ValueError(f"no group has offsets on {', '.join(found)}; name one with groups=[...]")
+        raise ValueError(f"no group has offsets on {', '.join(found)}; name one, by groups=[...] or -g")
     whole = books[0]
     for book in books[1:]:
         whole = whole.unionByName(book)

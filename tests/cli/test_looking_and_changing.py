@@ -291,8 +291,9 @@ async def test_a_message_that_is_leased_says_until_when(
     async with SimpleConsumer(
         server.namesrv, group="cli-leased", topics={"cli-leased": "*"}, start="first"
     ) as consumer:
-        assert await consumer.receive(max_messages=1, invisible_ms=60_000)
+        (message,) = await consumer.receive(max_messages=1, invisible_ms=60_000)
         shown = (await asyncio.to_thread(good, "messages", "get", sent["msgId"], "--json")).json
+        await message.ack()
     assert shown["groups"]["cli-leased"].startswith("in flight until 20")
 
 

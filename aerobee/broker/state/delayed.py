@@ -50,9 +50,11 @@ class Delayed:
         is_exact = True
         for number in range(len(store.delays)):
             level = self._levels.setdefault(number, _Level())
+            yield
+            # Without a stop before they are used: another look, run meanwhile, would have moved the stretch past them,
+            # which reads like a queue that was begun anew.
             end = store.max_offset(names.SCHEDULE_TOPIC, number)
             first = first_waiting(store, number, end, now)
-            yield
             yield from self._leave(level, first, end)
             while level.end < end and len(level.goes_to) < REMEMBERED:
                 for offset in range(level.end, min(end, level.end + STEP)):

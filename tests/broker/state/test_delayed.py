@@ -97,3 +97,19 @@ def test_two_looks_at_the_same_time_count_nothing_twice(bench: Any) -> None:
     assert table.count("%RETRY%billing") == (200, True)
     bench.clock.advance(11_000)
     assert counted(bench, table, "billing") == (0, True)
+
+
+@pytest.mark.parametrize("steps", range(1, 5))
+def test_a_look_that_was_overtaken_by_another_reads_nothing_again(
+    bench: Any, reads: list[int], steps: int
+) -> None:
+    table = Delayed()
+    back(bench, "billing", 30)
+    slow = table.look(bench.broker.store, bench.clock.now())
+    for _ in range(steps):
+        next(slow)
+    back(bench, "billing", 2)
+    assert counted(bench, table, "billing") == (32, True)
+    at_once(slow)
+    assert counted(bench, table, "billing") == (32, True)
+    assert len(reads) == 32

@@ -32,6 +32,7 @@ log = logging.getLogger("aerobee.clock")
 
 T = TypeVar("T")
 
+MS_NS = 1_000_000  # of `perf_counter_ns`
 LOOK_MS = 500
 _LAZY_LOOK_MS = 2_000  # where nobody looks regularly, `wall` does
 _TOLERATED_MS = 50  # the two clocks of a machine drift apart a little

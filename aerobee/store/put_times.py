@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from aerobee.clock import perf_counter_ns
+from aerobee.clock import MS_NS, perf_counter_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MINUTE_MS = 60_000
-MS_NS = 1_000_000
 _QUICK = MS_NS.bit_length() + 1
 _UNTIMED = 7  # appends between two that are timed
 # Each slow bucket ends where these milliseconds begin; the last has no end.

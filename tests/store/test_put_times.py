@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aerobee.clock import MS_NS
 from aerobee.store import put_times
-from aerobee.store.put_times import MS_NS, PutTimes
+from aerobee.store.put_times import PutTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

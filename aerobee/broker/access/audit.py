@@ -53,9 +53,8 @@ class Audit:
 
     def newest(self, count: int) -> list[bytes]:
         """Up to so many lines, of what the end of the file has, and the file before it."""
-        found = (
-            _end_of(self._file, _MAX_READ) if self._file.exists() else []
-        )  # moved away, and nothing written since
+        # There may be none: moved away, and nothing written since.
+        found = _end_of(self._file, _MAX_READ) if self._file.exists() else []
         before = self._older(1)
         if len(found) < count and before.exists():
             found = _end_of(before, _MAX_READ - sum(map(len, found)) - len(found)) + found

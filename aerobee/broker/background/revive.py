@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from aerobee.broker.delivery.redelivery import Expired, redeliver
 from aerobee.broker.pop.revive_log import unpack
-from aerobee.broker.state.counted import MS_NS
-from aerobee.clock import perf_counter_ns
+from aerobee.clock import MS_NS, perf_counter_ns
 from aerobee.errors import StoreError
 
 if TYPE_CHECKING:

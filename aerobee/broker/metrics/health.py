@@ -10,7 +10,7 @@ from aerobee import __version__, native
 from aerobee.broker.metrics.family import Distribution, counter, gauge, histogram
 from aerobee.broker.metrics.pops import late_ms
 from aerobee.broker.metrics.shown import OTHER
-from aerobee.broker.state.counted import MS_NS
+from aerobee.clock import MS_NS
 from aerobee.protocol import names
 from aerobee.protocol.bodies import ConsumeType
 from aerobee.protocol.codes import RequestCode, ResponseCode

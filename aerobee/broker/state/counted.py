@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from aerobee.clock import perf_counter_ns
+from aerobee.clock import MS_NS, perf_counter_ns
 from aerobee.store.histogram import Histogram
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ SCAN_MS = (1, 10, 100, 1_000, 2_000, 3_000)
 RPC_MS = (1, 3, 5, 7, 10, 100, 1_000, 2_000, 3_000)
 RPC_NS = tuple(end * 1_000_000 for end in RPC_MS)
 LATE_MS = (1, 5, 10, 50, 100, 500, 1_000)
-MS_NS = 1_000_000
 
 
 class Histograms(Generic[K]):

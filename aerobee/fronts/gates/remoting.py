@@ -7,7 +7,7 @@ import logging
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from aerobee.clock import perf_counter_ns
+from aerobee.clock import MS_NS, perf_counter_ns
 from aerobee.errors import RequestCodeNotSupported
 from aerobee.fronts.gates.call import Call, Place, Port, pass_gates
 from aerobee.fronts.gates.recognised import recognised_at
@@ -44,7 +44,6 @@ HELD = frozenset(
     }
 )
 _COMPLAIN_EVERY_MS = 60_000
-MS_NS = 1_000_000
 _MAX_COMPLAINTS = 1000  # codes remembered: a scan of all of them must not grow this for ever
 
 

@@ -18,17 +18,14 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from latency import served
 
 from benchmarks import load
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BASELINE = Path(__file__).with_name("quick_baseline.json")
 BACKLOG = 64_000
@@ -41,17 +38,19 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICK
 
 
-def loads(address: str, seconds: float) -> dict[str, Callable[[], load.Count]]:
-    """Frames are made at each call: a key sent twice would be found remembered."""
+Run = Callable[[], load.Count]
 
-    def send(size: int, outstanding: int, batch: int = 1) -> Callable[[], load.Count]:
-        def run() -> load.Count:
-            frames = load.send_frames(
-                ["load-send"], size, int(seconds * (60_000 if batch == 1 else 4_000)), batch
-            )
-            return load.send(address, frames, outstanding, seconds, load.MANY_TIMES)
 
-        return run
+def loads(address: str, seconds: float) -> dict[str, Callable[[], Run]]:
+    """Each makes its load ready, anew at each call: a key sent twice would be found remembered."""
+
+    def send(size: int, outstanding: int, batch: int = 1) -> Callable[[], Run]:
+        def ready() -> Run:
+            count = int(seconds * (60_000 if batch == 1 else 4_000))
+            frames = load.send_frames(["load-send"], size, count, batch)
+            return lambda: load.send(address, frames, outstanding, seconds, load.MANY_TIMES)
+
+        return ready
 
     return {
         "send 128 B, 64 outstanding": send(128, 64),
@@ -59,8 +58,8 @@ def loads(address: str, seconds: float) -> dict[str, Callable[[], load.Count]]:
         "send 128 B, 1 outstanding": send(128, 1),
         "batch of 16": send(128, 16, 16),
         "batch of 64": send(128, 16, 64),
-        "pull, 32 a request": lambda: load.pull(address, "load-pull", seconds),
-        "pop + ack": lambda: load.pop(address, "load-pull", BACKLOG, seconds),
+        "pull, 32 a request": lambda: lambda: load.pull(address, "load-pull", seconds),
+        "pop + ack": lambda: lambda: load.pop(address, "load-pull", BACKLOG, seconds),
     }
 
 
@@ -72,7 +71,8 @@ async def measure(options: argparse.Namespace) -> dict[str, float]:
         load.fill(address, "load-pull", 128, BACKLOG)
         chosen = {k: v for k, v in loads(address, options.seconds).items() if k.startswith(options.only)}
         for _ in range(options.rounds):
-            for name, run in chosen.items():
+            for name, ready in chosen.items():
+                run = ready()
                 began, cpu = time.perf_counter(), cpu_seconds(pid)
                 done = run()
                 cost = (cpu_seconds(pid) - cpu) / max(1, done.messages) * 1e6

@@ -94,10 +94,6 @@ class Found(msgspec.Struct):
     behind_bytes: int = 0  # log bytes between the last message found and the log's end
     stored: Stored | None = None  # of an unchecked read, which puts nothing into messages and offsets
 
-    @property
-    def count(self) -> int:
-        return len(self.messages) if self.stored is None else len(self.stored.records)
-
 
 class _EveryQueue:
     def __contains__(self, place: object) -> bool:

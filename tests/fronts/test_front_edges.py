@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from aerobee.broker.operations.admin import ask_client
+from aerobee.broker.state.counted import RequestTimes
 from aerobee.broker.state.routes import Host
 from aerobee.clock import ManualClock
 from aerobee.fronts.gates import audit, remoting, table
@@ -107,18 +108,19 @@ def test_gates_are_passed_ahead_only_where_nothing_but_access_control_stands(
 
 
 async def test_what_is_answered_later_is_timed_until_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    ticks = iter([7_000_000])
+    ticks = iter([7_000_000, 9_000_000])
     monkeypatch.setattr(remoting, "perf_counter_ns", lambda: next(ticks))
-    told: list[Any] = []
+    times = RequestTimes()
     path: Any = remoting.RemotingPath.__new__(remoting.RemotingPath)
-    path._times = Thing(add=lambda *given, held: told.append((*given, held)))
+    path._times = times
 
     async def later() -> bytes:
         return b"frame"
 
-    request: Any = Thing(command=Thing(code=int(RequestCode.PULL_MESSAGE)), connection=Thing(remote_text=""))
-    assert await path._later(request, later(), 2_000_000) == b"frame"
-    assert told == [(11, 0, 5_000_000, True)]
+    for code in (RequestCode.PULL_MESSAGE, RequestCode.SEND_MESSAGE_V2):
+        request: Any = Thing(command=Thing(code=int(code)), connection=Thing(remote_text=""))
+        assert await path._later(request, later(), 2_000_000) == b"frame"
+    assert {key: each.sum for key, each in times} == {(11, 0, True): 5_000_000, (310, 0, False): 7_000_000}
 
 
 # -- what is not answered, and what is not believed ----------------------------------------------------------

@@ -56,8 +56,9 @@ def ack(request: Ack, broker: Broker) -> None:
     place = (request.topic, request.group, request.queue_id)
     receipt = request.receipt
     at = request.offset - receipt.start_offset
+    is_orderly = receipt.revive_qid == ORDERLY_QUEUE
     # A lease that is known needs no further checks: this is nearly every ack.
-    if not receipt.is_orderly and 0 <= at < MAX_BITS and _ack_leased(place, receipt, 1 << at, broker):
+    if not is_orderly and 0 <= at < MAX_BITS and _ack_leased(place, receipt, 1 << at, broker):
         return
     check_queue(request.topic, request.queue_id, broker)
     low = broker.store.kept_from(request.topic, request.queue_id)
@@ -66,7 +67,7 @@ def ack(request: Ack, broker: Broker) -> None:
         raise NoMessage(
             f"topic '{request.topic}' queue {request.queue_id} holds offsets {low} to {high}, not {request.offset}"
         )
-    if receipt.is_orderly:
+    if is_orderly:
         ack_ordered(place, receipt.pop_time, request.offset, broker)
 
 

@@ -149,7 +149,7 @@ def _read(request: Pull, accept: Accept | None, broker: Broker) -> Found:
         checked=not request.as_stored,
     )
     broker.offsets.pulled(request.group, request.topic, request.queue_id, found.next_offset)
-    count = found.count
+    count = len(found.messages) if found.stored is None else len(found.stored.records)
     if count:
         broker.stats.got(request.group, request.topic, count, found.size_bytes)
     else:

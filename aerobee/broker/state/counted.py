@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from aerobee.clock import MS_NS, perf_counter_ns
@@ -85,40 +86,39 @@ class RequestTimes:
 
     def __init__(self) -> None:
         self.usual: dict[int, list[int]] = {}  # code -> how many, and their sum
-        self._others: dict[tuple[int, int, bool], Histogram] = {}
+        # By code and the answer's code, which the path of a request adds to as well; and all that is neither.
+        self.held: defaultdict[tuple[int, int], Histogram] = defaultdict(partial(Histogram, RPC_NS))
+        self._others: defaultdict[tuple[int, int], Histogram] = defaultdict(partial(Histogram, RPC_NS))
 
     def add_run(self, code: int, took_ns: int, times: int) -> None:
         """Requests that were answered together, well and at once, in so long each."""
         if took_ns > MS_NS:
-            self._histogram((code, 0, False)).add(took_ns, times)
+            self._others[code, 0].add(took_ns, times)
             return
         usual = self.usual.setdefault(code, [0, 0])
         usual[0] += times
         usual[1] += took_ns * times
 
-    def add(self, code: int, response: int, took_ns: int, *, held: bool) -> None:
-        if response == 0 and not held:
+    def add(self, code: int, response: int, took_ns: int) -> None:
+        """One that was not held."""
+        if response == 0:
             self.add_run(code, took_ns, 1)
         else:
-            self._histogram((code, response, held)).add(took_ns)
-
-    def _histogram(self, key: tuple[int, int, bool]) -> Histogram:
-        found = self._others.get(key)
-        if found is None:
-            found = self._others[key] = Histogram(RPC_NS)
-        return found
+            self._others[code, response].add(took_ns)
 
     def __iter__(self) -> Iterator[tuple[tuple[int, int, bool], Histogram]]:
         """The quick ones among the others of their code."""
-        quick = {(code, 0, False): usual for code, usual in self.usual.items()}
-        for key in [*quick, *(each for each in self._others if each not in quick)]:
-            histogram, slow = Histogram(RPC_NS), self._others.get(key)
+        quick = {(code, 0): usual for code, usual in self.usual.items()}
+        for code, response in [*quick, *(each for each in self._others if each not in quick)]:
+            histogram, slow = Histogram(RPC_NS), self._others.get((code, response))
             if slow is not None:
                 histogram.counts[:], histogram.sum = slow.counts, slow.sum
-            count, total = quick.get(key, (0, 0))
+            count, total = quick.get((code, response), (0, 0))
             histogram.counts[0] += count
             histogram.sum += total
-            yield key, histogram
+            yield (code, response, False), histogram
+        for (code, response), histogram in list(self.held.items()):
+            yield (code, response, True), histogram
 
 
 class WaitingTimers(Protocol):

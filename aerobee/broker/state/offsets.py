@@ -75,7 +75,9 @@ class Offsets(SavedTable):
             queues = self._queues(group, topic)
         before = queues.get(queue_id, -1)
         queues[queue_id] = offset
-        self.changed()
+        # `changed` written out: every ack and every pull that commits comes here.
+        self._changes += 1
+        self.unsaved[None] = self._changes
         if offset < before:
             # Allowed, as in RocketMQ: a consumer that starts again, or an operator, may go back.
             log.warning(

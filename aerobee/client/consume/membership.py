@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every part of a consumer that owns queues needs to know about it."""
+"""A consumer in its group: its place there, whatever kind it is (joined once, told to the brokers, left), and what
+every part of one that owns queues needs to know about it."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic
 
 from aerobee.client.consume.figures import Figures
 from aerobee.client.consume.inbox import FlowLimits, Inbox, Warnings
 from aerobee.client.consume.refusals import Refusals
+from aerobee.errors import AerobeeError, NoPermission, NoRoute
+from aerobee.protocol import names
 from aerobee.protocol.bodies import MessageModel
+from aerobee.protocol.headers.offsets import QueryConsumerOffset
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from aerobee.client.consume.start_offset import StartPoint
     from aerobee.client.consume.subscriptions import Subscriptions
     from aerobee.client.options import QueueOptions
+    from aerobee.client.session.broker_requests import Consumer
     from aerobee.client.session.session import Session
     from aerobee.clock import Clock
     from aerobee.protocol.bodies import MessageQueue
@@ -31,6 +37,92 @@ else:
     from typing import TypeVar
 
     Owning = TypeVar("Owning", covariant=True)
+
+log = logging.getLogger("aerobee.client.consumer")
+
+
+def check_group(group: str) -> None:
+    names.check_group(group)
+    if group == "DEFAULT_CONSUMER":
+        raise ValueError("group 'DEFAULT_CONSUMER' is RocketMQ's placeholder; choose a name of your own")
+
+
+class GroupMember:
+    """`consumer` is what the session asks in the group's name (heartbeats, offsets, running info)."""
+
+    def __init__(
+        self, consumer: Consumer, session: Session, group: str, subscriptions: Subscriptions
+    ) -> None:
+        check_group(group)
+        self._consumer = consumer
+        self._session = session
+        self._group = group
+        self._subscriptions = subscriptions
+        self._was_started = False
+
+    @property
+    def is_in(self) -> bool:
+        return self._session.consumers.get(self._group) is self._consumer
+
+    def check_in(self) -> None:
+        if not self.is_in:
+            raise RuntimeError(f"consumer of group {self._group!r} is not started, or stopped")
+
+    async def join(self) -> None:
+        """Start the session, ask where the topics are (unknown ones are waited for); then `announce`."""
+        if self._was_started:
+            raise RuntimeError(f"consumer of group {self._group!r} was started already; make a new one")
+        if self._group in self._session.consumers:
+            raise ValueError(f"group {self._group!r} has a consumer in this session already")
+        self._was_started = True
+        self._session.consumers[self._group] = self._consumer
+        await self._session.start()
+        for topic in self._subscriptions:
+            try:
+                with self._session.blaming_the_address():
+                    await self._session.route(topic)
+            except NoRoute:
+                if not names.is_retry(topic):
+                    log.warning("topic=%s of group=%s is unknown to the name servers yet", topic, self._group)
+
+    async def announce(self) -> None:
+        """Tell brokers what we subscribe to, before any request refers to it."""
+        versions = self._subscriptions.versions()
+        await self._session.heartbeat()
+        self._subscriptions.told(versions)
+
+    async def check_admitted(self) -> None:
+        """NoPermission when a broker would refuse us: at the start, and not as a consumer to which nothing comes.
+
+        Asked is what changes nothing and needs the rights that consuming does. Brokers that do not answer now are not
+        waited for."""
+        for topic in self._subscriptions:
+            found = None if names.is_retry(topic) else self._session.routes.get(topic)
+            for queue in {each.broker_name: each for each in found.readable}.values() if found else ():
+                address = self._session.routes.master(queue.broker_name)
+                if address is None or self._session.open_connection(address) is None:
+                    continue
+                asked = QueryConsumerOffset(consumer_group=self._group, topic=topic, queue_id=queue.queue_id)
+                try:
+                    await self._session.call(address, asked)
+                except NoPermission:
+                    raise
+                except (
+                    AerobeeError
+                ) as error:  # no offset yet, or whatever the loops behind will meet themselves
+                    log.debug("group=%s topic=%s broker=%s: %s", self._group, topic, queue.broker_name, error)
+
+    async def say_goodbye(self) -> None:
+        """Tell the brokers, which need not wait for us to be silent."""
+        try:
+            await self._session.leave(consumer_group=self._group)
+        except AerobeeError as error:
+            log.warning("group=%s left without a word: %s", self._group, error)
+
+    async def leave(self) -> None:
+        """The session answers for us no longer."""
+        del self._session.consumers[self._group]
+        await self._session.stop()
 
 
 class OwnedQueue:

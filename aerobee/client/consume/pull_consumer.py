@@ -14,10 +14,9 @@ from aerobee.client.consume import report as consumer_report
 from aerobee.client.consume import start_offset as offsets_of
 from aerobee.client.consume.assignment import divided_here
 from aerobee.client.consume.failed_fetch import tell_moved, wait_after
-from aerobee.client.consume.group_member import GroupMember
 from aerobee.client.consume.inbox import full
 from aerobee.client.consume.iteration import Messages
-from aerobee.client.consume.membership import Membership, OwnedQueue
+from aerobee.client.consume.membership import GroupMember, Membership, OwnedQueue
 from aerobee.client.consume.offset_keeper import RemoteOffsets, read_memory_first
 from aerobee.client.consume.ownership import Ownership
 from aerobee.client.consume.poll_buffer import PollBuffer

@@ -15,10 +15,9 @@ from aerobee.client.consume import report as consumer_report
 from aerobee.client.consume.assignment import as_the_broker_says
 from aerobee.client.consume.concurrent_loop import ConsumeLoop
 from aerobee.client.consume.fetch_loop import FetchLoop
-from aerobee.client.consume.group_member import GroupMember
 from aerobee.client.consume.handler import Handler, UserHandler
 from aerobee.client.consume.hooks import Hooks
-from aerobee.client.consume.membership import Membership, OwnedQueue, PoppedQueue
+from aerobee.client.consume.membership import GroupMember, Membership, OwnedQueue, PoppedQueue
 from aerobee.client.consume.offset_keeper import LocalOffsets, OffsetStore, RemoteOffsets
 from aerobee.client.consume.ordered_loop import OrderedLoop
 from aerobee.client.consume.ownership import Ownership

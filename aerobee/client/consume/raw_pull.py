@@ -16,6 +16,7 @@ from aerobee.protocol.reading import EXTRA_WAIT_MS, PULL_ANSWERS, lite_pull
 if TYPE_CHECKING:
     from aerobee.client.message import ReceivedMessage
     from aerobee.client.session.session import Session
+    from aerobee.protocol.bodies import MessageQueue
     from aerobee.protocol.reading import PullRequest
 
 
@@ -39,12 +40,7 @@ class PullAnswer(msgspec.Struct, frozen=True):
 async def pull(session: Session, request: PullRequest) -> PullAnswer:
     """Held by the broker for up to `hold_ms` when there is nothing."""
     queue = request.queue
-    address = session.routes.address(queue.broker_name)
-    if address is None:
-        await session.refresh_route(queue.topic)
-        address = session.routes.address(queue.broker_name)
-    if address is None:
-        raise NoRoute(f"broker {queue.broker_name!r} has no address in the route of topic {queue.topic!r}")
+    address = session.routes.master(queue.broker_name) or await _address(session, queue)
     answer = await session.call(
         address, lite_pull(request), timeout_ms=request.hold_ms + EXTRA_WAIT_MS, accept=PULL_ANSWERS
     )
@@ -55,3 +51,14 @@ async def pull(session: Session, request: PullRequest) -> PullAnswer:
     return PullAnswer(
         PullStatus(answer.code), messages, result.next_begin_offset, result.min_offset, result.max_offset
     )
+
+
+async def _address(session: Session, queue: MessageQueue) -> str:
+    """Of whoever there is, while the master is away."""
+    address = session.routes.address(queue.broker_name)
+    if address is None:
+        await session.refresh_route(queue.topic)
+        address = session.routes.address(queue.broker_name)
+    if address is None:
+        raise NoRoute(f"broker {queue.broker_name!r} has no address in the route of topic {queue.topic!r}")
+    return address

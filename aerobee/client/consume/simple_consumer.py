@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from aerobee.client import spans
-from aerobee.client.consume.group_member import GroupMember
 from aerobee.client.consume.iteration import Messages
+from aerobee.client.consume.membership import GroupMember
 from aerobee.client.consume.popped import PopAnswer, pop
 from aerobee.client.consume.start_offset import Start, StartPoint
 from aerobee.client.consume.subscriptions import Expression, Subscriptions

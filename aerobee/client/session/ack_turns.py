@@ -36,7 +36,10 @@ FIELDS = 8  # of a receipt
 ORDERLY = str(ORDERLY_QUEUE)
 RETRY_FLAGS = ("0", "1", "2")
 
-_ack_template = lru_cache(maxsize=1024)(AckTemplate)
+
+@lru_cache(maxsize=1024)
+def _ack_template(group: str, topic: str, retry: str, broker_name: str) -> AckTemplate:
+    return AckTemplate(group, real_topic(topic, group, retry), broker_name)
 
 
 class Ack(NamedTuple):
@@ -130,7 +133,7 @@ class AckTurns:
             return self._general(ack_header(ack.group, ack.topic, ack.receipt), b"")
         parts = ack.receipt.split(" ")
         retry, broker_name, queue_id, offset = parts[4:8]
-        template = _ack_template(ack.group, real_topic(ack.topic, ack.group, retry), broker_name)
+        template = _ack_template(ack.group, ack.topic, retry, broker_name)
         return partial(template.frame, receipt=ack.receipt, queue_id=queue_id, offset=offset)
 
     def _general(self, header: Header, body: bytes) -> Callable[[int], bytes]:

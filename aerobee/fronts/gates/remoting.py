@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
@@ -78,28 +79,46 @@ class RemotingCall(Call):
         return self._header
 
 
+class Taken(Protocol):
+    """Told how long each of some requests took."""
+
+    def add(self, value: float) -> None: ...
+
+
 class Times(Protocol):
-    """Told of every request how long it took, by its code and the answer's."""
+    """Told of every request how long it took, in nanoseconds, by its code and the answer's."""
 
     @property
     def usual(self) -> dict[int, list[int]]:
         """Code -> how many were answered well, at once and within a millisecond, and their sum: added to from here."""
         ...
 
+    @property
+    def held(self) -> Mapping[tuple[int, int], Taken]:
+        """By code and the answer's: those that waited for messages to come. It has one for each that is asked for."""
+        ...
+
     def add_run(self, code: int, took_ns: int, times: int) -> None:
         """Well and at once, but the first of its code, or later than that."""
 
-    def add(self, code: int, response: int, took_ns: int, *, held: bool) -> None: ...
+    def add(self, code: int, response: int, took_ns: int) -> None:
+        """Any other that was not held."""
+
+
+class _Unheard:
+    def add(self, value: float) -> None:
+        """Nobody asks."""
 
 
 class Untimed:
     def __init__(self) -> None:
         self.usual: dict[int, list[int]] = {}
+        self.held: Mapping[tuple[int, int], Taken] = defaultdict(_Unheard)
 
     def add_run(self, code: int, took_ns: int, times: int) -> None:
         """Nobody asks."""
 
-    def add(self, code: int, response: int, took_ns: int, *, held: bool) -> None:
+    def add(self, code: int, response: int, took_ns: int) -> None:
         """Nobody asks."""
 
 
@@ -197,7 +216,7 @@ class RemotingPath:
             # Codes that nobody serves are anybody's to make up: they are one.
             code = command.code if route is not None or command.code in self._gated else NOBODYS
             result = ONE_WAY if command.is_one_way else int(answer.code)
-            self._times.add(code, result, ended - began, held=False)
+            self._times.add(code, result, ended - began)
             return self._finish(command, answer)
         return self._later(request, cast("Later", answer), began)
 
@@ -216,10 +235,7 @@ class RemotingPath:
             answer = await later
         except Exception as error:
             answer = refusal(request.command, error, request.connection.remote_text)
-        code = result_of(answer)
-        # Others that are answered later wait for the disk, or for another broker: that is the time they take.
-        held = request.command.code in HELD
-        self._times.add(request.command.code, code, perf_counter_ns() - began, held=held)
+        note_later(self._times, request.command.code, answer, began)
         return self._finish(request.command, answer) if type(answer) is Reply else answer
 
     def _refuse(self, request: Request, header: Header, parts: Any) -> Answer:
@@ -236,6 +252,15 @@ class RemotingPath:
 def result_of(answer: Answer) -> int:
     """The code that an answer carries; whole frames are made for those that went well."""
     return int(answer.code) if type(answer) is Reply else 0
+
+
+def note_later(times: Times, code: int, answer: Answer, began: int) -> None:
+    """How long one took that was not answered at once."""
+    result, took_ns = result_of(answer), perf_counter_ns() - began
+    if code in HELD:
+        times.held[code, result].add(took_ns)
+    else:  # it waited for the disk, or for another broker: that is the time it takes
+        times.add(code, result, took_ns)
 
 
 def answer_of(result: R | Coroutine[Any, Any, R], make: Callable[[R], Answer]) -> Answer | Later:

@@ -61,7 +61,7 @@ def _answer(command: Command, request: Pull, broker: Broker, found: Found) -> by
 def pulled(command: Command, code: ResponseCode, next_broker: int, found: Found) -> bytes | Reply:
     # A bulk reader finds the records by their units, whatever a damaged one says of itself.
     stored = found.stored
-    count = None if stored is None else found.count
+    count = None if stored is None else len(stored.records)
     if command.serialize == 0:
         head = fast_frames.pulled(
             command.opaque,

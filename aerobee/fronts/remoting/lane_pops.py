@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from aerobee.broker.delivery import reading
 from aerobee.broker.operations import pop
 from aerobee.clock import perf_counter_ns
-from aerobee.fronts.gates.remoting import HELD, result_of
+from aerobee.fronts.gates.remoting import note_later, result_of
 from aerobee.fronts.remoting.pop import batch_acked, pop_of, popped_answer
 from aerobee.native.repeats import Repeats
 from aerobee.net.reply import Reply, refusal, reply_frame
@@ -68,7 +68,7 @@ class _Runs:
             connection.owe(self._later(given, command, connection, began))
         else:
             answer = cast("bytes | Reply", given)
-            self._rpc.add(self._code, result_of(answer), perf_counter_ns() - began, held=False)
+            self._rpc.add(self._code, result_of(answer), perf_counter_ns() - began)
             connection.write(self._frame(command, answer))
 
     async def _later(
@@ -78,8 +78,7 @@ class _Runs:
             answer = await later
         except Exception as error:
             answer = refusal(command, error, connection.remote_text)
-        held = self._code in HELD
-        self._rpc.add(self._code, result_of(answer), perf_counter_ns() - began, held=held)
+        note_later(self._rpc, self._code, answer, began)
         return self._frame(command, answer)
 
     def _frame(self, command: Command, answer: bytes | Reply) -> bytes:

@@ -123,10 +123,10 @@ async def test_who_is_connected_by_what_they_are(bench: Any, monkeypatch: pytest
 
 async def test_how_long_requests_took(bench: Any) -> None:
     counted = bench.broker.stats.counted
-    counted.rpc.add(310, 0, 500_000, held=False)
-    counted.rpc.add(11, 19, 2_000_000_000, held=True)
-    counted.rpc.add(15, -1, 1_000_000, held=False)
-    counted.rpc.add(99_999, 3, 1, held=False)
+    counted.rpc.add(310, 0, 500_000)
+    counted.rpc.held[11, 19].add(2_000_000_000)
+    counted.rpc.add(15, -1, 1_000_000)
+    counted.rpc.add(99_999, 3, 1)
     counted.topic_made(5, True)
     counted.topic_made(50, False)
     counted.group_made(500, True)

@@ -20,9 +20,9 @@ def test_requests_are_told_apart_by_time_and_answer() -> None:
     times.add_run(310, MS, 1)
     times.add_run(310, 500_000, 16)
     times.add_run(310, 2 * MS, 2)
-    times.add(310, 0, 100, held=False)
-    times.add(310, 1, 100, held=False)
-    times.add(11, 0, 5_000 * MS, held=True)
+    times.add(310, 0, 100)
+    times.add(310, 1, 100)
+    times.held[11, 0].add(5_000 * MS)
     found = dict(times)
     assert found.keys() == {(310, 0, False), (310, 1, False), (11, 0, True)}
     assert found[310, 0, False].counts == [19, 2, 1, 0, 0, 0, 0, 0, 0, 0]
@@ -137,7 +137,7 @@ def test_a_stopwatch_tells_milliseconds_and_whether_it_went_well(monkeypatch: py
 def test_a_quick_first_answer_and_a_slow_one_are_both_counted() -> None:
     times = RequestTimes()
     times.add_run(1, MS, 1)
-    times.add(2, 0, MS + 1, held=False)
+    times.add(2, 0, MS + 1)
     times.add_run(3, MS, 2)
     times.add_run(4, MS + 1, 2)
     found = {key[0]: (histogram.counts[:2], histogram.sum) for key, histogram in times}

@@ -1,0 +1,472 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A client's connection to the gRPC port where limits, times and ends meet: the last byte that is let through, the
+first that is not, and what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aerobee.fronts.grpc.codes import Code
+from aerobee.fronts.grpc.connection import KEEPALIVE_MS, KEEPALIVE_WAIT_MS
+from aerobee.fronts.grpc.exchange import Exchange, Method
+from aerobee.protocol.http2 import frames
+from aerobee.protocol.http2.frames import ACK, DATA, END_STREAM, PING, PREFACE, Reason, frame
+from aerobee.protocol.http2.streams import StreamLimits
+from tests.grpc_line import Line, as_message
+from tests.turning import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+ECHO = Method(Exchange.answer)
+
+
+@asynccontextmanager
+async def line_of(method: Method = ECHO, **limits: Any) -> AsyncIterator[Line]:
+    line = Line(lambda path: method, **limits)
+    yield line
+    await line.close()
+
+
+def held(work: Callable[[Exchange], Any]) -> Method:
+    return Method(lambda exchange, data: exchange.hold(work(exchange)))
+
+
+async def for_ever(exchange: Exchange) -> None:
+    await asyncio.Event().wait()
+
+
+def begun(line: Line, data: bytes) -> int:
+    """A call of which so much has come."""
+    number, headers = line.open("/x", {})
+    line.say(headers, frame(DATA, 0, number, data))
+    return number
+
+
+async def some_ms(ms: int) -> None:
+    """So long on the loop's own clock, which timers of the connection go by."""
+    done = asyncio.Event()
+    asyncio.get_running_loop().call_later(ms / 1000, done.set)
+    await done.wait()
+
+
+def pings(line: Line) -> int:
+    line.hear(0)
+    return sum(kind == PING and not flags & ACK for kind, flags, _, _ in line.others)
+
+
+# -- messages ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+async def test_a_message_may_be_as_long_as_the_limit_and_no_longer(pieces: int) -> None:
+    for size, status in ((1_024, 0), (1_025, Code.RESOURCE_EXHAUSTED)):
+        async with line_of(max_message=1_024) as line:
+            data = as_message(b"x" * size)
+            cut = len(data) // pieces
+            number = begun(line, data[:cut])
+            line.say(frame(DATA, END_STREAM, number, data[cut:]))
+            heard = line.hear(number)
+            assert (heard.status, heard.messages) == (status, [] if status else [b"x" * size])
+
+
+async def test_what_follows_a_refusal_is_neither_read_nor_kept() -> None:
+    async with line_of(max_message=1_024) as line:
+        number = begun(line, b"\1" + as_message(b"abc")[1:])
+        assert line.hear(number).status == Code.UNIMPLEMENTED
+        line.say(frame(DATA, 0, number, as_message(b"abc")[:6]), frame(DATA, END_STREAM, number, b""))
+        heard = line.hear(number)
+        assert (len(heard.headers), heard.messages) == (1, [])
+        assert (line.connection.kept_bytes, line.port.unfinished.total) == (0, 0)
+
+
+async def test_a_refusal_in_the_middle_of_a_read_leaves_what_comes_after_it_alone() -> None:
+    told: list[bytes] = []
+
+    def heard(exchange: Exchange, data: bytes) -> None:
+        told.append(data)
+        exchange.fail(Code.INVALID_ARGUMENT, "one was too many")
+
+    def opened(exchange: Exchange) -> None:
+        exchange.hears(heard, Exchange.finish)
+
+    async with line_of(Method(Exchange.answer, opened)) as line:
+        number = begun(line, as_message(b"one") + as_message(b"two") + b"\0\0")
+        assert told == [b"one"]
+        assert line.hear(number).status == Code.INVALID_ARGUMENT
+        assert (line.connection.kept_bytes, line.port.unfinished.total) == (0, 0)
+
+
+async def test_of_two_answers_the_first_counts() -> None:
+    def twice(exchange: Exchange, data: bytes) -> None:
+        exchange.answer(b"one")
+        exchange.answer(b"two")
+        exchange.write(b"three")
+        exchange.fail(Code.INTERNAL, "four")
+
+    async with line_of(Method(twice)) as line:
+        heard = line.hear(line.call("/x", b"q"))
+        assert (heard.messages, len(heard.headers), heard.status) == ([b"one"], 2, 0)
+
+
+async def test_a_failure_after_some_messages_comes_as_trailers() -> None:
+    def some(exchange: Exchange, data: bytes) -> None:
+        exchange.write(b"one")
+        exchange.fail(Code.INTERNAL, "no more")
+
+    async with line_of(Method(some)) as line:
+        heard = line.hear(line.call("/x", b"q"))
+        assert heard.messages == [b"one"]
+        assert heard.headers[1] == {"grpc-status": "13", "grpc-message": "no more"}
+
+
+@pytest.mark.parametrize("kind", ["application/grpc", "application/grpc+proto"])
+async def test_every_form_of_grpc_is_served(kind: str) -> None:
+    async with line_of() as line:
+        number, headers = line.open("/x", {"content-type": kind})
+        line.say(headers, frame(DATA, END_STREAM, number, as_message(b"x")))
+        assert line.hear(number).messages == [b"x"]
+
+
+async def test_a_call_is_served_by_what_its_path_names() -> None:
+    asked: list[str] = []
+
+    def method(path: str) -> Method:
+        asked.append(path)
+        return ECHO
+
+    line = Line(method)
+    line.call("/a.Service/Call", b"q")
+    assert asked == ["/a.Service/Call"]
+    await line.close()
+
+
+# -- who is told of an end -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["finish", "fail", "reset", "lost"])
+async def test_whoever_wants_to_know_is_told_once_that_a_call_is_over(how: str) -> None:
+    told: list[str] = []
+    exchanges: list[Exchange] = []
+
+    def opened(exchange: Exchange) -> None:
+        exchanges.append(exchange)
+        exchange.on_stop = lambda: told.append(how)
+
+    async with line_of(Method(Exchange.answer, opened)) as line:
+        number = begun(line, b"")
+        if how == "finish":
+            exchanges[0].finish()
+        elif how == "fail":
+            exchanges[0].fail(Code.INTERNAL, "x")
+        elif how == "reset":
+            line.say(frames.reset(number, Reason.NO_ERROR))
+        assert told == ([] if how == "lost" else [how])
+        line.wire.abort()
+        assert told == [how]
+
+
+async def test_work_whose_call_is_ended_by_another_hand_ends() -> None:
+    steps: list[str] = []
+    exchanges: list[Exchange] = []
+
+    async def works(exchange: Exchange) -> None:
+        steps.append("begun")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            steps.append("ended")
+
+    def opened(exchange: Exchange) -> None:
+        exchanges.append(exchange)
+        exchange.hold(works(exchange))
+
+    async with line_of(Method(Exchange.answer, opened)) as line:
+        begun(line, b"")
+        exchanges[0].fail(Code.INTERNAL, "over")
+        await until(lambda: not line.connection.held)
+        assert steps == ["begun", "ended"], "also where it had not begun yet"
+
+
+async def test_work_that_ends_its_own_call_is_not_cut_short() -> None:
+    steps: list[str] = []
+
+    async def works(exchange: Exchange) -> None:
+        exchange.answer(b"done")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        steps.append("tidied up")
+
+    async with line_of(held(works)) as line:
+        assert await line.ask("/x", b"q") == [b"done"]
+        await until(lambda: not line.connection.held)
+        assert steps == ["tidied up"]
+
+
+# -- what is not whole, over all clients -----------------------------------------------------------------------
+
+
+async def test_what_a_lost_connection_did_not_finish_does_not_count_any_more() -> None:
+    async with line_of() as line:
+        begun(line, as_message(bytes(1_000))[:400])
+        assert line.port.unfinished.total == 400
+        line.wire.abort()
+        assert line.port.unfinished.total == 0
+
+
+async def test_whose_message_was_begun_first_is_cut_off_first() -> None:
+    async with line_of(max_unfinished=1_000) as first:
+        second, third = (Line(lambda path: ECHO, beside=first) for _ in range(2))
+        begun(first, as_message(bytes(900))[:400])
+        begun(second, as_message(bytes(900))[:400])
+        begun(third, as_message(bytes(900))[:400])
+        assert (first.wire.closed, second.wire.closed, third.wire.closed) == (True, False, False)
+        assert first.port.unfinished.total == 800
+        await second.close()
+        await third.close()
+
+
+async def test_who_completes_one_message_and_begins_another_is_last_in_line() -> None:
+    async with line_of(max_unfinished=1_000) as first:
+        second, third = (Line(lambda path: ECHO, beside=first) for _ in range(2))
+        number = begun(first, as_message(bytes(900))[:400])
+        begun(second, as_message(bytes(900))[:400])
+        rest, headers = first.open("/x", {})
+        first.say(
+            frame(DATA, END_STREAM, number, as_message(bytes(900))[400:]),
+            headers,
+            frame(DATA, 0, rest, as_message(bytes(900))[:300]),
+        )
+        begun(third, as_message(bytes(900))[:400])
+        assert (first.wire.closed, second.wire.closed) == (False, True)
+        await second.close()
+        await third.close()
+
+
+# -- slow readers ----------------------------------------------------------------------------------------------
+
+
+async def test_the_transport_says_when_so_much_is_unread() -> None:
+    async with line_of(pause_bytes=123_456) as line:
+        assert line.wire.high == 123_456
+
+
+@pytest.mark.parametrize(
+    ("paused", "unread", "cut"), [(True, 300_000, False), (True, 300_001, True), (False, 300_001, False)]
+)
+async def test_what_lies_in_the_socket_counts_while_the_client_does_not_read(
+    paused: bool, unread: int, cut: bool
+) -> None:
+    async with line_of(max_unread=300_000) as line:
+        if paused:
+            line.connection.pause_writing()
+        line.wire.unread = unread
+        line.call("/x", b"q")
+        assert line.wire.closed is cut
+
+
+async def test_a_call_waits_for_what_another_call_of_its_client_has_not_taken() -> None:
+    sent: list[int] = []
+
+    async def many(exchange: Exchange) -> None:
+        for at in range(3):
+            exchange.write(b"x")
+            sent.append(at)
+            await exchange.room()
+        exchange.finish()
+
+    def by_path(path: str) -> Method:
+        return held(many) if path == "/many" else ECHO
+
+    line = Line(by_path, greets=False, pause_bytes=50_000)
+    line.say(PREFACE, frames.settings({frames.INITIAL_WINDOW: 0}))
+    large = line.call("/large", bytes(49_995))
+    assert line.connection.streams.unsent_bytes == 50_000
+    many_number = line.call("/many", b"q")
+    line.say(frames.window_update(many_number, 100_000), frames.window_update(0, 100_000))
+    await until(lambda: sent)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert sent == [0], "as much is unread as may be"
+    line.say(frames.window_update(large, 1))
+    await until(lambda: line.hear(many_number).ended)
+    assert line.hear(many_number).messages == [b"x"] * 3
+    await line.close()
+
+
+async def test_a_call_waits_while_the_socket_is_full() -> None:
+    sent: list[int] = []
+
+    async def many(exchange: Exchange) -> None:
+        for at in range(2):
+            await exchange.room()
+            exchange.write(b"x")
+            sent.append(at)
+        exchange.finish()
+
+    async with line_of(held(many)) as line:
+        line.connection.pause_writing()
+        number = line.call("/x", b"q")
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert sent == []
+        line.connection.resume_writing()
+        await until(lambda: line.hear(number).ended)
+        assert line.hear(number).messages == [b"x"] * 2
+
+
+async def test_a_connection_that_is_closing_is_neither_stopped_nor_read_again() -> None:
+    async with line_of() as line:
+        line.wire.closed = True
+        line.connection.pause_writing()
+        assert line.wire.reading
+        line.wire.reading = False
+        line.connection.resume_writing()
+        assert not line.wire.reading
+        line.connection.connection_lost(None)
+
+
+async def test_nothing_is_written_to_a_connection_that_is_closing() -> None:
+    async with line_of() as line:
+        before = bytes(line.wire.written)
+        line.wire.closed = True
+        line.connection.data_received(frame(PING, 0, 0, bytes(8)))
+        assert bytes(line.wire.written) == before
+        assert not line.connection.streams.out
+        line.connection.connection_lost(None)
+
+
+# -- time ------------------------------------------------------------------------------------------------------
+
+
+async def test_who_has_spoken_is_not_turned_away_later() -> None:
+    async with line_of(handshake_ms=2) as line:
+        await some_ms(10)
+        assert not line.wire.closed
+
+
+async def test_who_has_not_spoken_in_time_is_turned_away(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "aerobee.grpc")
+    async with line_of(greets=False, handshake_ms=2) as line:
+        line.say(PREFACE)
+        await until(lambda: line.wire.closed)
+        assert "turned away peer=127.0.0.1:4711: it said nothing in time" in caplog.text
+
+
+async def test_who_leaves_before_it_has_spoken_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "aerobee.grpc")
+    async with line_of(greets=False, handshake_ms=2) as line:
+        line.wire.abort()
+        await some_ms(10)
+        assert not caplog.records
+
+
+async def test_small_frames_are_counted_by_the_second() -> None:
+    async with line_of(streams=StreamLimits(max_trifles=50)) as line:
+        for second in range(1, 4):
+            line.say(frame(PING, 0, 0, bytes(8)) * 45)
+            line.connection.tick(line.clock.now() + second * 1_000)
+        assert not line.wire.closed
+
+
+async def test_idle_is_counted_from_the_last_call() -> None:
+    async with line_of(held(for_ever), idle_close_ms=10_000) as line:
+        start = line.clock.now()
+        number = line.call("/x", b"q")
+        line.connection.tick(start + 9_000)
+        line.connection.tick(start + 20_000)
+        line.say(frames.reset(number, Reason.NO_ERROR))
+        line.connection.tick(start + 29_999)
+        assert not line.wire.closed
+        line.connection.tick(start + 30_000)
+        assert line.wire.closed
+
+
+async def test_a_client_that_speaks_is_not_asked_whether_it_is_there() -> None:
+    async with line_of(held(for_ever)) as line:
+        line.call("/x", b"q")
+        start = line.clock.now()
+        line.connection.tick(start)
+        line.say(frame(PING, 0, 0, bytes(8)))
+        line.connection.tick(start + KEEPALIVE_MS - 1)
+        line.connection.tick(start + 2 * KEEPALIVE_MS - 2)
+        assert pings(line) == 0, "heard a moment before a minute was over"
+        line.connection.tick(start + 2 * KEEPALIVE_MS - 1)
+        assert pings(line) == 1
+        line.connection.tick(start + 2 * KEEPALIVE_MS - 1 + KEEPALIVE_WAIT_MS - 1)
+        assert not line.wire.closed
+        assert pings(line) == 1, "asked once"
+        line.connection.tick(start + 2 * KEEPALIVE_MS - 1 + KEEPALIVE_WAIT_MS)
+        assert line.wire.closed
+
+
+# -- strangers and the end -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "said", [b"GET / HTTP/1.1\r\n\r\n", PREFACE + frame(PING, 0, 0, b"short")], ids=["http", "no settings"]
+)
+async def test_a_stranger_is_not_talked_to(said: bytes) -> None:
+    async with line_of(greets=False) as line:
+        line.say(said)
+        assert line.wire.closed
+        assert not line.wire.written
+
+
+async def test_a_farewell_that_nobody_reads_is_cut_short() -> None:
+    async with line_of(handshake_ms=2) as line:
+        closing: list[str] = []
+        line.wire.close = lambda: closing.append("closing")  # type: ignore[method-assign]
+        line.wire.unread = 1
+        line.connection.close()
+        assert (closing, line.wire.closed) == (["closing"], False), "what is written is written"
+        await until(lambda: line.wire.closed)
+
+
+async def test_a_farewell_that_is_written_needs_no_cut() -> None:
+    async with line_of(handshake_ms=2) as line:
+        line.wire.close = lambda: None  # type: ignore[method-assign]
+        line.connection.close()
+        await some_ms(10)
+        assert not line.wire.closed
+
+
+async def test_calls_that_never_end_are_cut_when_the_port_has_waited() -> None:
+    async with line_of(held(for_ever)) as line:
+        line.call("/x", b"q")
+        await line.port.close(5)
+        assert line.wire.closed
+        assert line.goodbye() == (Reason.NO_ERROR, b"")
+        assert not line.connection.held
+
+
+async def test_a_port_with_idle_connections_closes_at_once() -> None:
+    async with line_of() as line:
+        async with asyncio.timeout(10):
+            await line.port.close(60_000)
+        assert line.wire.closed
+        assert line.goodbye() == (Reason.NO_ERROR, b"")
+
+
+async def test_a_port_waits_for_connections_that_take_their_time_to_close() -> None:
+    async with line_of() as line:
+        loop = asyncio.get_running_loop()
+        line.wire.close = lambda: loop.call_later(0.003, line.wire.abort)  # type: ignore[method-assign,assignment]
+        async with asyncio.timeout(10):
+            await line.port.close(60_000)
+        assert line.wire.closed
+
+
+async def test_the_port_looks_after_its_connections_every_second() -> None:
+    async with line_of(idle_close_ms=3_000) as line:
+        await line.port.start("127.0.0.1", 0)
+        line.clock.advance(2_000)
+        assert not line.wire.closed
+        line.clock.advance(1_000)
+        assert line.wire.closed
+        await line.port.close(0)

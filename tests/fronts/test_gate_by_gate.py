@@ -13,6 +13,7 @@ import pytest
 
 from aerobee.errors import (
     AccessDenied,
+    AclDenied,
     InvalidParameter,
     ProtocolError,
     RequestCodeNotSupported,
@@ -21,6 +22,7 @@ from aerobee.errors import (
 from aerobee.fronts.gates import accounts, audit, limits, permissions, vip
 from aerobee.fronts.gates.call import Call, Place, Port
 from aerobee.fronts.gates.guard import request_name
+from aerobee.protocol import bodies
 from aerobee.protocol.codes import RequestCode
 
 NOW = 1_700_000_000_000
@@ -109,6 +111,10 @@ def for_remoting(user: str, secret: str, body: bytes) -> dict[str, str]:
     return {"AccessKey": user, "Signature": signature}
 
 
+def for_http(user: str, secret: str) -> dict[str, str]:
+    return {"AccessKey": user, "SecretKey": secret}
+
+
 def identified(port: Port, fields: dict[str, str], source: str = "10.0.0.1", body: bytes = b"") -> str | None:
     gate = accounts.gate(at(Guard(ann="s3cret"), port, code=None if port is Port.GRPC else 310))
     assert gate is not None
@@ -120,13 +126,15 @@ def identified(port: Port, fields: dict[str, str], source: str = "10.0.0.1", bod
 def test_who_signs_well_is_known() -> None:
     assert identified(Port.GRPC, for_grpc("ann", "s3cret")) == "ann"
     assert identified(Port.BROKER, for_remoting("ann", "s3cret", b"body"), body=b"body") == "ann"
+    assert identified(Port.VIP, for_remoting("ann", "s3cret", b"body"), body=b"body") == "ann"
+    assert identified(Port.HTTP, for_http("ann", "s3cret"), body=b"body") == "ann"
 
 
-@pytest.mark.parametrize("port", [Port.GRPC, Port.BROKER])
+@pytest.mark.parametrize("port", [Port.GRPC, Port.BROKER, Port.HTTP])
 def test_who_comes_from_a_trusted_address_is_asked_for_nothing(port: Port) -> None:
     assert identified(port, {}, source="trusted") is None
-    wrong = for_grpc("ann", "wrong") if port is Port.GRPC else for_remoting("ann", "wrong", b"")
-    assert identified(port, wrong, source="trusted") is None
+    wrong = {Port.GRPC: for_grpc("ann", "wrong"), Port.HTTP: for_http("ann", "wrong")}
+    assert identified(port, wrong.get(port, for_remoting("ann", "wrong", b"")), source="trusted") is None
 
 
 @pytest.mark.parametrize(
@@ -144,6 +152,12 @@ def test_who_comes_from_a_trusted_address_is_asked_for_nothing(port: Port) -> No
         (Port.BROKER, {}, "no "),
         (Port.BROKER, for_remoting("eve", "x", b""), "no eve"),
         (Port.BROKER, for_remoting("ann", "s3cret", b"other"), "bad signature of ann"),
+        (Port.HTTP, {}, "no "),
+        (Port.HTTP, for_http("eve", "s3cret"), "no eve"),
+        (Port.HTTP, for_http("ann", "wrong"), "bad signature of ann"),
+        (Port.HTTP, for_http("ann", ""), "bad signature of ann"),
+        (Port.HTTP, {"AccessKey": "ann"}, "bad signature of ann"),
+        (Port.HTTP, for_remoting("ann", "s3cret", b""), "bad signature of ann"),
     ],
 )
 def test_who_does_not_is_refused(port: Port, fields: dict[str, str], why: str) -> None:
@@ -218,6 +232,65 @@ def test_rights_are_checked_where_the_settings_say_so(
     guard = Guard()
     guard.checks_rights, guard.open = checks_rights, open_requests
     assert (permissions.gate(at(guard)) is not None) is there
+
+
+def test_who_was_let_through_is_asked_again_when_anything_that_decides_is_different() -> None:
+    guard = Guard()
+    pull: dict[str, Any] = {"route": "PullMessage", "code": RequestCode.PULL_MESSAGE}
+    usual: dict[str, Any] = {"user": "ann", "topic": "t", "group": "g", "source": "10.0.0.1", **pull}
+
+    def asks(**other: Any) -> bool:
+        """Whether the guard is asked for it, and again for the same."""
+        told = {**usual, **other}
+        gate = permissions.gate(at(guard, route=told["route"], code=told["code"]))
+        assert gate is not None
+        header = SimpleNamespace(topic=told["topic"], consumer_group=told["group"], properties=None)
+        call = Asked(asked=header, route=told["route"], code=told["code"], source=told["source"])
+        call.user = told["user"]
+        guard.asked.clear()
+        gate(call)
+        return bool(guard.asked)
+
+    lite: dict[str, Any] = {"route": "LitePullMessage", "code": RequestCode.LITE_PULL_MESSAGE}
+    others: list[dict[str, Any]] = [
+        {}, {"user": "bob"}, {"topic": "u"}, {"group": "h"}, {"source": "10.0.0.2"}, lite,
+        {"topic": "t" * 255}, {"group": "g" * 255},
+    ]  # fmt: skip
+    for other in others:
+        assert asks(**other), other
+    assert not any(asks(**other) for other in others), "all of them are known now"
+    for never in ({"topic": "t" * 256}, {"group": "g" * 256}, {"topic": "%RETRY%g"}, {"user": ""}):
+        assert asks(**never) and asks(**never), never
+
+
+def test_a_refusal_is_not_remembered() -> None:
+    guard = Guard()
+
+    def refuse(*told: Any) -> None:
+        raise AccessDenied("no")
+
+    guard.check = refuse  # type: ignore[method-assign]
+    gate = permissions.gate(at(guard))
+    assert gate is not None
+    for _ in range(2):
+        call = Asked(asked=SimpleNamespace(topic="t", properties=None))
+        call.user = "ann"
+        with pytest.raises(AccessDenied):
+            gate(call)
+    assert not guard.passed
+
+
+def test_as_many_as_may_be_are_remembered_and_then_it_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(permissions, "MAX_REMEMBERED", 3)
+    guard, known = Guard(), []
+    gate = permissions.gate(at(guard))
+    assert gate is not None
+    for name in "abcde":
+        call = Asked(asked=SimpleNamespace(topic=name, properties=None))
+        call.user = "ann"
+        gate(call)
+        known.append(len(guard.passed))
+    assert known == [1, 2, 3, 1, 2]
 
 
 # -- what is written down -----------------------------------------------------------------------------------------------
@@ -311,6 +384,33 @@ def test_who_was_not_found_is_written_as_who_it_says_to_be(
 def test_a_change_of_a_user_names_the_user(asked: Any, target: str | None) -> None:
     ((_, _, facts),) = written(None, asked=asked)
     assert facts.get("target") == target
+
+
+def test_what_is_written_down_is_bounded() -> None:
+    long = "x" * 1_000
+    topics = [bodies.TopicConfig(topic_name=f"{n}-{long}") for n in range(9)]
+    body = bodies.encode(bodies.TopicConfigList(topic_config_list=topics))
+    ((_, _, facts),) = written(
+        SystemFailure(long), code=RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body,
+        asked=SimpleNamespace(subject=long),
+    )  # fmt: skip
+    assert (facts["target"], facts["why"]) == (long[:256], long[:256])
+    assert facts["resources"] == [f"Topic:{n}-{long}"[:256] for n in range(8)]
+
+
+def test_an_account_of_a_list_is_named_as_the_target() -> None:
+    ((_, _, facts),) = written(None, asked=SimpleNamespace(topic="t", access_key="shop"))
+    assert facts["target"] == "shop"
+
+
+def test_an_error_without_a_remark_is_written_as_it_reads() -> None:
+    ((_, _, facts),) = written(ValueError("odd"))
+    assert (facts["result"], facts["why"]) == ("failed", "odd")
+
+
+def test_a_refusal_by_a_list_of_rocketmq_4_is_one_too() -> None:
+    ((kind, *_, facts),) = written(AclDenied("not you"))
+    assert (kind, facts["result"]) == ("refused", "refused")
 
 
 def test_a_strangers_large_request_is_not_read_to_be_written_down() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -470,3 +471,7 @@ async def test_the_port_looks_after_its_connections_every_second() -> None:
         line.clock.advance(1_000)
         assert line.wire.closed
         await line.port.close(0)
+        seen: list[int] = []
+        line.port._connections = [SimpleNamespace(tick=seen.append)]  # type: ignore[assignment,list-item]
+        line.clock.advance(5_000)
+        assert seen == [], "and not when it is closed"

@@ -22,6 +22,7 @@ from aerobee.errors import (
 from aerobee.fronts.gates import accounts, audit, limits, permissions, vip
 from aerobee.fronts.gates.call import Call, Place, Port
 from aerobee.fronts.gates.guard import request_name
+from aerobee.fronts.gates.recognised import recognised_at
 from aerobee.protocol import bodies
 from aerobee.protocol.codes import RequestCode
 
@@ -291,6 +292,54 @@ def test_as_many_as_may_be_are_remembered_and_then_it_begins_anew(monkeypatch: p
         gate(call)
         known.append(len(guard.passed))
     assert known == [1, 2, 3, 1, 2]
+
+
+def test_only_signed_requests_of_remoting_are_known_again() -> None:
+    def known(**other: Any) -> Any:
+        guard = Guard()
+        guard.open = other.pop("open", set())
+        return recognised_at(at(other.pop("guard", guard), **other))
+
+    for port in (Port.BROKER, Port.VIP):
+        found = known(port=port)
+        assert (found.route, found.needs_right) == ("SendMessageV2", True)
+    assert known(guard=None) is None
+    for port in (Port.GRPC, Port.HTTP, Port.NAMESRV):
+        assert known(port=port) is None
+    assert known(route="DeleteTopic", code=RequestCode.DELETE_TOPIC_IN_BROKER) is None
+    assert known(open={"310"}) is None, "anybody's: its signature decides nothing"
+    careless = Guard()
+    careless.checks_rights = False
+    assert known(guard=careless).needs_right is False
+
+
+@pytest.mark.parametrize(
+    ("passed", "source", "user", "secret", "admitted"),
+    [
+        (True, "10.0.0.1", "ann", b"s3cret", True),
+        (False, "10.0.0.1", "ann", b"s3cret", False),
+        (True, "10.0.0.2", "ann", b"s3cret", False),
+        (True, "10.0.0.1", "eve", b"s3cret", False),
+        (True, "10.0.0.1", "ann", b"wrong", False),
+        (True, "trusted", "ann", b"s3cret", False),
+    ],
+)
+def test_who_was_let_through_is_known_again_by_name_place_and_signature(
+    passed: bool, source: str, user: str, secret: bytes, admitted: bool
+) -> None:
+    guard = Guard(ann="s3cret")
+    if passed:
+        guard.passed = {
+            ("SendMessageV2", who, place, "orders")
+            for who, place in (("ann", "10.0.0.1"), ("eve", "10.0.0.1"), ("ann", "trusted"))
+        }
+    found = recognised_at(at(guard))
+    assert found is not None
+    signature = base64.b64encode(hmac.new(secret, b"content", hashlib.sha1).digest())
+    signed: Any = SimpleNamespace(user=user, names=("orders",), content=b"content", signature=signature)
+    assert found.admits(signed, source) is admitted
+    other: Any = SimpleNamespace(user=user, names=("bills",), content=b"content", signature=signature)
+    assert not found.admits(other, source)
 
 
 # -- what is written down -----------------------------------------------------------------------------------------------

@@ -261,14 +261,17 @@ async def test_the_transport_says_when_so_much_is_unread() -> None:
     ("paused", "unread", "cut"), [(True, 300_000, False), (True, 300_001, True), (False, 300_001, False)]
 )
 async def test_what_lies_in_the_socket_counts_while_the_client_does_not_read(
-    paused: bool, unread: int, cut: bool
+    paused: bool, unread: int, cut: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "aerobee.grpc")
     async with line_of(max_unread=300_000) as line:
         if paused:
             line.connection.pause_writing()
         line.wire.unread = unread
         line.call("/x", b"q")
         assert line.wire.closed is cut
+        told = ["cutting off peer=127.0.0.1:4711: unread_bytes=300001"]
+        assert caplog.messages == (told if cut else [])
 
 
 async def test_a_call_waits_for_what_another_call_of_its_client_has_not_taken() -> None:
@@ -388,7 +391,10 @@ async def test_idle_is_counted_from_the_last_call() -> None:
         assert line.wire.closed
 
 
-async def test_a_client_that_speaks_is_not_asked_whether_it_is_there() -> None:
+async def test_a_client_that_speaks_is_not_asked_whether_it_is_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "aerobee.grpc")
     async with line_of(held(for_ever)) as line:
         line.call("/x", b"q")
         start = line.clock.now()
@@ -404,6 +410,7 @@ async def test_a_client_that_speaks_is_not_asked_whether_it_is_there() -> None:
         assert pings(line) == 1, "asked once"
         line.connection.tick(start + 2 * KEEPALIVE_MS - 1 + KEEPALIVE_WAIT_MS)
         assert line.wire.closed
+        assert caplog.messages == ["closing peer=127.0.0.1:4711: it does not answer"]
 
 
 # -- strangers and the end -----------------------------------------------------------------------------------
@@ -412,11 +419,14 @@ async def test_a_client_that_speaks_is_not_asked_whether_it_is_there() -> None:
 @pytest.mark.parametrize(
     "said", [b"GET / HTTP/1.1\r\n\r\n", PREFACE + frame(PING, 0, 0, b"short")], ids=["http", "no settings"]
 )
-async def test_a_stranger_is_not_talked_to(said: bytes) -> None:
+async def test_a_stranger_is_told_of_and_not_talked_to(said: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "aerobee.grpc")
     async with line_of(greets=False) as line:
         line.say(said)
         assert line.wire.closed
         assert not line.wire.written
+        (told,) = caplog.messages
+        assert told.startswith("closing peer=127.0.0.1:4711: ")
 
 
 async def test_a_farewell_that_nobody_reads_is_cut_short() -> None:

@@ -73,6 +73,15 @@ async def test_a_pull_counts_the_tries_of_a_message_from_one() -> None:
         assert found["message"]["system_properties"]["delivery_attempt"] == 1
 
 
+async def test_only_who_asks_for_it_has_its_leases_renewed() -> None:
+    async with line() as at:
+        await received(at, "one", "two")
+        assert len(at.broker.pops.renewals) == 0
+        await at.send("three")
+        assert len(await at.receive(auto_renew=True)) == 1
+        assert len(at.broker.pops.renewals) == 1
+
+
 # -- answers that wait for the disk --------------------------------------------------------------------------------
 
 

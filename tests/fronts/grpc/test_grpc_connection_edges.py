@@ -220,6 +220,16 @@ async def test_what_a_lost_connection_did_not_finish_does_not_count_any_more() -
         assert line.port.unfinished.total == 0
 
 
+async def test_a_message_that_is_being_served_is_no_unfinished_one() -> None:
+    async with line_of(held(for_ever)) as line:
+        line.call("/x", bytes(1_000))
+        assert (line.connection.kept_bytes, line.port.unfinished.total) == (0, 0)
+        number = begun(line, as_message(bytes(1_000)))
+        assert line.port.unfinished.total == 1_000, "it may say that there is more"
+        line.say(frame(DATA, END_STREAM, number, b""))
+        assert (line.connection.kept_bytes, line.port.unfinished.total) == (0, 0)
+
+
 async def test_whose_message_was_begun_first_is_cut_off_first() -> None:
     async with line_of(max_unfinished=1_000) as first:
         second, third = (Line(lambda path: ECHO, beside=first) for _ in range(2))

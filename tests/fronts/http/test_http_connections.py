@@ -194,9 +194,10 @@ async def test_who_was_turned_away_takes_no_place(front: HttpFront, dial: Dial, 
 # -- the end -------------------------------------------------------------------------------------------------
 
 
-async def test_an_answer_under_way_is_written_before_the_port_closes(
-    front: HttpFront, dial: Dial, held: Held
+async def test_an_answer_under_way_is_written_and_then_the_port_closes_at_once(
+    front: HttpFront, dial: Dial, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(front_module, "GRACE_MS", 3_600_000)
     busy, writer = await dial(front.address)
     idle, _ = await dial(front.address)
     writer.write(ASKED % b"held")
@@ -206,7 +207,8 @@ async def test_an_answer_under_way_is_written_before_the_port_closes(
     held.go_on.set()
     assert (await read_answer(busy)).text == "held"
     assert await busy.read() == b""
-    await stopping
+    async with asyncio.timeout(10):
+        await stopping
     assert held.became == ["asked"]
     assert len(front.connections) == 0
 

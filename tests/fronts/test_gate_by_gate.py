@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,100 +17,13 @@ from aerobee.errors import (
     SystemFailure,
 )
 from aerobee.fronts.gates import accounts, audit, limits, permissions, vip
-from aerobee.fronts.gates.call import Call, Place, Port
+from aerobee.fronts.gates.call import Port
 from aerobee.fronts.gates.guard import request_name
-from aerobee.fronts.gates.recognised import recognised_at
 from aerobee.protocol import bodies
 from aerobee.protocol.codes import RequestCode
-
-NOW = 1_700_000_000_000
-
-
-class Guard:
-    """Users by name and secret; `trusted` needs none. Remembers what it was asked."""
-
-    cluster, look_up, checks_rights = "c", None, True
-
-    def __init__(self, **secrets: str) -> None:
-        self._secrets = secrets
-        self.asked: list[Any] = []
-        self.audit: Any = None
-        self.open: set[str] = set()
-        self.passed: set[Any] = set()
-        self.refused_logins = 0
-
-    def needs_signature(self, request: str) -> bool:
-        return request not in self.open
-
-    needs_right = needs_signature
-
-    def secret_of(self, user: str, source: str) -> str | None:
-        self.asked.append((user, source))
-        if source == "trusted":
-            return None
-        if user not in self._secrets:
-            raise AccessDenied(f"no {user}")
-        return self._secrets[user]
-
-    def badly_signed(self, user: str) -> AccessDenied:
-        return AccessDenied(f"bad signature of {user}")
-
-    def may_everything(self, user: str) -> bool:
-        self.asked.append(("everything", user))
-        return user == "root"
-
-    def check(self, user: str, needs: Any, source: str, code: int | None) -> None:
-        self.asked.append(("check", user, needs, source, code))
-
-    def unreadable(self, user: str) -> AccessDenied:
-        return AccessDenied(f"unreadable from {user}")
-
-
-class Asked(Call):
-    def __init__(self, port: Port = Port.BROKER, fields: dict[str, str] | None = None, **more: Any) -> None:
-        super().__init__(
-            port,
-            more.get("route", "SendMessageV2"),
-            more.get("code", 310),
-            (more.get("source", "10.0.0.1"), 1),
-            more.get("body", b""),
-        )
-        self._fields, self._asked = fields or {}, more.get("asked")
-
-    @property
-    def fields(self) -> dict[str, str]:
-        return self._fields
-
-    @property
-    def asked(self) -> Any:
-        if isinstance(self._asked, Exception):
-            raise self._asked
-        return self._asked
-
-
-def at(
-    guard: Guard | None, port: Port = Port.BROKER, route: str = "SendMessageV2", code: int | None = 310
-) -> Place:
-    return Place(port, route, code, SimpleNamespace(wall=lambda: NOW), SimpleNamespace(guard=guard))  # type: ignore[arg-type]
-
+from tests.fronts.guarded import NOW, Asked, Guard, at, for_grpc, for_http, for_remoting
 
 # -- who is it ------------------------------------------------------------------------------------------------------
-
-
-def for_grpc(user: str, secret: str, date: str = "20260101T000000Z") -> dict[str, str]:
-    signature = hmac.new(secret.encode(), date.encode(), hashlib.sha1).hexdigest().upper()
-    written = f"MQv2-HMAC-SHA1 Credential={user}, SignedHeaders=x-mq-date-time, Signature={signature}"
-    return {"authorization": written, "x-mq-date-time": date}
-
-
-def for_remoting(user: str, secret: str, body: bytes) -> dict[str, str]:
-    content = user.encode() + body  # the values by the names of their fields, and the body
-    signature = base64.b64encode(hmac.new(secret.encode(), content, hashlib.sha1).digest()).decode()
-    return {"AccessKey": user, "Signature": signature}
-
-
-def for_http(user: str, secret: str) -> dict[str, str]:
-    return {"AccessKey": user, "SecretKey": secret}
 
 
 def identified(port: Port, fields: dict[str, str], source: str = "10.0.0.1", body: bytes = b"") -> str | None:
@@ -233,113 +143,6 @@ def test_rights_are_checked_where_the_settings_say_so(
     guard = Guard()
     guard.checks_rights, guard.open = checks_rights, open_requests
     assert (permissions.gate(at(guard)) is not None) is there
-
-
-def test_who_was_let_through_is_asked_again_when_anything_that_decides_is_different() -> None:
-    guard = Guard()
-    pull: dict[str, Any] = {"route": "PullMessage", "code": RequestCode.PULL_MESSAGE}
-    usual: dict[str, Any] = {"user": "ann", "topic": "t", "group": "g", "source": "10.0.0.1", **pull}
-
-    def asks(**other: Any) -> bool:
-        """Whether the guard is asked for it, and again for the same."""
-        told = {**usual, **other}
-        gate = permissions.gate(at(guard, route=told["route"], code=told["code"]))
-        assert gate is not None
-        header = SimpleNamespace(topic=told["topic"], consumer_group=told["group"], properties=None)
-        call = Asked(asked=header, route=told["route"], code=told["code"], source=told["source"])
-        call.user = told["user"]
-        guard.asked.clear()
-        gate(call)
-        return bool(guard.asked)
-
-    lite: dict[str, Any] = {"route": "LitePullMessage", "code": RequestCode.LITE_PULL_MESSAGE}
-    others: list[dict[str, Any]] = [
-        {}, {"user": "bob"}, {"topic": "u"}, {"group": "h"}, {"source": "10.0.0.2"}, lite,
-        {"topic": "t" * 255}, {"group": "g" * 255},
-    ]  # fmt: skip
-    for other in others:
-        assert asks(**other), other
-    assert not any(asks(**other) for other in others), "all of them are known now"
-    for never in ({"topic": "t" * 256}, {"group": "g" * 256}, {"topic": "%RETRY%g"}, {"user": ""}):
-        assert asks(**never) and asks(**never), never
-
-
-def test_a_refusal_is_not_remembered() -> None:
-    guard = Guard()
-
-    def refuse(*told: Any) -> None:
-        raise AccessDenied("no")
-
-    guard.check = refuse  # type: ignore[method-assign]
-    gate = permissions.gate(at(guard))
-    assert gate is not None
-    for _ in range(2):
-        call = Asked(asked=SimpleNamespace(topic="t", properties=None))
-        call.user = "ann"
-        with pytest.raises(AccessDenied):
-            gate(call)
-    assert not guard.passed
-
-
-def test_as_many_as_may_be_are_remembered_and_then_it_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(permissions, "MAX_REMEMBERED", 3)
-    guard, known = Guard(), []
-    gate = permissions.gate(at(guard))
-    assert gate is not None
-    for name in "abcde":
-        call = Asked(asked=SimpleNamespace(topic=name, properties=None))
-        call.user = "ann"
-        gate(call)
-        known.append(len(guard.passed))
-    assert known == [1, 2, 3, 1, 2]
-
-
-def test_only_signed_requests_of_remoting_are_known_again() -> None:
-    def known(**other: Any) -> Any:
-        guard = Guard()
-        guard.open = other.pop("open", set())
-        return recognised_at(at(other.pop("guard", guard), **other))
-
-    for port in (Port.BROKER, Port.VIP):
-        found = known(port=port)
-        assert (found.route, found.needs_right) == ("SendMessageV2", True)
-    assert known(guard=None) is None
-    for port in (Port.GRPC, Port.HTTP, Port.NAMESRV):
-        assert known(port=port) is None
-    assert known(route="DeleteTopic", code=RequestCode.DELETE_TOPIC_IN_BROKER) is None
-    assert known(open={"310"}) is None, "anybody's: its signature decides nothing"
-    careless = Guard()
-    careless.checks_rights = False
-    assert known(guard=careless).needs_right is False
-
-
-@pytest.mark.parametrize(
-    ("passed", "source", "user", "secret", "admitted"),
-    [
-        (True, "10.0.0.1", "ann", b"s3cret", True),
-        (False, "10.0.0.1", "ann", b"s3cret", False),
-        (True, "10.0.0.2", "ann", b"s3cret", False),
-        (True, "10.0.0.1", "eve", b"s3cret", False),
-        (True, "10.0.0.1", "ann", b"wrong", False),
-        (True, "trusted", "ann", b"s3cret", False),
-    ],
-)
-def test_who_was_let_through_is_known_again_by_name_place_and_signature(
-    passed: bool, source: str, user: str, secret: bytes, admitted: bool
-) -> None:
-    guard = Guard(ann="s3cret")
-    if passed:
-        guard.passed = {
-            ("SendMessageV2", who, place, "orders")
-            for who, place in (("ann", "10.0.0.1"), ("eve", "10.0.0.1"), ("ann", "trusted"))
-        }
-    found = recognised_at(at(guard))
-    assert found is not None
-    signature = base64.b64encode(hmac.new(secret, b"content", hashlib.sha1).digest())
-    signed: Any = SimpleNamespace(user=user, names=("orders",), content=b"content", signature=signature)
-    assert found.admits(signed, source) is admitted
-    other: Any = SimpleNamespace(user=user, names=("bills",), content=b"content", signature=signature)
-    assert not found.admits(other, source)
 
 
 # -- what is written down -----------------------------------------------------------------------------------------------

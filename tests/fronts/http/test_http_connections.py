@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
 from aerobee.clock import ManualClock
@@ -189,6 +190,31 @@ async def test_who_was_turned_away_takes_no_place(front: HttpFront, dial: Dial, 
     late, _ = await dial(front.address)
     assert await late.read() == b""
     assert len(front.connections) == 2
+
+
+async def test_who_breaks_its_request_while_it_is_answered_costs_its_connection_alone(
+    dial: Dial, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"the first"
+        await asyncio.Event().wait()
+
+    async def streams(request: Request) -> StreamingResponse:
+        return StreamingResponse(pieces())
+
+    app = make_app([Route("/streams", streams, methods=["POST"])], None, max_body=10, hosts=None)
+    running = HttpFront(app, ("127.0.0.1", 0), ManualClock())
+    await running.start()
+    reader, writer = await dial(running.address)
+    writer.write(b"POST /streams HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n")
+    await reader.readuntil(b"the first")
+    writer.write(b"zz\r\n")
+    await until(lambda: len(running.connections) == 0)
+    with suppress(ConnectionResetError):
+        assert b"HTTP/1.1" not in await reader.read()
+    assert (await ask(running.address, "/")).status == 200
+    assert not caplog.records
+    await running.stop()
 
 
 # -- the end -------------------------------------------------------------------------------------------------

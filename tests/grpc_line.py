@@ -110,12 +110,16 @@ class Line:
         *,
         greets: bool = True,
         max_unfinished: int = 1 << 28,
+        beside: Line | None = None,
         **limits: Any,
     ) -> None:
+        """`beside`: to the same port as that one."""
         limits = {"max_message": 1 << 22, **limits}
         self.clock = ManualClock()
-        self.port = GrpcPort(
-            method, self.clock, Unfinished(max_unfinished), limits=ConnectionLimits(**limits)
+        self.port = (
+            beside.port
+            if beside is not None
+            else GrpcPort(method, self.clock, Unfinished(max_unfinished), limits=ConnectionLimits(**limits))
         )
         self.connection = GrpcConnection(self.port, ConnectionLimits(**limits))
         self.wire = Wire()

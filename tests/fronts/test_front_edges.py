@@ -61,6 +61,27 @@ def test_clients_are_told_the_advertised_host_or_the_one_they_came_by(
     assert [(each.host, each.port) for each in found.addresses] == [(host, 8081)]
 
 
+def test_a_queue_names_its_broker_and_what_it_takes() -> None:
+    """Of another broker as that is registered: a master, at its own address."""
+    config = msgspec.structs.replace(BrokerConfig(host="10.0.0.1"), name="broker-a", broker_id=7)
+    kept = {"bills": bodies.TopicConfig(topic_name="bills", attributes={"message.type": "FIFO"})}
+    broker: Any = Thing(config=config, topics=kept)
+    request: Any = pb.QueryRouteRequest(topic=pb.Resource(resource_namespace="shop", name="bills"))
+    own = route._queue(request, "bills", Host("broker-a", 6, 1, 1), broker, 8081)
+    other = route._queue(request, "orders", Host("broker-b", 6, 1, 1, grpc_address="[::1]:9"), broker, 8081)
+    assert own.topic == other.topic == request.topic
+    assert (own.broker.name, own.broker.id, other.broker.name, other.broker.id) == (
+        "broker-a",
+        7,
+        "broker-b",
+        0,
+    )
+    assert list(own.accept_message_types) == [pb.FIFO]
+    assert list(other.accept_message_types) == [pb.NORMAL, pb.FIFO, pb.DELAY, pb.TRANSACTION]
+    ends = [(each.host, each.port) for queue in (own, other) for each in queue.broker.endpoints.addresses]
+    assert ends == [("10.0.0.1", 8081), ("::1", 9)]
+
+
 @pytest.mark.parametrize(
     ("perm", "read", "write", "expected"),
     [

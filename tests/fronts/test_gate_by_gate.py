@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,100 +10,20 @@ import pytest
 
 from aerobee.errors import (
     AccessDenied,
+    AclDenied,
     InvalidParameter,
     ProtocolError,
     RequestCodeNotSupported,
     SystemFailure,
 )
 from aerobee.fronts.gates import accounts, audit, limits, permissions, vip
-from aerobee.fronts.gates.call import Call, Place, Port
+from aerobee.fronts.gates.call import Port
 from aerobee.fronts.gates.guard import request_name
+from aerobee.protocol import bodies
 from aerobee.protocol.codes import RequestCode
-
-NOW = 1_700_000_000_000
-
-
-class Guard:
-    """Users by name and secret; `trusted` needs none. Remembers what it was asked."""
-
-    cluster, look_up, checks_rights = "c", None, True
-
-    def __init__(self, **secrets: str) -> None:
-        self._secrets = secrets
-        self.asked: list[Any] = []
-        self.audit: Any = None
-        self.open: set[str] = set()
-        self.passed: set[Any] = set()
-        self.refused_logins = 0
-
-    def needs_signature(self, request: str) -> bool:
-        return request not in self.open
-
-    needs_right = needs_signature
-
-    def secret_of(self, user: str, source: str) -> str | None:
-        self.asked.append((user, source))
-        if source == "trusted":
-            return None
-        if user not in self._secrets:
-            raise AccessDenied(f"no {user}")
-        return self._secrets[user]
-
-    def badly_signed(self, user: str) -> AccessDenied:
-        return AccessDenied(f"bad signature of {user}")
-
-    def may_everything(self, user: str) -> bool:
-        self.asked.append(("everything", user))
-        return user == "root"
-
-    def check(self, user: str, needs: Any, source: str, code: int | None) -> None:
-        self.asked.append(("check", user, needs, source, code))
-
-    def unreadable(self, user: str) -> AccessDenied:
-        return AccessDenied(f"unreadable from {user}")
-
-
-class Asked(Call):
-    def __init__(self, port: Port = Port.BROKER, fields: dict[str, str] | None = None, **more: Any) -> None:
-        super().__init__(
-            port,
-            more.get("route", "SendMessageV2"),
-            more.get("code", 310),
-            (more.get("source", "10.0.0.1"), 1),
-            more.get("body", b""),
-        )
-        self._fields, self._asked = fields or {}, more.get("asked")
-
-    @property
-    def fields(self) -> dict[str, str]:
-        return self._fields
-
-    @property
-    def asked(self) -> Any:
-        if isinstance(self._asked, Exception):
-            raise self._asked
-        return self._asked
-
-
-def at(
-    guard: Guard | None, port: Port = Port.BROKER, route: str = "SendMessageV2", code: int | None = 310
-) -> Place:
-    return Place(port, route, code, SimpleNamespace(wall=lambda: NOW), SimpleNamespace(guard=guard))  # type: ignore[arg-type]
-
+from tests.fronts.guarded import NOW, Asked, Guard, at, for_grpc, for_http, for_remoting
 
 # -- who is it ------------------------------------------------------------------------------------------------------
-
-
-def for_grpc(user: str, secret: str, date: str = "20260101T000000Z") -> dict[str, str]:
-    signature = hmac.new(secret.encode(), date.encode(), hashlib.sha1).hexdigest().upper()
-    written = f"MQv2-HMAC-SHA1 Credential={user}, SignedHeaders=x-mq-date-time, Signature={signature}"
-    return {"authorization": written, "x-mq-date-time": date}
-
-
-def for_remoting(user: str, secret: str, body: bytes) -> dict[str, str]:
-    content = user.encode() + body  # the values by the names of their fields, and the body
-    signature = base64.b64encode(hmac.new(secret.encode(), content, hashlib.sha1).digest()).decode()
-    return {"AccessKey": user, "Signature": signature}
 
 
 def identified(port: Port, fields: dict[str, str], source: str = "10.0.0.1", body: bytes = b"") -> str | None:
@@ -120,13 +37,15 @@ def identified(port: Port, fields: dict[str, str], source: str = "10.0.0.1", bod
 def test_who_signs_well_is_known() -> None:
     assert identified(Port.GRPC, for_grpc("ann", "s3cret")) == "ann"
     assert identified(Port.BROKER, for_remoting("ann", "s3cret", b"body"), body=b"body") == "ann"
+    assert identified(Port.VIP, for_remoting("ann", "s3cret", b"body"), body=b"body") == "ann"
+    assert identified(Port.HTTP, for_http("ann", "s3cret"), body=b"body") == "ann"
 
 
-@pytest.mark.parametrize("port", [Port.GRPC, Port.BROKER])
+@pytest.mark.parametrize("port", [Port.GRPC, Port.BROKER, Port.HTTP])
 def test_who_comes_from_a_trusted_address_is_asked_for_nothing(port: Port) -> None:
     assert identified(port, {}, source="trusted") is None
-    wrong = for_grpc("ann", "wrong") if port is Port.GRPC else for_remoting("ann", "wrong", b"")
-    assert identified(port, wrong, source="trusted") is None
+    wrong = {Port.GRPC: for_grpc("ann", "wrong"), Port.HTTP: for_http("ann", "wrong")}
+    assert identified(port, wrong.get(port, for_remoting("ann", "wrong", b"")), source="trusted") is None
 
 
 @pytest.mark.parametrize(
@@ -144,6 +63,12 @@ def test_who_comes_from_a_trusted_address_is_asked_for_nothing(port: Port) -> No
         (Port.BROKER, {}, "no "),
         (Port.BROKER, for_remoting("eve", "x", b""), "no eve"),
         (Port.BROKER, for_remoting("ann", "s3cret", b"other"), "bad signature of ann"),
+        (Port.HTTP, {}, "no "),
+        (Port.HTTP, for_http("eve", "s3cret"), "no eve"),
+        (Port.HTTP, for_http("ann", "wrong"), "bad signature of ann"),
+        (Port.HTTP, for_http("ann", ""), "bad signature of ann"),
+        (Port.HTTP, {"AccessKey": "ann"}, "bad signature of ann"),
+        (Port.HTTP, for_remoting("ann", "s3cret", b""), "bad signature of ann"),
     ],
 )
 def test_who_does_not_is_refused(port: Port, fields: dict[str, str], why: str) -> None:
@@ -311,6 +236,33 @@ def test_who_was_not_found_is_written_as_who_it_says_to_be(
 def test_a_change_of_a_user_names_the_user(asked: Any, target: str | None) -> None:
     ((_, _, facts),) = written(None, asked=asked)
     assert facts.get("target") == target
+
+
+def test_what_is_written_down_is_bounded() -> None:
+    long = "x" * 1_000
+    topics = [bodies.TopicConfig(topic_name=f"{n}-{long}") for n in range(9)]
+    body = bodies.encode(bodies.TopicConfigList(topic_config_list=topics))
+    ((_, _, facts),) = written(
+        SystemFailure(long), code=RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body,
+        asked=SimpleNamespace(subject=long),
+    )  # fmt: skip
+    assert (facts["target"], facts["why"]) == (long[:256], long[:256])
+    assert facts["resources"] == [f"Topic:{n}-{long}"[:256] for n in range(8)]
+
+
+def test_an_account_of_a_list_is_named_as_the_target() -> None:
+    ((_, _, facts),) = written(None, asked=SimpleNamespace(topic="t", access_key="shop"))
+    assert facts["target"] == "shop"
+
+
+def test_an_error_without_a_remark_is_written_as_it_reads() -> None:
+    ((_, _, facts),) = written(ValueError("odd"))
+    assert (facts["result"], facts["why"]) == ("failed", "odd")
+
+
+def test_a_refusal_by_a_list_of_rocketmq_4_is_one_too() -> None:
+    ((kind, *_, facts),) = written(AclDenied("not you"))
+    assert (kind, facts["result"]) == ("refused", "refused")
 
 
 def test_a_strangers_large_request_is_not_read_to_be_written_down() -> None:

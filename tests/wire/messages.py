@@ -84,13 +84,19 @@ async def send_batch(scene: Scene) -> None:
         "c": "TBW102",
         "d": 4,
         "e": 0,
-        "f": 0,
+        "f": 2,
         "g": NOW - 50,
         "h": 0,
+        "j": 3,
         "m": True,
     }
     answer = await scene.ask(320, fields, items)
     _, first, second = scene.stored("orders")
+    host, port = scene.peer.writer.get_extra_info("sockname")
+    for record in (first, second):
+        assert (record.sys_flag, record.reconsume_times, record.queue_id) == (2, 3, 0)
+        assert message.host_text(record.born_host) == f"{host}:{port}"
+        assert message.host_text(record.store_host) == scene.address
     ids = f"{scene.message_id(first.physical_offset)},{scene.message_id(second.physical_offset)}"
     assert answer == Answer(fields={"msgId": ids, "queueId": "0", "queueOffset": "1", **STAMP})
     assert [(r.flag, r.body, r.unique_key, r.born_timestamp) for r in (first, second)] == [
@@ -321,8 +327,8 @@ async def _reply(scene: Scene, code: int, fields: dict[str, object]) -> None:
         326,
         {
             "producerGroup": "answerers", "topic": "DefaultCluster_REPLY_TOPIC", "defaultTopic": "TBW102",
-            "defaultTopicQueueNums": "4", "queueId": "0", "sysFlag": "0", "bornTimestamp": str(NOW - 50),
-            "flag": "7", "properties": properties, "reconsumeTimes": "0", "unitMode": "false",
+            "defaultTopicQueueNums": "4", "queueId": "0", "sysFlag": "2", "bornTimestamp": str(NOW - 50),
+            "flag": "7", "properties": properties, "reconsumeTimes": "3", "unitMode": "false",
             "bornHost": f"{host}:{port}", "storeHost": scene.address, "storeTimestamp": str(NOW),
         },
         b"answer",
@@ -332,8 +338,8 @@ async def _reply(scene: Scene, code: int, fields: dict[str, object]) -> None:
 async def reply(scene: Scene) -> None:
     fields = {
         "producerGroup": "answerers", "topic": "DefaultCluster_REPLY_TOPIC", "defaultTopic": "TBW102",
-        "defaultTopicQueueNums": 4, "queueId": 0, "sysFlag": 0, "bornTimestamp": NOW - 50, "flag": 7,
-        "properties": "CORRELATION_ID\x017\x02REPLY_TO_CLIENT\x01asker\x02", "reconsumeTimes": 0,
+        "defaultTopicQueueNums": 4, "queueId": 0, "sysFlag": 2, "bornTimestamp": NOW - 50, "flag": 7,
+        "properties": "CORRELATION_ID\x017\x02REPLY_TO_CLIENT\x01asker\x02", "reconsumeTimes": 3,
         "unitMode": False,
     }  # fmt: skip
     await _reply(scene, 324, fields)
@@ -341,10 +347,14 @@ async def reply(scene: Scene) -> None:
 
 async def reply_v2(scene: Scene) -> None:
     fields = {
-        "a": "answerers", "b": "DefaultCluster_REPLY_TOPIC", "c": "TBW102", "d": 4, "e": 0, "f": 0,
-        "g": NOW - 50, "h": 7, "i": "CORRELATION_ID\x017\x02REPLY_TO_CLIENT\x01asker\x02", "j": 0, "k": False,
+        "a": "answerers", "b": "DefaultCluster_REPLY_TOPIC", "c": "TBW102", "d": 4, "e": 0, "f": 2,
+        "g": NOW - 50, "h": 7, "i": "CORRELATION_ID\x017\x02REPLY_TO_CLIENT\x01asker\x02", "j": 3, "k": False,
     }  # fmt: skip
     await _reply(scene, 325, fields)
+    del fields["j"]
+    assert (await scene.ask(325, fields, b"of an old client")).code == 0
+    (_, kept) = scene.stored("DefaultCluster_REPLY_TOPIC")
+    assert (kept.body, kept.sys_flag, kept.flag, kept.reconsume_times) == (b"of an old client", 2, 7, 0)
 
 
 async def recall(scene: Scene) -> None:

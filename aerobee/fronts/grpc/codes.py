@@ -15,6 +15,7 @@ _CONTENT = ("content-type", "application/grpc")
 _UNPACKED = ("grpc-accept-encoding", "identity")  # for whoever compresses; all others do not ask
 HEADERS = written((":status", "200"), _CONTENT)
 TRAILERS = written(("grpc-status", "0"))
+ONLY_TRAILERS = written((":status", "200"), _CONTENT, ("grpc-status", "0"))  # well, and nothing to say
 NOT_GRPC = written((":status", "415"))
 
 

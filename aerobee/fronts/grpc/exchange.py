@@ -187,7 +187,7 @@ class Exchange(Stream):
         self.connection.flush()
 
     def finish(self) -> None:
-        self._end(codes.TRAILERS)
+        self._end(codes.TRAILERS if self._begun else codes.ONLY_TRAILERS)
 
     def fail(self, code: Code, text: str) -> None:
         self._end(codes.trailers(code, text) if self._begun else codes.only_trailers(code, text))

@@ -65,6 +65,13 @@ def test_what_is_stored_of_a_message(system: dict[str, Any], added: dict[str, st
     assert (record.born_timestamp, record.born_host) == (NOW, HOST)
 
 
+def test_a_property_without_a_value_is_left_out() -> None:
+    """Remoting clients could not read it back."""
+    made = sent()
+    made.user_properties["empty"] = ""
+    assert convert.to_record(made, "orders", HOST, NOW).properties == PLAIN
+
+
 def test_a_message_says_itself_when_it_was_born() -> None:
     assert convert.to_record(sent(born_timestamp=77), "orders", HOST, NOW).born_timestamp == 77
 
@@ -77,6 +84,17 @@ def test_gzip_is_stored_so_that_every_client_can_read_it() -> None:
     assert record.body[:1] == b"\x78"  # zlib's
     assert decompress(record.body, record.sys_flag) == b"plain" * 100
     made.body = b"not gzip"
+    with pytest.raises(Refused) as refused:
+        convert.to_record(made, "orders", HOST, NOW)
+    assert refused.value.code == pb.MESSAGE_CORRUPTED
+
+
+def test_what_gzip_becomes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convert, "MAX_BODY", 1_000)
+    made = sent(body_encoding=pb.GZIP)
+    made.body = gzip.compress(bytes(4_000))
+    assert decompress(convert.to_record(made, "orders", HOST, NOW).body, 0x301) == bytes(4_000)
+    made.body = gzip.compress(bytes(4_001))
     with pytest.raises(Refused) as refused:
         convert.to_record(made, "orders", HOST, NOW)
     assert refused.value.code == pb.MESSAGE_CORRUPTED

@@ -103,6 +103,20 @@ async def test_a_stream_of_messages_is_told_one_by_one() -> None:
         assert line.hear(number).status == 0
 
 
+async def test_an_answer_without_a_message_is_a_whole_answer() -> None:
+    def opened(exchange: Exchange) -> None:
+        exchange.hears(Exchange.answer, Exchange.finish)
+
+    async with line_of(Method(Exchange.answer, opened)) as line:
+        number, headers = line.open("/x", {})
+        line.say(headers, frame(DATA, END_STREAM, number, b""))
+        heard = line.hear(number)
+        assert heard.headers == [
+            {":status": "200", "content-type": "application/grpc", "grpc-status": "0"},
+        ]
+        assert heard.ended
+
+
 @pytest.mark.parametrize(
     ("data", "code", "text"),
     [

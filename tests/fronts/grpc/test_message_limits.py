@@ -52,6 +52,14 @@ def seconds(count: int) -> Any:
         (message(tag="a\x1f"), pb.ILLEGAL_MESSAGE_TAG),
         (message(tag="a\x7f"), pb.ILLEGAL_MESSAGE_TAG),
         (message(tag="a\x80\x7e"), pb.OK),
+        # All properties together, in bytes: an umlaut has two.
+        (message({"k": "v"}, tag="\u00e4" * 8_191), pb.OK),
+        (message({"k": "v"}, tag="\u00e4" * 8_191 + "x"), pb.MESSAGE_PROPERTIES_TOO_LARGE),
+        (message(keys=["\u00e4" * 8_192]), pb.OK),
+        (message(keys=["\u00e4" * 8_192, "x"]), pb.MESSAGE_PROPERTIES_TOO_LARGE),
+        (message({"\u00e4": "\u00e4" * 8_191}), pb.OK),
+        (message({"\u00e4": "\u00e4" * 8_191 + "x"}), pb.MESSAGE_PROPERTIES_TOO_LARGE),
+        (message({"\u00e4\u00e4": "\u00e4" * 8_191}), pb.MESSAGE_PROPERTIES_TOO_LARGE),
         # Keys: each of them.
         (message(keys=["k1", "k2"]), pb.OK),
         (message(keys=["k1", ""]), pb.ILLEGAL_MESSAGE_KEY),

@@ -247,6 +247,26 @@ def test_settings_that_are_not_taken_register_nobody(
     assert broker.clients.find_client("c1") is None
 
 
+def test_a_group_of_a_namespace_is_told_its_own_settings(peers: Peers, broker: Any) -> None:
+    broker.groups.put(GroupConfig(group_name="shop%g", consume_message_orderly=True))
+    settings = pb.Settings()
+    settings.subscription.group.resource_namespace, settings.subscription.group.name = "shop", "g"
+    peer = peers.of(calling())
+    assert peers.settle(peer, settings).subscription.fifo
+    assert peer.group == "shop%g"
+    assert broker.groups.get("g") is None
+    assert list(broker.clients.group("shop%g").members) == ["c1"]
+
+
+def test_an_id_whose_client_was_sent_away_is_anybodys(peers: Peers) -> None:
+    first = peers.of(calling(user="ann"))
+    first.close()
+    assert not first.is_open
+    second = peers.of(calling(user="bob"))
+    assert second is not first
+    assert (second.user, peers.of(calling(user="bob"))) == ("bob", second)
+
+
 async def test_a_producer_is_asked_about_its_transaction_by_telemetry() -> None:
     peer = Peer("c1", "JAVA", "5", ("10.0.0.1", 1))
     half = Record("orders", b"body", "UNIQ_KEY\x01m1\x02", 0, 5, physical_offset=77)

@@ -169,6 +169,15 @@ def test_a_collector_is_spoken_to_in_secret_unless_told_otherwise(
     assert told["timeout"] == 2.5
 
 
+async def test_what_is_pushed_is_of_this_moment(bench: Bench) -> None:
+    pushed: list[Any] = []
+    bench.push._exporter.export = lambda data, ms: pushed.append(data)  # type: ignore[method-assign,assignment]
+    bench.scrapes.append(found(1, (1, 0, 0), 1, 1))
+    await bench.push.push()
+    (metric, *_) = pushed[0].resource_metrics[0].scope_metrics[0].metrics
+    assert metric.data.data_points[0].time_unix_nano == bench.clock.wall() * 1_000_000
+
+
 async def test_pushes_come_at_their_interval_and_once_more_at_the_end(bench: Bench) -> None:
     pushed: list[int] = []
 

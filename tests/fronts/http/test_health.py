@@ -4,15 +4,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import json
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
 
 from aerobee.errors import DiskFull
+from aerobee.fronts.http.health import checks_of, routes
 from aerobee.server import Server
 from aerobee.settings import BrokerConfig
 from tests.fronts.http.asking import ask
-
-if TYPE_CHECKING:
-    import pytest
 
 
 async def test_a_running_server_lives_and_is_ready(server: Server) -> None:
@@ -55,3 +59,68 @@ async def test_a_broker_that_no_name_server_knows_is_not_ready() -> None:
 async def test_health_is_told_under_any_name(server: Server) -> None:
     """Probes name a server as they like; a page of a stranger that gets at these has learned nothing."""
     assert (await ask(server.http_address, "/readyz", headers={"host": "broker-a.example"})).status == 200
+
+
+# -- each check alone ------------------------------------------------------------------------------------------------
+
+
+class Store:
+    readable, refusal, root = True, None, "/data/store"
+
+
+def checked(**store: Any) -> dict[str, str]:
+    told = Store()
+    for name, value in store.items():
+        setattr(told, name, value)
+    broker: Any = SimpleNamespace(store=told)
+    return {name: check() for name, check in checks_of(broker, lambda: "nobody knows it").items()}
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """What the system says of the store's disk."""
+    says = SimpleNamespace(flag=0, writable=True, failure=None)
+
+    def statvfs(root: str) -> Any:
+        assert root == "/data/store"
+        if says.failure is not None:
+            raise says.failure
+        return SimpleNamespace(f_flag=says.flag)
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    monkeypatch.setattr(os, "access", lambda root, mode: says.writable and mode == os.W_OK)
+    return says
+
+
+def test_each_check_has_its_own_word(disk: SimpleNamespace) -> None:
+    assert checked() == {"store": "", "disk": "", "registration": "nobody knows it"}
+    assert checked(readable=False)["store"] == "the store is closed"
+    assert checked(refusal=DiskFull("disk 96% full"))["disk"] == "disk 96% full"
+
+
+def test_a_disk_that_cannot_be_written_is_told_however_it_shows(disk: SimpleNamespace) -> None:
+    cannot = "/data/store cannot be written"
+    disk.flag = os.ST_RDONLY
+    assert checked()["disk"] == cannot
+    disk.flag, disk.writable = os.ST_NOSUID, False
+    assert checked()["disk"] == cannot
+    disk.writable = True
+    assert checked()["disk"] == ""
+
+
+def test_a_disk_that_is_gone_is_told_and_a_system_that_cannot_say_is_believed(disk: SimpleNamespace) -> None:
+    disk.failure = OSError(5, "Input/output error")
+    assert checked()["disk"] == "/data/store: Input/output error"
+    disk.failure = AttributeError("statvfs")
+    assert checked()["disk"] == ""
+
+
+async def test_all_that_is_wrong_is_told_at_once() -> None:
+    app = Starlette(routes=routes({"a": lambda: "", "b": lambda: "broken", "c": lambda: "worse"}))
+    ready = [route for route in app.routes if getattr(route, "path", "") == "/readyz"]
+    answer = await ready[0].endpoint(None)  # type: ignore[attr-defined]
+    assert (answer.status_code, json.loads(bytes(answer.body))) == (
+        503,
+        {"status": "not ready", "checks": {"a": "ok", "b": "broken", "c": "worse"}},
+    )
+    assert answer.headers["cache-control"] == "no-store"

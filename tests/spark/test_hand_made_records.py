@@ -20,6 +20,7 @@ BORN, STORED = 1_700_000_000_123, 1_700_000_000_456
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BORN_HOST, STORE_HOST = b"\x0a\x01\x02\x03\x00\x00\x1f\x90", b"\x0a\x01\x02\x04\x00\x00\x2a\x9f"
 BORN_6, STORE_6 = bytes(15) + b"\x01\x00\x00\x1f\x90", bytes(15) + b"\x02\x00\x00\x2a\x9f"
+E_ACUTE = "\N{LATIN SMALL LETTER E WITH ACUTE}"
 TEXT = b"TAGS\x01red\x02KEYS\x01k1 k2\x02UNIQ_KEY\x01ID7\x02color\x01b\xc3\xa9\x02"
 
 
@@ -51,7 +52,7 @@ ROW = {
     "bornTimestamp": EPOCH + timedelta(milliseconds=BORN),
     "storeTimestamp": EPOCH + timedelta(milliseconds=STORED),
     "reconsumeTimes": 7,
-    "properties": [("TAGS", "red"), ("KEYS", "k1 k2"), ("UNIQ_KEY", "ID7"), ("color", "b\N{LATIN SMALL LETTER E WITH ACUTE}")],
+    "properties": [("TAGS", "red"), ("KEYS", "k1 k2"), ("UNIQ_KEY", "ID7"), ("color", f"b{E_ACUTE}")],
     "flag": -4,
     "sysFlag": 0x8,
     "bornHost": "10.1.2.3:8080",
@@ -285,10 +286,10 @@ def test_a_constant_stands_in_every_row(count: int) -> None:
 
 
 def test_text_that_is_none_gets_signs_that_say_so_and_nothing_stays_nothing() -> None:
-    raw = columns.pa.array([b"ok", None, b"\xff!", "h\N{LATIN SMALL LETTER E WITH ACUTE}".encode()])
+    raw = columns.pa.array([b"ok", None, b"\xff!", f"h{E_ACUTE}".encode()])
     assert spans.valid_text(raw).to_pylist() == [
         "ok",
         None,
         "\N{REPLACEMENT CHARACTER}!",
-        "h\N{LATIN SMALL LETTER E WITH ACUTE}",
+        f"h{E_ACUTE}",
     ]

@@ -6,14 +6,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-import pytest
-
 from aerobee.errors import AerobeeError, GroupNotFound
 from aerobee.spark.reading.mirror import Mirror
 from aerobee.spark.reading.plan import Place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pytest
 
 NOW = 50_000
 A, B = Place("t", "b", 10), Place("u", "c", 0)

@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import pytest
 
 from aerobee.spark.reading import plan
 from aerobee.spark.reading.plan import Place, Range
+
+if TYPE_CHECKING:
+    from aerobee.spark.option_values import Offsets
 
 
 def part(queue: int, start: int, end: int) -> Range:
@@ -178,3 +182,11 @@ def test_bounds_serve_a_plan_when_they_reach_as_far_in_every_queue() -> None:
     assert not plan.covers(bounds, {"t": {"b": {"0": 5, "1": 4}}})
     assert not plan.covers(bounds, {"t": {"b": {"0": 5, "2": 0}}})
     assert not plan.covers(bounds, {"t": {"c": {"0": 0}}})
+
+
+@pytest.mark.parametrize("start", [{}, {"t": {"b": {"0": 0}}}])
+def test_of_a_queue_that_is_gone_nothing_is_read(start: Offsets) -> None:
+    end = {"t": {"b": {"0": 9}}}
+    assert plan.ranges(start, end, {}, fail_on_data_loss=False) == []
+    with pytest.raises(plan.DataLoss, match=r"^t/b/0: offsets 0\.\.9 are gone"):
+        plan.ranges(start, end, {}, fail_on_data_loss=True)

@@ -280,3 +280,13 @@ def test_carried_topics_are_asked_for_until_the_broker_says_that_it_has_them_no_
     )
     assert sorted(each.header.topic for each in asked) == ["again", "t"]
     assert found.topics["again"] == {}, "no queue of it is to be read"
+
+
+@pytest.mark.parametrize(("count", "named"), [(32, True), (33, False)])
+def test_more_than_thirty_two_topics_are_not_named_each_time(count: int, named: bool) -> None:
+    found = BrokerHeads("b:1")
+    topics = [f"t{n}" for n in range(count)]
+    everything = {topic: [(0, 0, 1)] for topic in topics}
+    look(found, lambda _: told(None, **everything), *topics)
+    _, asked = look(found, lambda _: told("9"), *topics)
+    assert [bool(each.body) for each in asked] == [named]

@@ -25,6 +25,7 @@ from aerobee.spark.reading.stream_reader import StreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from aerobee.spark.reading.plan import Place
 
@@ -80,7 +81,8 @@ class BySize:
 
 class Stream:
     def __init__(self, source: Source, **given: str) -> None:
-        told = {"namesrv": "h:1", "subscribe": "t", "startingOffsets": "earliest", **given}
+        where = {} if "storePath" in given else {"namesrv": "h:1"}
+        told = {**where, "subscribe": "t", "startingOffsets": "earliest", **given}
         self.reader: Any = StreamReader(options.for_stream(told))
         self.source, self.clock = source, ManualClock()
         self.reader._source_now, self.reader._clock, self.reader._sizes = source, self.clock, BySize()
@@ -373,3 +375,77 @@ def test_lost_offsets_stop_a_query_or_are_left_out(monkeypatch: pytest.MonkeyPat
         query(source, monkeypatch, **given).partitions()
     (part,) = query(source, monkeypatch, **given, failOnDataLoss="false").partitions()
     assert part.task.parts == [Range("t", "b", 0, 5, 10)]  # type: ignore[attr-defined]
+
+
+def test_store_files_are_looked_at_ten_times_a_second_and_brokers_each_time(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    source = Source(q0=(0, 1))
+    stream = Stream(source, storePath=str(tmp_path), discoveryIntervalMs="1000000")
+    looks = len(source.looked)
+    for passes, seen in ((0, 0), (99, 0), (1, 1), (99, 1), (1, 2), (5_000, 3)):
+        stream.clock.advance(passes)
+        stream.reaches()
+        assert len(source.looked) - looks == seen
+    brokers = Stream(source)
+    looks = len(source.looked)
+    brokers.reaches()
+    brokers.reaches()
+    assert len(source.looked) - looks == 2
+
+
+def test_a_topic_that_is_gone_is_remembered_for_a_minute_and_looked_for_at_its_broker() -> None:
+    source = Source(q0=(0, 1))
+    stream = Stream(source, failOnDataLoss="false")
+    stream.go()
+    source.bounds = {}
+    gone = frozenset({("t", "b")})
+    look = source.look
+    source.look = lambda topics, carried=frozenset(): look(topics, carried)._replace(
+        bounds={}, gone=gone & carried
+    )  # type: ignore[method-assign]
+    stream.go()
+    assert stream.reader._carried == gone
+    stream.go()
+    assert source.looked[-1] == (["t"], gone)
+    stream.clock.advance(59_999)
+    assert stream.reader._without_gone({"t": {"b": {"0": 1}}}, look([], gone)._replace(gone=gone)) == {
+        "t": {"b": {"0": 1}}
+    }
+    stream.clock.advance(1)
+    both = {"t": {"b": {"0": 1}, "c": {"0": 2}}}
+    told = Look({"t": {"c": {"0": (0, 2)}}}, {}, {}, frozenset({"b", "c"}), gone)
+    assert stream.reader._without_gone(both, told) == {"t": {"c": {"0": 2}}}
+    assert stream.reader._without_gone({"t": {"b": {"0": 1}}}, told) == {}
+    assert stream.reader._without_gone(both, told._replace(gone=frozenset())) == both, "it may only be away"
+    assert stream.reader._without_gone(both, told) == both, "and then its minute begins anew"
+
+
+def test_a_named_topic_that_was_never_there_is_the_users_mistake() -> None:
+    source = Source()
+    source.bounds, source.failed = {}, {"t": TopicNotFound("t")}
+    with pytest.raises(TopicNotFound):
+        Stream(source)
+    assert Stream(source, failOnDataLoss="false").at == {"init": True, "o": {}, "v": 1}
+    source.put(q0=(0, 1))
+    source.failed = {}
+    stream = Stream(source)
+    source.bounds, source.failed = {}, {"t": TopicNotFound("t")}
+    assert stream.reaches() is None, "one that was there is waited for"
+
+
+def test_a_broker_that_is_away_keeps_a_stream_from_starting() -> None:
+    source = Source(q0=(0, 1))
+    source.away = {"c": NetworkError("gone")}
+    for fails in ("true", "false"):
+        with pytest.raises(NetworkError):
+            Stream(source, failOnDataLoss=fails)
+
+
+def test_a_target_is_what_was_there_when_it_was_asked_for() -> None:
+    source = Source(q0=(0, 5), q1=(0, 7))
+    stream = Stream(source)
+    stream.reader.prepareForTriggerAvailableNow()
+    source.put(q0=(0, 50), q1=(0, 70), q2=(0, 3))
+    assert stream.go() == [5, 7]
+    assert stream.go() is None
+    assert stream.reader.reportLatestOffset() == {"o": {"t": {"b": {"0": 50, "1": 70, "2": 3}}}, "v": 1}

@@ -193,3 +193,22 @@ def test_a_refusal_is_told_once_a_minute_and_taken_once_each_time(caplog: pytest
 def test_a_popped_queue_is_idle_after_its_time_and_not_at_it() -> None:
     popped = PoppedQueue(QUEUE, 1_000)
     assert [popped.expired(now, 500) for now in (1_000, 1_500, 1_501)] == [False, False, True]
+
+
+async def test_locks_are_renewed_a_second_after_the_start_and_then_at_the_interval(
+    make_member: Any, session: Any, tasks: Any, settle: Any
+) -> None:
+    locks = QueueLocks(make_member(ordered=True))
+    renewed: list[int] = []
+
+    async def renew() -> None:
+        renewed.append(session.clock.now() - began)
+
+    began = session.clock.now()
+    locks.renew = renew  # type: ignore[method-assign]
+    tasks.start(locks.renew_forever(), "renew")
+    for passes in (999, 1, 19_999, 1, 20_000):
+        await settle()
+        session.clock.advance(passes)
+        await settle()
+    assert renewed == [1_000, 21_000, 41_000]

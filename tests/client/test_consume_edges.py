@@ -17,7 +17,9 @@ from aerobee.client.consume.queue_locks import QueueLocks
 from aerobee.client.consume.refusals import Refusals
 from aerobee.client.consume.slots import Slots
 from aerobee.errors import FlowControl, NetworkError, NoPermission, SystemFailure
+from aerobee.protocol import bodies
 from aerobee.protocol.bodies import MessageQueue
+from aerobee.protocol.headers.consume import LockQueues, UnlockQueues
 
 if TYPE_CHECKING:
     from collections import deque
@@ -212,3 +214,32 @@ async def test_locks_are_renewed_a_second_after_the_start_and_then_at_the_interv
         session.clock.advance(passes)
         await settle()
     assert renewed == [1_000, 21_000, 41_000]
+
+
+@pytest.mark.parametrize(
+    ("held", "then", "unlocked"),
+    [
+        (True, "given up", True),
+        (False, "given up", False),  # it is not ours
+        (True, "taken anew", False),  # whoever took it has the lock
+        (True, "kept", False),
+    ],
+)
+async def test_a_lock_renewed_while_its_queue_went_is_given_back(
+    make_member: Any, own: Any, session: Any, held: bool, then: str, unlocked: bool
+) -> None:
+    member = make_member(ordered=True)
+    owned = own(member)
+
+    def lock(*_: Any) -> Any:
+        if then != "kept":
+            del member.pulled[owned.queue]
+        if then == "taken anew":
+            own(member)
+        return 0, None, bodies.encode(bodies.LockedQueues(lock_ok_mq_set=[owned.queue] if held else []))
+
+    session.answers[LockQueues] = lock
+    session.answers[UnlockQueues] = lambda *_: (0, None, b"")
+    await QueueLocks(member).renew()
+    assert len(session.headers(UnlockQueues)) == unlocked
+    assert owned.inbox.locked

@@ -10,16 +10,20 @@ import pytest
 
 from aerobee.client.consume.concurrent_loop import ConsumeLoop, failed_part
 from aerobee.client.consume.failed_fetch import tell_moved, wait_after
+from aerobee.client.consume.fetch_loop import FetchLoop
 from aerobee.client.consume.handler import ConsumeResult, Handler, Outcome
 from aerobee.client.consume.hooks import Hooks, ReturnType
+from aerobee.client.consume.inbox import Full
 from aerobee.client.consume.membership import PoppedQueue
 from aerobee.client.consume.queue_locks import QueueLocks
 from aerobee.client.consume.refusals import Refusals
 from aerobee.client.consume.slots import Slots
+from aerobee.client.consume.start_offset import StartPoint
 from aerobee.errors import FlowControl, NetworkError, NoPermission, SystemFailure
 from aerobee.protocol import bodies
 from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.headers.consume import LockQueues, UnlockQueues
+from aerobee.protocol.headers.produce import SendBack
 
 if TYPE_CHECKING:
     from collections import deque
@@ -243,3 +247,55 @@ async def test_a_lock_renewed_while_its_queue_went_is_given_back(
     await QueueLocks(member).renew()
     assert len(session.headers(UnlockQueues)) == unlocked
     assert owned.inbox.locked
+
+
+async def test_a_full_inbox_is_told_the_first_time_and_then_seldom(
+    make_member: Any, own: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    member = make_member()
+    owned = own(member)
+    loop = FetchLoop(member, lambda *_: None, lambda _: None)
+    for _ in range(1_000):
+        loop._warn_full(owned, Full.COUNT)
+    assert len(caplog.records) == 1
+    loop._warn_full(owned, Full.SIZE)
+    assert len(caplog.records) == 2, "count and size are told together"
+    loop._warn_full(owned, Full.SPAN)
+    assert len(caplog.records) == 3, "the span by itself"
+    assert "too many unfinished messages" in caplog.records[0].message
+
+
+@pytest.mark.parametrize("start", [0, 1, 1_700_000_000_000])
+def test_a_start_may_be_any_moment_from_the_first_on(start: int) -> None:
+    assert StartPoint.of(start).timestamp == start
+
+
+@pytest.mark.parametrize("start", [-1, True, 1.5, "soon", None])
+def test_a_start_that_is_no_moment_is_refused(start: Any) -> None:
+    with pytest.raises(ValueError, match="give 'first', 'last', a datetime or epoch milliseconds"):
+        StartPoint.of(start)
+
+
+async def test_a_queue_lost_while_a_message_is_sent_back_is_not_reported(
+    make_member: Any, own: Any, hooks: Any, tasks: Any, make_message: Any, session: Any
+) -> None:
+    member = make_member()
+    owned = own(member)
+    loop = ConsumeLoop(member, Handler(lambda message: None, 1, 2, "g"), hooks, tasks)
+    message = make_message(7)
+    owned.inbox.put([message])
+
+    def lost(*_: Any) -> Any:
+        owned.inbox.dropped = True
+        return 0, None, b""
+
+    session.answers[SendBack] = lost
+    await loop._finish(owned, [message], Outcome(ConsumeResult.RETRY))
+    assert member.offsets.memory.get(owned.queue) is None, "its next owner gets the message again"
+    owned.inbox.dropped = False
+    owned.inbox.put([other := make_message(8)])
+    session.answers[SendBack] = lambda *_: (0, None, b"")
+    await loop._finish(owned, [other], Outcome(ConsumeResult.RETRY))
+    assert member.offsets.memory.get(owned.queue) == 9
+    await loop._finish(owned, [other], Outcome())
+    assert member.offsets.memory.get(owned.queue) == 9, "nothing was inside"

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 QUEUE = MessageQueue("a", 0, "T")
 
 
+def fails(*_: Any) -> None:
+    raise ValueError("no")
+
+
 async def test_a_message_done_before_the_first_of_all_reports_that_one(
     make_member: Any, own: Any, hooks: Any, tasks: Any, make_message: Any, settle: Any
 ) -> None:
@@ -70,7 +74,7 @@ def test_hooks_are_told_how_it_ended(
     assert not hooks.active
     hooks.add()
     assert not hooks.active
-    hooks.add(after=lambda messages, kind, took: 1 // 0)
+    hooks.add(after=fails)
     hooks.add(after=lambda messages, kind, took: told.append((len(messages), kind, took)))
     assert hooks.active
     message = make_message(0)
@@ -80,8 +84,8 @@ def test_hooks_are_told_how_it_ended(
 
 
 def test_a_hook_before_is_reason_enough_to_call_them() -> None:
-    hooks, told = Hooks(100), []
-    hooks.add(before=lambda messages: 1 // 0)
+    hooks, told = Hooks(100), list[Any]()
+    hooks.add(before=fails)
     hooks.add(before=told.append)
     assert hooks.active
     hooks.before(["messages"], 0)  # type: ignore[list-item]

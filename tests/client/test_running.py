@@ -95,7 +95,7 @@ async def test_where_a_loop_hears_no_signals_python_does(monkeypatch: pytest.Mon
         raise NotImplementedError
 
     monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", cannot, raising=False)
-    monkeypatch.setattr(running.signal, "signal", lambda number, call: set_up.append((number, call)))
+    monkeypatch.setattr(signal, "signal", lambda number, call: set_up.append((number, call)))
     running.on_signals((signal.SIGUSR1, signal.SIGUSR2), told.set)
     assert [number for number, _ in set_up] == [signal.SIGUSR1, signal.SIGUSR2]
     set_up[1][1](signal.SIGUSR2, None)

@@ -31,7 +31,7 @@ class Asked(Session):  # type: ignore[type-arg]
     """Name servers answer what is in `answers`, in turn."""
 
     def __init__(self, namesrv: str = "127.0.0.1:1;127.0.0.1:2", **options: Any) -> None:
-        super().__init__(namesrv, Options(**options), ManualClock())
+        super().__init__(namesrv, Options(**options), ManualClock())  # type: ignore[misc]
         self.answers: list[Any] = []
         self.questions: list[tuple[str, Any]] = []
 

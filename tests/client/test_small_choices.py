@@ -72,7 +72,7 @@ async def test_a_message_without_an_answer_goes_where_it_is_told_or_to_the_queue
         sent.append((sending, queue))
 
     producer._open = True
-    producer._select = select  # type: ignore[method-assign]
+    producer._select = select  # type: ignore[method-assign, assignment]
     producer._sender.send_oneway = send_oneway  # type: ignore[method-assign]
     message = Message("T", b"x", sharding_key=sharding_key)
     await producer.send_oneway(message, queue=queue)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from aerobee.spark import schema
@@ -147,7 +148,7 @@ def test_a_message_without_an_id_is_named_after_its_place() -> None:
 )
 def test_a_time_that_no_calendar_has_is_cut(name: str, millis: int, shown: int) -> None:
     column = {"born": "bornTimestamp", "stored": "storeTimestamp"}[name]
-    data = record() + record(**{name: millis})
+    data = record() + record(**{name: millis})  # type: ignore[arg-type]
     for found in (decoded(data), plain.decode_plain(data, columns.positions_of(data), ALL, "b")):
         micros = found.batch.column(column).cast("int64").to_pylist()
         assert micros == [{"born": BORN, "stored": STORED}[name] * 1000, shown * 1000]
@@ -274,8 +275,8 @@ def test_each_record_leads_to_the_next_until_one_leads_nowhere(data: bytes, posi
 )
 def test_ranges_of_any_width_are_gathered(start: list[int], size: list[int]) -> None:
     data = bytes(range(97, 123))
-    found = spans.gather(columns.pa.py_buffer(data), np.array(start, np.int64), np.array(size, np.int64))
-    assert found.type == columns.pa.binary()
+    found = spans.gather(pa.py_buffer(data), np.array(start, np.int64), np.array(size, np.int64))
+    assert found.type == pa.binary()
     assert found.to_pylist() == [data[a : a + n] for a, n in zip(start, size, strict=True)]
     found.validate(full=True)
 
@@ -286,7 +287,7 @@ def test_a_constant_stands_in_every_row(count: int) -> None:
 
 
 def test_text_that_is_none_gets_signs_that_say_so_and_nothing_stays_nothing() -> None:
-    raw = columns.pa.array([b"ok", None, b"\xff!", f"h{E_ACUTE}".encode()])
+    raw = pa.array([b"ok", None, b"\xff!", f"h{E_ACUTE}".encode()])
     assert spans.valid_text(raw).to_pylist() == [
         "ok",
         None,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aerobee.spark.reading import offsets
 from aerobee.spark.reading.offsets import OffsetTexts, UnknownOffsets, offsets_of
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def test_what_was_met_lately_is_not_inflated_again(monkeypatch: pytest.MonkeyPat
     texts = OffsetTexts()
     inflated: list[bytes] = []
     inflate = zlib.decompress
-    monkeypatch.setattr(offsets.zlib, "decompress", lambda data: inflated.append(data) or inflate(data))
+    monkeypatch.setattr(zlib, "decompress", lambda data: inflated.append(data) or inflate(data))
 
     def read(number: int) -> int:
         inflated.clear()
@@ -80,8 +79,8 @@ def test_offsets_that_were_written_are_at_hand_when_they_are_written_or_read_aga
     first, second = texts.reached(long), texts.reached(other)
     assert second != first
     assert texts.reached(long) == first
-    monkeypatch.delattr(offsets.zlib, "compress")
-    monkeypatch.delattr(offsets.zlib, "decompress")
+    monkeypatch.delattr(zlib, "compress")
+    monkeypatch.delattr(zlib, "decompress")
     assert texts.reached(json.loads(json.dumps(long))) == first
     assert texts.read(first) == long
     assert texts.read(second) == other

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -155,10 +156,15 @@ def look(found: Any, answer: Callable[[Any], Any], *names: str, carried: frozens
     return outcome, asked
 
 
+def always(answer: Command, _: Any) -> Command:
+    return answer
+
+
 def test_a_first_answer_tells_everything_whatever_it_says_of_before() -> None:
     for since in (None, "", "7"):
         found = BrokerHeads("b:1")
-        outcome, asked = look(found, lambda _, since=since: told(since, t=[(10, 3, 8), (9, 0, 4)]), "t", "u")
+        answer = told(since, t=[(10, 3, 8), (9, 0, 4)])
+        outcome, asked = look(found, partial(always, answer), "t", "u")
         assert outcome == {"t"}
         assert found.topics == {"t": {"10": (3, 8), "9": (0, 4)}}
         assert [(each.address, each.header.since) for each in asked] == [("b:1", "")]

@@ -400,9 +400,11 @@ def test_a_topic_that_is_gone_is_remembered_for_a_minute_and_looked_for_at_its_b
     source.bounds = {}
     gone = frozenset({("t", "b")})
     look = source.look
-    source.look = lambda topics, carried=frozenset(): look(topics, carried)._replace(
-        bounds={}, gone=gone & carried
-    )  # type: ignore[method-assign]
+
+    def without(topics: Iterable[str], carried: frozenset[tuple[str, str]] = frozenset()) -> Look:
+        return look(topics, carried)._replace(bounds={}, gone=gone & carried)
+
+    source.look = without  # type: ignore[method-assign]
     stream.go()
     assert stream.reader._carried == gone
     stream.go()

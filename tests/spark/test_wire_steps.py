@@ -131,7 +131,7 @@ def test_a_broker_that_does_not_answer_stops_the_plan() -> None:
 )
 def test_what_a_scan_cannot_do_is_not_even_asked_for(given: dict[str, str]) -> None:
     source = Sampled()
-    assert cut(source, BIG, **given) is None
+    assert cut(source, BIG, 2, **given) is None
     assert cut(source, [BIG[0], Range("t", "c", 1, 0, 40_000)]) is None
     assert source.asked == []
 

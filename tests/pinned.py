@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 LIMITS = Path(__file__).parent / "golden" / "limits.json"
-PACKAGES = {"broker": (), "fronts": ("grpc.generated",)}  # and what is not ours in them
+PACKAGES = {
+    "broker": (),
+    "client": (),
+    "fronts": ("grpc.generated",),
+    "spark": (),
+}  # and what is not ours in them
 _PLAIN = (int, float, str, bytes)
 
 

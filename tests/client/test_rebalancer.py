@@ -642,3 +642,72 @@ async def test_a_pull_consumers_queue_may_rest_as_long_as_it_likes(group: Any, s
     session.clock.advance(10 * 120_000)
     await g.rebalancer.rebalance()
     assert dict(g.member.pulled) == before
+
+
+async def test_a_topic_is_balanced_when_its_own_queues_are_whatever_others_hold(
+    group: Any, session: Any
+) -> None:
+    g = group(topics={"T": "*", "U": "*"})
+    session.know("U", queues=2)
+    await g.rebalancer.rebalance()
+    assert await g.rebalancer._rebalance_topic("T") is True
+    left = g.member.pulled[MessageQueue("a", 1, "U")]
+    left.inbox.dropped = left.repairing = True
+    assert await g.rebalancer._rebalance_topic("T") is True, "what happens to another topic is not its matter"
+    assert await g.rebalancer._rebalance_topic("U") is False, "one of its queues is not ours now"
+    assert await g.rebalancer.rebalance() is False
+
+
+async def test_a_queue_that_was_given_up_is_neither_locked_nor_remembered(group: Any, session: Any) -> None:
+    g = group(ordered=True)
+    await g.rebalancer.rebalance()
+    owned = g.member.pulled[MessageQueue("a", 3, "T")]
+    owned.fetching = asyncio.ensure_future(asyncio.Event().wait())  # type: ignore[assignment]
+    g.member.offsets.memory.set(owned.queue, 42)
+    reported = len(session.sent)
+    assert await g.ownership.give_up(owned)
+    assert (owned.inbox.locked, owned.inbox.dropped) == (False, True)
+    assert g.member.offsets.memory.get(owned.queue) is None
+    assert {header.commit_offset for _, header, _ in session.sent[reported:]} == {42}
+    with pytest.raises(asyncio.CancelledError):
+        await owned.fetching  # type: ignore[misc]
+
+
+async def test_a_queue_of_a_topic_that_is_no_longer_wanted_is_dropped_in_silence(
+    group: Any, session: Any
+) -> None:
+    g = group()
+    await g.rebalancer.rebalance()
+    queue = MessageQueue("a", 3, "T")
+    owned = g.member.pulled[queue]
+    owned.fetching = asyncio.ensure_future(asyncio.Event().wait())  # type: ignore[assignment]
+    g.ownership.drop(queue)
+    assert (owned.inbox.dropped, queue in g.member.pulled, session.sent) == (True, False, [])
+    with pytest.raises(asyncio.CancelledError):
+        await owned.fetching  # type: ignore[misc]
+    g.ownership.drop(queue)  # to drop it again is no harm
+
+
+async def test_a_popped_queue_is_popped_until_it_is_given_up(group: Any, session: Any) -> None:
+    g = group()
+    queue = MessageQueue("a", -1, "T")
+    g.ownership.take_popped(queue)
+    popped = g.member.popped[queue]
+    assert (g.popping, popped.dropped, popped.last_pop) == ([-1], False, session.clock.now())
+    popped.fetching = asyncio.ensure_future(asyncio.Event().wait())  # type: ignore[assignment]
+    g.ownership.give_up_popped(queue)
+    assert (popped.dropped, g.member.popped) == (True, {})
+    with pytest.raises(asyncio.CancelledError):
+        await popped.fetching  # type: ignore[misc]
+    g.ownership.give_up_popped(queue)  # nor this
+
+
+async def test_a_queue_that_came_in_between_is_not_taken_twice(group: Any, session: Any) -> None:
+    g = group()
+    queue = MessageQueue("a", 1, "T")
+    assert await g.ownership.take(queue)
+    first = g.member.pulled[queue]
+    assert await g.ownership.take(queue)
+    assert g.member.pulled[queue] is first
+    assert g.pulling == [1]
+    assert first.inbox.locked

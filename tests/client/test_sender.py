@@ -343,3 +343,36 @@ async def test_a_send_without_an_answer_is_written_where_its_broker_is(
     assert lines["a:1"].waiting == []
     with pytest.raises(NoRoute, match="broker 'nobody' has no master now"):
         await sender.send_oneway(sending(session), MessageQueue("nobody", 0, "T"))
+
+
+@pytest.mark.parametrize("queue", [None, QUEUE], ids=["any queue", "this queue"])
+async def test_a_first_try_that_failed_goes_to_another_broker_or_waits_for_the_only_one(
+    session: Any, sender: Sender, lines: dict[str, Line], settle: Any, queue: MessageQueue | None
+) -> None:
+    asked = asyncio.ensure_future(sender.send_elsewhere(NetworkError("lost"), sending(session), queue, QUEUE))
+    await settle()
+    if queue is None:
+        assert [len(line.waiting) for line in lines.values()] == [0, 1], "at once, and elsewhere"
+        lines["b:1"].waiting[0].set_result(stored())
+    else:
+        assert [len(line.waiting) for line in lines.values()] == [0, 0], "no other has the queue"
+        session.clock.advance(20)
+        await settle()
+        assert [len(line.waiting) for line in lines.values()] == [1, 0]
+        lines["a:1"].waiting[0].set_result(stored())
+    assert (await asked).queue_offset == 7
+
+
+async def test_without_retries_an_error_is_told_at_once(
+    session: Any, lines: dict[str, Line], settle: Any
+) -> None:
+    session.know("T", queues=4, brokers=("a", "b"))
+    session.options = Options(send_retries=0)
+    one = Sender(session, "p")
+    both = [
+        one.send_elsewhere(NetworkError("lost"), sending(session), queue, QUEUE)
+        for queue in (None, QUEUE, QUEUE)
+    ]
+    told = await asyncio.gather(*both, return_exceptions=True)
+    assert [str(error) for error in told] == ["lost"] * 3, "and none stands in line for another try"
+    assert [len(line.waiting) for line in lines.values()] == [0, 0]

@@ -110,6 +110,26 @@ def test_answers_wait_for_each_other_until_they_make_a_batch(
     assert list(held.decoded()) == [], "nothing is left"
 
 
+def test_each_batch_begins_to_count_at_nothing() -> None:
+    held = tasks._Held(("queueOffset",), options.for_batch({**GIVEN, "batchRows": "3"}))
+    found = []
+    for offset in range(9):
+        body = memoryview(records(offset))
+        found += list(held.taken("b", body, columns.positions_of(body)))
+    assert [each.batch.column("queueOffset").to_pylist() for each in found] == [
+        [0, 1, 2],
+        [3, 4, 5],
+        [6, 7, 8],
+    ]
+    size = len(records(0))
+    held = tasks._Held(("queueOffset",), options.for_batch({**GIVEN, "batchBytes": str(8 * 12 * size)}))
+    counts = []
+    for offset in range(36):
+        body = memoryview(records(offset))
+        counts += [each.batch.num_rows for each in held.taken("b", body, columns.positions_of(body))]
+    assert counts == [12, 12, 12], "an eighth of the bytes a batch may have"
+
+
 def test_rows_of_two_brokers_are_not_mixed_up() -> None:
     held = tasks._Held(("queueOffset", "brokerName"), STRICT)
     found = []

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +20,7 @@ from aerobee.spark.reading.plan import Range
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from aerobee.errors import AerobeeError
     from aerobee.spark.cluster import Question
@@ -134,3 +136,54 @@ def test_samples_are_of_the_beginning_the_middle_and_the_end(start: int, end: in
         assert each.subscription == "*", "bytes are read whatever the filter lets through"  # type: ignore[attr-defined]
         assert each.as_stored is None  # type: ignore[attr-defined]
     assert {question.address for question in brokers.asked} == {"b:1"}
+
+
+@pytest.mark.parametrize(("fourth", "looks"), [(200, 2), (199, 3)])
+def test_four_fifths_of_the_limit_are_near_enough(fourth: int, looks: int) -> None:
+    measured = Each([200, 200, 200, fourth, *[250] * 6])
+    assert sizes.rows_within(1_000, at(0), at(10), measured) == 4
+    assert measured.looks == looks
+
+
+def test_messages_are_counted_from_where_the_stream_is() -> None:
+    measured = Each([10_000] * 50 + [100] * 50)
+    assert sizes.rows_within(2_000, at(50), at(100), measured) == 20
+    both = {"t": {"b": {"0": 100}}, "u": {"c": {"7": 5}}}
+    parts = sizes._parts({"t": {"b": {"0": 40}}, "u": {"c": {"7": 5}}}, both)
+    assert parts == [Range("t", "b", 0, 40, 100)]
+    assert sizes._parts({}, both) == [Range("t", "b", 0, 0, 100), Range("u", "c", 7, 0, 5)]
+
+
+def test_of_very_many_ranges_the_largest_are_asked_and_stand_for_the_others() -> None:
+    brokers = Brokers({"t": body(400)})
+    parts = [Range("t", "b", n, 0, 1 if n < 6 else 100) for n in range(70)]
+    assert brokers.sizes.total(parts) == (6 + 64 * 100) * len(body(400))
+    assert {question.header.queue_id for question in brokers.asked} == set(range(6, 70))  # type: ignore[attr-defined]
+    assert brokers.sizes.total([]) == 0.0
+    few = Brokers({"t": body(400)})
+    few.sizes.total(parts[:64])
+    assert {question.header.queue_id for question in few.asked} == set(range(64))  # type: ignore[attr-defined]
+
+
+def test_samples_weigh_by_the_length_of_their_range() -> None:
+    brokers = Brokers({"t": body(100), "u": body(1_100)})
+    parts = [Range("t", "b", 0, 0, 30), Range("u", "b", 0, 0, 10)]
+    assert brokers.sizes.total(parts) == 30 * len(body(100)) + 10 * len(body(1_100))
+
+
+def test_store_files_tell_every_size(tmp_path: Path) -> None:
+    folder = tmp_path / "consumequeue" / "t" / "3"
+    folder.mkdir(parents=True)
+    units = [
+        (0, 10, 0),
+        (10, 20, 0),
+        (0, 0x7FFFFFFF, 0),
+        (30, 40, 0),
+        (70, 2_000_000_000, 0),
+        (0, 2_000_000_000, 0),
+    ]
+    (folder / f"{0:020d}").write_bytes(b"".join(struct.pack(">qiq", *each) for each in units))
+    measured = sizes.StoreSizes(tmp_path)
+    assert measured.total([Range("t", "store", 3, 0, 4)]) == 70.0, "what fills a gap has no size"
+    assert measured.total([Range("t", "store", 3, 1, 2), Range("t", "store", 3, 3, 6)]) == 4_000_000_060.0
+    assert measured.total([Range("t", "store", 9, 0, 5)]) == 0.0

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a session asks of name servers and brokers, and what it makes of the answers. No network."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aerobee.client.options import Options, ProducerOptions, PullOptions
+from aerobee.client.session.session import Session
+from aerobee.clock import ManualClock
+from aerobee.errors import NetworkError, NoRoute, RequestCodeNotSupported, SystemFailure, TopicNotFound
+from aerobee.protocol import bodies
+from aerobee.protocol.bodies import BrokerData, QueueData, TopicRoute
+from aerobee.protocol.command import Command
+from aerobee.protocol.headers.route import GetRoute
+
+
+def route(**brokers: dict[int, str]) -> TopicRoute:
+    return TopicRoute(
+        broker_datas=[BrokerData(broker_name=name, broker_addrs=at) for name, at in brokers.items()],
+        queue_datas=[
+            QueueData(broker_name=name, perm=6, read_queue_nums=1, write_queue_nums=1) for name in brokers
+        ],
+    )
+
+
+class Asked(Session):  # type: ignore[type-arg]
+    """Name servers answer what is in `answers`, in turn."""
+
+    def __init__(self, namesrv: str = "127.0.0.1:1;127.0.0.1:2", **options: Any) -> None:
+        super().__init__(namesrv, Options(**options), ManualClock())  # type: ignore[misc]
+        self.answers: list[Any] = []
+        self.questions: list[tuple[str, Any]] = []
+
+    async def call(self, address: str, header: Any, body: bytes = b"", **_: Any) -> Command:  # type: ignore[override]
+        self.questions.append((address, header))
+        found = self.answers.pop(0)
+        if isinstance(found, BaseException):
+            raise found
+        return Command(0, body=bodies.encode(found))
+
+
+async def test_a_route_is_asked_for_as_standard_json() -> None:
+    """Brokers' numbers are keys there, which only RocketMQ's own reader takes as they are."""
+    session = Asked()
+    session.answers = [TopicNotFound("none"), route(a={0: "a:1"})]
+    await session.meet_name_server()
+    await session.refresh_route("T")
+    assert [header for _, header in session.questions] == [
+        GetRoute(topic="TBW102", accept_standard_json_only=True),
+        GetRoute(topic="T", accept_standard_json_only=True),
+    ]
+
+
+async def test_the_next_name_server_is_asked_when_one_is_away_and_kept_from_then_on() -> None:
+    session = Asked()
+    session.answers = [NetworkError("gone"), route(a={0: "a:1"}), route(a={0: "a:1"})]
+    first = await session.refresh_route("T")
+    await session.refresh_route("T")
+    asked = [address for address, _ in session.questions]
+    assert sorted(asked[:2]) == ["127.0.0.1:1", "127.0.0.1:2"]
+    assert asked[2] == asked[1]
+    assert [queue.broker_name for queue in first.writable] == ["a"]
+    session.answers = [NetworkError("one"), NetworkError("two")]
+    with pytest.raises(NetworkError, match="two"):
+        await session.refresh_route("T")
+    session.answers = [SystemFailure("no")]
+    with pytest.raises(SystemFailure):
+        await session.refresh_route("T")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RequestCodeNotSupported("?"), "is a broker, or speaks for one: give the name server's address"),
+        (NetworkError("refused"), "no name server answers at 127.0.0.1:1: refused; is it running"),
+    ],
+)
+async def test_a_wrong_address_is_blamed_when_a_client_starts(error: Exception, said: str) -> None:
+    session = Asked("127.0.0.1:1")
+    session.answers = [error]
+    with pytest.raises(NetworkError, match=said):
+        await session.meet_name_server()
+
+
+class Reader:
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def route_changed(self, topic: str) -> None:
+        self.told.append(topic)
+
+
+async def test_consumers_are_told_of_routes_that_change_or_go_and_of_no_others() -> None:
+    session, one, two = Asked(), Reader(), Reader()
+    session.consumers = {"g": one, "h": two}  # type: ignore[dict-item]
+    same = route(a={0: "a:1"})
+    session.answers = [same, same, route(b={0: "b:1"}), TopicNotFound("T"), TopicNotFound("T")]
+    told = []
+    for _ in range(3):
+        await session.refresh_route("T")
+        told.append(len(one.told))
+    for _ in range(2):
+        with pytest.raises(NoRoute, match="topic 'T' is unknown to the name servers 127"):
+            await session.refresh_route("T")
+        told.append(len(one.told))
+    assert told == [1, 1, 2, 3, 3]
+    assert one.told == two.told == ["T"] * 3
+    assert session.routes.had("T")
+
+
+async def test_a_route_that_is_known_is_not_asked_for_again() -> None:
+    session = Asked()
+    session.answers = [route(a={0: "a:1"})]
+    first = await session.route("T")
+    assert await session.route("T") is first
+    assert len(session.questions) == 1
+    session.unuse_topic("T")
+    session.unuse_topic("never used")
+    assert session._brokers() == []
+
+
+async def test_the_master_of_a_broker_is_looked_for_once_and_then_any_of_its_name_will_do() -> None:
+    session = Asked()
+    session.routes.put("T", route(a={0: "a:1"}))
+    assert await session.master("a", "T") == "a:1"
+    assert session.questions == []
+    session.answers = [route(a={0: "a:1"}, b={1: "b-slave:1"})]
+    assert await session.master("b", "T") == "b-slave:1"
+    session.answers = [route(a={0: "a:1"})]
+    with pytest.raises(NoRoute, match="broker 'c' of topic 'T' has no address in the routes"):
+        await session.master("c", "T")
+
+
+async def test_an_adopted_route_is_known_from_then_on() -> None:
+    session, reader = Asked(), Reader()
+    session.consumers = {"g": reader}  # type: ignore[dict-item]
+    found = session.adopt_route("new", route(a={0: "a:1"}))
+    assert [queue.topic for queue in found.writable] == ["new"]
+    assert session.routes.get("new") is found
+    assert reader.told == ["new"]
+
+
+async def test_producers_tell_masters_that_they_live_and_consumers_tell_slaves_too() -> None:
+    session = Asked()
+    session.answers = [route(a={0: "a:1", 1: "a-slave:1"})]
+    await session.route("T")
+    session.routes.put("other", route(z={0: "z:1"}))
+    told: list[str] = []
+
+    async def heartbeat_to(address: str) -> bool:
+        told.append(address)
+        return address == "a:1"
+
+    session._heartbeat_to = heartbeat_to  # type: ignore[method-assign]
+    assert await session.heartbeat() == 0
+    assert told == []
+    session.producers = {"p": object()}  # type: ignore[dict-item]
+    assert await session.heartbeat() == 1
+    assert told == ["a:1"]
+    told.clear()
+    session.consumers = {"g": Reader()}  # type: ignore[dict-item]
+    assert await session.heartbeat() == 1, "of two that were told one has heard"
+    assert told == ["a:1", "a-slave:1"]
+
+
+async def test_a_session_begins_with_its_first_user_and_ends_with_its_last() -> None:
+    session = Asked()
+    names = lambda: sorted(task.get_name() for task in session.tasks._tasks)  # noqa: E731
+    await session.start()
+    await session.start()
+    assert (session.users, names()) == (2, ["heartbeat", "routes"])
+    await session.stop()
+    assert names() == ["heartbeat", "routes"]
+    await session.stop()
+    assert (session.users, names()) == (0, [])
+
+
+async def test_options_of_another_role_are_refused() -> None:
+    with pytest.raises(TypeError, match="takes ProducerOptions or Options as options, not PullOptions"):
+        Session.of_role(ProducerOptions, None, PullOptions(), None)
+    shared = Asked()
+    assert Session.of_role(ProducerOptions, shared, None, None) is shared
+    with pytest.raises(ValueError, match="give host:port, several separated by ';'"):
+        Session("")
+    await asyncio.sleep(0)

@@ -19,6 +19,16 @@ from aerobee.native.memory cimport (
 )
 from aerobee.native.texts cimport next_word
 
+cdef extern from *:
+    """
+    #if defined(__GNUC__) || defined(__clang__)
+    #define soon_at(place) __builtin_prefetch(place, 1)
+    #else
+    #define soon_at(place) ((void)(place))
+    #endif
+    """
+    void soon_at(const uint8_t* place) nogil
+
 cdef enum:
     FIXED = 74  # a record without hosts, topic field, body and properties
     UNIT_SIZE = 20
@@ -29,6 +39,7 @@ cdef enum:
     TRANSACTION = 0xC
     WIDE_HOST = 20
     PYBUF_READ = 0x100
+    SOON = 8  # keys ahead: where a slot is takes longer to fetch than to write
 
 
 cdef struct Key:
@@ -232,7 +243,7 @@ cdef class Draft:
         PyObject_GetBuffer(table, &view, PyBUF_WRITABLE)
         try:
             if (
-                slots <= 0 or number <= 0 or seconds < 0
+                not 0 < slots <= 0x7FFFFFFF or number <= 0 or seconds < 0
                 or entries_at < SLOTS_AT + 4 * slots
                 or entries_at + (number + <int64_t>self.key_count) * ENTRY_SIZE > view.len
             ):
@@ -249,7 +260,9 @@ cdef class Draft:
         cdef int64_t fresh = 0
         cdef int32_t older
         while key != end:
-            slot = table + SLOTS_AT + <int64_t>key.hash % slots * 4
+            if end - key > SOON:
+                soon_at(_slot(table, slots, key[SOON].hash))
+            slot = _slot(table, slots, key.hash)
             older = <int32_t>get32(slot)
             if not 0 < older < number:
                 older = 0
@@ -302,6 +315,10 @@ cdef class Draft:
                 found.append((queue, place.code, PyBytes_FromStringAndSize(<char*>at, get32(at))))
             place += 1
         return found
+
+
+cdef inline uint8_t* _slot(uint8_t* table, int64_t slots, uint32_t hash) noexcept:
+    return table + SLOTS_AT + <int64_t>(hash % <uint32_t>slots) * 4
 
 
 cdef bint _fits32(int64_t value) noexcept:

@@ -17,12 +17,17 @@ cdef struct Buffer:
     Py_ssize_t room
 
 
-cdef int make_room(Buffer* buffer, Py_ssize_t more) except -1
+cdef int grow(Buffer* buffer, Py_ssize_t wanted) except -1
 cdef void let_go(Buffer* buffer) noexcept
 cdef uint32_t crc32(uint32_t crc, const uint8_t* data, Py_ssize_t size) noexcept nogil
 cdef uint32_t java_hash(uint32_t start, const uint8_t* text, Py_ssize_t size) noexcept nogil
 cdef Py_ssize_t decimal(uint8_t* into, int64_t value) noexcept nogil
 cdef void hexadecimal(uint8_t* into, uint64_t value) noexcept nogil
+
+
+cdef inline int make_room(Buffer* buffer, Py_ssize_t more) except -1:
+    """Room for `more` bytes after what is there; pointers into the buffer are void then."""
+    return 0 if buffer.size + more <= buffer.room else grow(buffer, buffer.size + more)
 
 
 cdef inline uint16_t get16(const uint8_t* p) noexcept nogil:
@@ -35,6 +40,12 @@ cdef inline uint32_t get32(const uint8_t* p) noexcept nogil:
 
 cdef inline uint64_t get64(const uint8_t* p) noexcept nogil:
     return <uint64_t>get32(p) << 32 | get32(p + 4)
+
+
+cdef inline bint is_ascii8(const uint8_t* p) noexcept nogil:
+    cdef uint64_t eight
+    memcpy(&eight, p, 8)
+    return not eight & 0x8080808080808080U
 
 
 cdef inline uint8_t* put16(uint8_t* p, uint32_t value) noexcept nogil:

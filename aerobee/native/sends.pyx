@@ -302,9 +302,9 @@ cdef class SendLane:
             message.body.at, message.body.size = p + MEMBER_HEAD, body_size
             message.text.at = p + MEMBER_HEAD + body_size + 2
             message.text.size = size - MEMBER_HEAD - body_size - 2
-            if get16(message.text.at - 2) != message.text.size or not is_utf8(message.text.at, message.text.size):
+            if get16(message.text.at - 2) != message.text.size or not self._texts.read(message.text, &message.named):
                 return 0
-            if not self._texts.read(message.text, &message.named):
+            if not message.named.is_ascii and not is_utf8(message.text.at, message.text.size):
                 return 0
             message.after = span_of(self._end_and_stamps)
             message.after.size = self._draft.check_size and message.text.size and not message.named.ends_well

@@ -129,10 +129,16 @@ cdef Py_ssize_t decimal(uint8_t* into, int64_t value) noexcept nogil:
 
 cdef void hexadecimal(uint8_t* into, uint64_t value) noexcept nogil:
     """Sixteen digits."""
-    cdef int place
-    for place in range(15, -1, -1):
-        into[place] = b"0123456789ABCDEF"[value & 0xF]
-        value >>= 4
+    put64(put64(into, _digits8(value >> 32)), _digits8(value & 0xFFFFFFFFU))
+
+
+cdef inline uint64_t _digits8(uint64_t half) noexcept nogil:
+    """One digit a byte: the halves of the halves move apart, then all become letters at once."""
+    half = (half | half << 16) & 0x0000FFFF0000FFFFU
+    half = (half | half << 8) & 0x00FF00FF00FF00FFU
+    half = (half | half << 4) & 0x0F0F0F0F0F0F0F0FU
+    # From 10 on it is A, which stands 7 letters after where the digits end.
+    return half + 0x3030303030303030U + (half + 0x0606060606060606U >> 4 & 0x0101010101010101U) * 7
 
 
 # -- for tests -------------------------------------------------------------------------------------------------------

@@ -84,7 +84,9 @@ cdef class Texts:
             return False
         for word in range(self._ending_count):
             ending = &self._endings[word]
-            if end - name >= ending.size and memcmp(end - ending.size, ending.at, ending.size) == 0:
+            if end[-1] != ending.at[ending.size - 1] or end - name < ending.size:
+                continue
+            if memcmp(end - ending.size, ending.at, ending.size) == 0:
                 return True
         return False
 

@@ -15,9 +15,10 @@ import logging
 import mmap
 import os
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from aerobee.errors import MessageIllegal
+from aerobee.errors import MessageIllegal, StoreError
 from aerobee.protocol.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD
 from aerobee.store.directories import make_directory, sync_directory
 from aerobee.store.next_segment import NextSegment
@@ -37,6 +38,7 @@ _MAX_MAPPED = 64
 _FORGET_EVERY = 64 << 20
 _WORTH_MAKING_AHEAD = 16 << 20
 _WORTH_A_CALL = 4096  # where no pages are ready
+_RUN_BYTES = 1 << 20  # more than one run of the compiled lane has
 _STORE_TIME_V4 = struct.Struct(">q")
 _SYS_FLAG = struct.Struct(">i")
 
@@ -137,10 +139,14 @@ class CommitLog:
             self._forgotten = self.end
         return self.end
 
-    @property
-    def reserved(self) -> int:
+    def room_for_draft(self) -> int:
         """How far a run may go that is written by one call, which needs no pages made ready."""
-        return self.base + min(self.segments[-1].reserved, self.segment_bytes) - BLANK_SIZE
+        segment = self.segments[-1]
+        wanted = min(self.end - self.base + _RUN_BYTES, self.segment_bytes)
+        if segment.reserved < wanted:
+            with suppress(StoreError):  # whoever needs it is told why
+                segment.reserve(wanted)
+        return self.base + min(segment.reserved, self.segment_bytes) - BLANK_SIZE
 
     def publish(self, at: int, data: bytes | memoryview) -> None:
         """Records at `at`, for which room was asked: all of them or, when we are killed on the way, none.

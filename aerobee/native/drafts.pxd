@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records that are going to be appended together, with their queue units and index keys."""
 
+cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from aerobee.native.memory cimport Buffer, Span
@@ -15,6 +16,7 @@ cdef struct Message:
     Span born_host
 
 
+@cython.final
 cdef class Queue:
     cdef readonly str topic
     cdef readonly int queue_id
@@ -35,6 +37,7 @@ cdef struct Mark:
     int64_t next_offset
 
 
+@cython.final
 cdef class Draft:
     cdef object _find
     cdef int64_t _unloaded

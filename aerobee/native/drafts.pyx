@@ -19,6 +19,16 @@ from aerobee.native.memory cimport (
 )
 from aerobee.native.texts cimport next_word
 
+cdef extern from *:
+    """
+    #if defined(__GNUC__) || defined(__clang__)
+    #define soon_at(place) __builtin_prefetch(place, 1)
+    #else
+    #define soon_at(place) ((void)(place))
+    #endif
+    """
+    void soon_at(const uint8_t* place) nogil
+
 cdef enum:
     FIXED = 74  # a record without hosts, topic field, body and properties
     UNIT_SIZE = 20
@@ -27,8 +37,10 @@ cdef enum:
     BORN_V6 = 0x10
     STORE_V6 = 0x20
     TRANSACTION = 0xC
+    HOST = 8
     WIDE_HOST = 20
     PYBUF_READ = 0x100
+    SOON = 8  # keys ahead: where a slot is takes longer to fetch than to write
 
 
 cdef struct Key:
@@ -161,18 +173,20 @@ cdef class Draft:
         p = put64(p, self.end())
         p = put32(p, flags)
         p = put64(p, message.born_timestamp)
-        p = put_bytes(p, message.born_host.at, message.born_host.size)
+        p = _put_host(p, message.born_host.at, message.born_host.size)
         p = put64(p, self.now)
-        p = put_bytes(p, self._store_host, len(self._store_host))
+        p = _put_host(p, self._store_host, len(self._store_host))
         p = put32(p, <uint32_t>message.reconsume_times)
         p = put64(p, 0)  # the offset of a prepared message
         p = put32(p, <uint32_t>message.body.size)
         p = put_bytes(p, message.body.at, message.body.size)
         p = put_bytes(p, queue._topic_field, len(queue._topic_field))
         p = put16(p, <uint32_t>(message.before.size + message.text.size + message.after.size + self.check_size))
-        p = put_bytes(p, message.before.at, message.before.size)
+        if message.before.size:
+            p = put_bytes(p, message.before.at, message.before.size)
         p = put_bytes(p, message.text.at, message.text.size)
-        p = put_bytes(p, message.after.at, message.after.size)
+        if message.after.size:
+            p = put_bytes(p, message.after.at, message.after.size)
         if self.check_size:
             _write_check(p, crc32(0, start, p - start) & 0x7FFFFFFF)
 
@@ -232,7 +246,7 @@ cdef class Draft:
         PyObject_GetBuffer(table, &view, PyBUF_WRITABLE)
         try:
             if (
-                slots <= 0 or number <= 0 or seconds < 0
+                not 0 < slots <= 0x7FFFFFFF or number <= 0 or seconds < 0
                 or entries_at < SLOTS_AT + 4 * slots
                 or entries_at + (number + <int64_t>self.key_count) * ENTRY_SIZE > view.len
             ):
@@ -249,7 +263,9 @@ cdef class Draft:
         cdef int64_t fresh = 0
         cdef int32_t older
         while key != end:
-            slot = table + SLOTS_AT + <int64_t>key.hash % slots * 4
+            if end - key > SOON:
+                soon_at(_slot(table, slots, key[SOON].hash))
+            slot = _slot(table, slots, key.hash)
             older = <int32_t>get32(slot)
             if not 0 < older < number:
                 older = 0
@@ -302,6 +318,15 @@ cdef class Draft:
                 found.append((queue, place.code, PyBytes_FromStringAndSize(<char*>at, get32(at))))
             place += 1
         return found
+
+
+cdef inline uint8_t* _put_host(uint8_t* p, const uint8_t* host, Py_ssize_t size) noexcept:
+    """A known size is copied without a call."""
+    return put_bytes(p, host, HOST) if size == HOST else put_bytes(p, host, size)
+
+
+cdef inline uint8_t* _slot(uint8_t* table, int64_t slots, uint32_t hash) noexcept:
+    return table + SLOTS_AT + <int64_t>(hash % <uint32_t>slots) * 4
 
 
 cdef bint _fits32(int64_t value) noexcept:

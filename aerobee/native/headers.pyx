@@ -15,7 +15,9 @@ import typing
 
 import msgspec
 
-from aerobee.native.memory cimport Buffer, Span, append, get16, get32, let_go, make_room, put_bytes, span_of
+from aerobee.native.memory cimport (
+    Buffer, Span, append, get16, get32, is_ascii8, let_go, make_room, put_bytes, span_of,
+)
 
 cdef enum:
     TEXT, NUMBER, TRUTH  # kinds of fields
@@ -465,7 +467,7 @@ cdef bint is_utf8(const uint8_t* p, Py_ssize_t size) noexcept:
     cdef uint32_t code, least
     while p != end:
         if p[0] < 0x80:
-            p += 1
+            p += 8 if end - p >= 8 and is_ascii8(p) else 1
             continue
         if p[0] < 0xC2:
             return False

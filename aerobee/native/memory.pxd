@@ -5,6 +5,14 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+cdef extern from "big_endian.h" nogil:
+    uint16_t get16(const uint8_t* p)
+    uint32_t get32(const uint8_t* p)
+    uint64_t get64(const uint8_t* p)
+    uint8_t* put16(uint8_t* p, uint32_t value)
+    uint8_t* put32(uint8_t* p, uint32_t value)
+    uint8_t* put64(uint8_t* p, uint64_t value)
+
 
 cdef struct Span:
     const uint8_t* at
@@ -17,7 +25,7 @@ cdef struct Buffer:
     Py_ssize_t room
 
 
-cdef int make_room(Buffer* buffer, Py_ssize_t more) except -1
+cdef int grow(Buffer* buffer, Py_ssize_t wanted) except -1
 cdef void let_go(Buffer* buffer) noexcept
 cdef uint32_t crc32(uint32_t crc, const uint8_t* data, Py_ssize_t size) noexcept nogil
 cdef uint32_t java_hash(uint32_t start, const uint8_t* text, Py_ssize_t size) noexcept nogil
@@ -25,31 +33,15 @@ cdef Py_ssize_t decimal(uint8_t* into, int64_t value) noexcept nogil
 cdef void hexadecimal(uint8_t* into, uint64_t value) noexcept nogil
 
 
-cdef inline uint16_t get16(const uint8_t* p) noexcept nogil:
-    return <uint16_t>(p[0] << 8 | p[1])
+cdef inline int make_room(Buffer* buffer, Py_ssize_t more) except -1:
+    """Room for `more` bytes after what is there; pointers into the buffer are void then."""
+    return 0 if buffer.size + more <= buffer.room else grow(buffer, buffer.size + more)
 
 
-cdef inline uint32_t get32(const uint8_t* p) noexcept nogil:
-    return <uint32_t>p[0] << 24 | <uint32_t>p[1] << 16 | <uint32_t>p[2] << 8 | p[3]
-
-
-cdef inline uint64_t get64(const uint8_t* p) noexcept nogil:
-    return <uint64_t>get32(p) << 32 | get32(p + 4)
-
-
-cdef inline uint8_t* put16(uint8_t* p, uint32_t value) noexcept nogil:
-    p[0], p[1] = <uint8_t>(value >> 8), <uint8_t>value
-    return p + 2
-
-
-cdef inline uint8_t* put32(uint8_t* p, uint32_t value) noexcept nogil:
-    p[0], p[1] = <uint8_t>(value >> 24), <uint8_t>(value >> 16)
-    p[2], p[3] = <uint8_t>(value >> 8), <uint8_t>value
-    return p + 4
-
-
-cdef inline uint8_t* put64(uint8_t* p, uint64_t value) noexcept nogil:
-    return put32(put32(p, <uint32_t>(value >> 32)), <uint32_t>value)
+cdef inline bint is_ascii8(const uint8_t* p) noexcept nogil:
+    cdef uint64_t eight
+    memcpy(&eight, p, 8)
+    return not eight & 0x8080808080808080U
 
 
 cdef inline uint8_t* put_bytes(uint8_t* p, const uint8_t* data, Py_ssize_t size) noexcept nogil:

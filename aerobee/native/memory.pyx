@@ -5,11 +5,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
-cdef int make_room(Buffer* buffer, Py_ssize_t more) except -1:
-    """Room for `more` bytes after what is there; pointers into the buffer are void then."""
-    cdef Py_ssize_t wanted = buffer.size + more
-    if wanted <= buffer.room:
-        return 0
+cdef int grow(Buffer* buffer, Py_ssize_t wanted) except -1:
     wanted += wanted >> 1
     cdef void* moved = realloc(buffer.at, wanted)
     if moved == NULL:
@@ -27,11 +23,10 @@ cdef void let_go(Buffer* buffer) noexcept:
 
 cdef extern from "crc_fold.h" nogil:
     bint folding_works()
-    size_t fold(uint32_t crc, const uint8_t* data, size_t size, uint8_t* block)
+    uint32_t fold(uint32_t crc, const uint8_t* data, size_t size)
 
 cdef enum:
-    BLOCK = 16
-    WORTH_FOLDING = 64
+    WORTH_FOLDING = 16
 
 cdef uint32_t _steps[8][256]
 cdef bint _folds = folding_works()
@@ -56,15 +51,9 @@ _make_steps()
 
 cdef uint32_t crc32(uint32_t crc, const uint8_t* data, Py_ssize_t size) noexcept nogil:
     """zlib's: `crc` is that of what came before, 0 at first."""
-    cdef uint8_t block[BLOCK]
-    cdef size_t folded
-    crc = ~crc
     if _folds and size >= WORTH_FOLDING:
-        folded = fold(crc, data, size, block)
-        crc = _crc32_by_table(0, block, BLOCK)
-        data += folded
-        size -= folded
-    return ~_crc32_by_table(crc, data, size)
+        return ~fold(~crc, data, size)
+    return ~_crc32_by_table(~crc, data, size)
 
 
 cdef uint32_t _crc32_by_table(uint32_t crc, const uint8_t* data, Py_ssize_t size) noexcept nogil:
@@ -92,6 +81,11 @@ cdef uint32_t java_hash(uint32_t start, const uint8_t* text, Py_ssize_t size) no
     """Java's String.hashCode of well-formed UTF-8, going on from the hash of what stands before it."""
     cdef Py_ssize_t at = 0
     cdef uint32_t code, first
+    while size - at >= 8 and is_ascii8(text + at):
+        # 31 to the powers: letters need not wait for each other's products.
+        start = start * 0x94446F01U + text[at] * 0x67E12CDFU + text[at + 1] * 887503681U + text[at + 2] * 28629151U
+        start += text[at + 3] * 923521U + text[at + 4] * 29791U + text[at + 5] * 961U + text[at + 6] * 31U + text[at + 7]
+        at += 8
     while at < size:
         first = text[at]
         if first < 0x80:
@@ -135,10 +129,16 @@ cdef Py_ssize_t decimal(uint8_t* into, int64_t value) noexcept nogil:
 
 cdef void hexadecimal(uint8_t* into, uint64_t value) noexcept nogil:
     """Sixteen digits."""
-    cdef int place
-    for place in range(15, -1, -1):
-        into[place] = b"0123456789ABCDEF"[value & 0xF]
-        value >>= 4
+    put64(put64(into, _digits8(value >> 32)), _digits8(value & 0xFFFFFFFFU))
+
+
+cdef inline uint64_t _digits8(uint64_t half) noexcept nogil:
+    """One digit a byte: the halves of the halves move apart, then all become letters at once."""
+    half = (half | half << 16) & 0x0000FFFF0000FFFFU
+    half = (half | half << 8) & 0x00FF00FF00FF00FFU
+    half = (half | half << 4) & 0x0F0F0F0F0F0F0F0FU
+    # From 10 on it is A, which stands 7 letters after where the digits end.
+    return half + 0x3030303030303030U + (half + 0x0606060606060606U >> 4 & 0x0101010101010101U) * 7
 
 
 # -- for tests -------------------------------------------------------------------------------------------------------

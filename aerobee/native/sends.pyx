@@ -12,7 +12,7 @@ from libc.string cimport memcmp
 
 from aerobee.native.answers cimport Template
 from aerobee.native.drafts cimport Draft, Mark, Message, Queue
-from aerobee.native.headers cimport Fields, code_at, is_utf8
+from aerobee.native.headers cimport NO_FRAME, Fields, code_at, is_utf8
 from aerobee.native.memory cimport (
     Buffer, Span, append, decimal, get16, get32, hexadecimal, let_go, make_room, put_bytes, span_of,
 )
@@ -134,8 +134,9 @@ cdef class SendLane:
         """Draft and answer the sends from `at` on; where the first frame is that is not understood."""
         cdef const uint8_t* start = data
         cdef Py_ssize_t size = len(data)
-        cdef Fields fields
-        cdef int64_t code
+        cdef Fields fields = None
+        cdef int64_t code, before = NO_FRAME
+        cdef bint is_batch = False
         if not 0 <= at <= size:
             raise ValueError(f"no place {at} in {size} bytes")
         self._used, self.calls, self.answered, self._began, self._last = [], 0, 0, False, None
@@ -143,10 +144,11 @@ cdef class SendLane:
         self._answers.size = 0
         while True:
             code = code_at(start + at, size - at)
-            fields = self._fields.get(code)
+            if code != before:
+                fields, is_batch, before = self._fields.get(code), code in self._batches, code
             if fields is None or not fields.read(start + at, size - at, most) or fields.frame.code != code:
                 return at
-            if fields.frame.flag & ~ONE_WAY or not self._serve(fields, code in self._batches, span_of(born_host)):
+            if fields.frame.flag & ~ONE_WAY or not self._serve(fields, is_batch, span_of(born_host)):
                 return at
             self.calls += 1
             at += fields.frame.size
@@ -302,9 +304,9 @@ cdef class SendLane:
             message.body.at, message.body.size = p + MEMBER_HEAD, body_size
             message.text.at = p + MEMBER_HEAD + body_size + 2
             message.text.size = size - MEMBER_HEAD - body_size - 2
-            if get16(message.text.at - 2) != message.text.size or not is_utf8(message.text.at, message.text.size):
+            if get16(message.text.at - 2) != message.text.size or not self._texts.read(message.text, &message.named):
                 return 0
-            if not self._texts.read(message.text, &message.named):
+            if not message.named.is_ascii and not is_utf8(message.text.at, message.text.size):
                 return 0
             message.after = span_of(self._end_and_stamps)
             message.after.size = self._draft.check_size and message.text.size and not message.named.ends_well

@@ -14,6 +14,7 @@ cdef struct Named:
     Span unique
     Span keys
     bint ends_well  # with the 0x02 that some clients leave out
+    bint is_ascii
     int key_count  # words of `keys`
 
 
@@ -23,6 +24,7 @@ cdef class Texts:
     cdef Span _tags, _unique, _keys
     cdef Span _endings[MOST_WORDS]
     cdef int _ending_count
+    cdef bint _ends_so[256]  # whether one of them has that last byte
     cdef Span _words[MOST_WORDS]
     cdef int _word_count
 

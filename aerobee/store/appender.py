@@ -232,7 +232,7 @@ class Appender:
             return False
         log, now = self._log, self._stamp(self._wall())
         sizes = (self._check_size, self._max_text, self._settings.value.max_message_bytes)
-        draft.begin(log.end, log.reserved, keys, now, self.store_host, sizes, self._queues.unloaded)
+        draft.begin(log.end, log.room_for_draft(), keys, now, self.store_host, sizes, self._queues.unloaded)
         return True
 
     def keep(self, draft: Draft) -> None:

@@ -15,9 +15,10 @@ import logging
 import mmap
 import os
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from aerobee.errors import MessageIllegal
+from aerobee.errors import MessageIllegal, StoreError
 from aerobee.protocol.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD
 from aerobee.store.directories import make_directory, sync_directory
 from aerobee.store.next_segment import NextSegment
@@ -34,9 +35,10 @@ BLANK = struct.Struct(">ii")
 PLACE = struct.Struct(">ii4xi4xqq")  # size, magic, queue id, queue offset, physical offset
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 _MAX_MAPPED = 64
-_FORGET_EVERY = 64 << 20
+_FORGET_EVERY = 16 << 20
 _WORTH_MAKING_AHEAD = 16 << 20
 _WORTH_A_CALL = 4096  # where no pages are ready
+_RUN_BYTES = 1 << 20  # more than one run of the compiled lane has
 _STORE_TIME_V4 = struct.Struct(">q")
 _SYS_FLAG = struct.Struct(">i")
 
@@ -132,15 +134,23 @@ class CommitLog:
         needed = self.end - self.base + size + BLANK_SIZE
         segment.reserve(needed)
         self.limit = self.base + segment.make_pages(self.end - self.base, needed) - BLANK_SIZE
-        if self.end - self._forgotten > _FORGET_EVERY:
-            segment.forget_pages(self.end - self.base)
-            self._forgotten = self.end
+        self._forget_pages()
         return self.end
 
-    @property
-    def reserved(self) -> int:
+    def _forget_pages(self) -> None:
+        if self.end - self._forgotten > _FORGET_EVERY:
+            self.segments[-1].forget_pages(self.end - self.base)
+            self._forgotten = self.end
+
+    def room_for_draft(self) -> int:
         """How far a run may go that is written by one call, which needs no pages made ready."""
-        return self.base + min(self.segments[-1].reserved, self.segment_bytes) - BLANK_SIZE
+        segment = self.segments[-1]
+        wanted = min(self.end - self.base + _RUN_BYTES, self.segment_bytes)
+        if segment.reserved < wanted:
+            with suppress(StoreError):  # whoever needs it is told why
+                segment.reserve(wanted)
+            self._forget_pages()
+        return self.base + min(segment.reserved, self.segment_bytes) - BLANK_SIZE
 
     def publish(self, at: int, data: bytes | memoryview) -> None:
         """Records at `at`, for which room was asked: all of them or, when we are killed on the way, none.
@@ -150,7 +160,11 @@ class CommitLog:
         """
         start, view = at - self.base, memoryview(data)
         is_easy = len(view) < _WORTH_A_CALL or at + len(view) <= self.limit
-        if is_easy or not self._written(start + HEAD_SIZE, view[HEAD_SIZE:]):
+        if not is_easy and self._written(start + HEAD_SIZE, view[HEAD_SIZE:]):
+            # By a call as well, for the map has none of these pages; in two of them half of it could get lost.
+            if start % mmap.PAGESIZE <= mmap.PAGESIZE - HEAD_SIZE and self._written(start, view[:HEAD_SIZE]):
+                return
+        else:
             self.map[start + HEAD_SIZE : start + len(data)] = view[HEAD_SIZE:]  # type: ignore[index]
         self.map[start : start + HEAD_SIZE] = view[:HEAD_SIZE]  # type: ignore[index]
 

@@ -217,7 +217,7 @@ class ConsumeQueue:
         while self.tail:
             start = self.written
             room = (self.file_units - start % self.file_units) * UNIT_SIZE
-            part = bytes(self.tail[:room])
+            part = bytes(self.tail if len(self.tail) <= room else self.tail[:room])
             path = self.path(start)
             fd = self.files.created(path, self.file_units * UNIT_SIZE)
             done = platform.pwrite(fd, part, start % self.file_units * UNIT_SIZE)

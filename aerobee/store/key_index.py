@@ -11,9 +11,11 @@ from __future__ import annotations
 import datetime
 import logging
 import os
+from contextlib import suppress
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+from aerobee.errors import StoreError
 from aerobee.store.directories import make_directory, sync_directory
 from aerobee.store.index_file import IndexFile
 from aerobee.store.key_hash import KeyHash
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.store")
 
 _AT_ONCE = 256  # keys that wait at most: well under a millisecond of work
+_AHEAD = 4_096  # more keys than one run of the compiled lane has
 
 
 def name_for(now: int, taken: set[str]) -> str:
@@ -131,6 +134,9 @@ class KeyIndex:
         current = self.files[-1] if self.files else None
         if current is None or current.count == 1:
             return 0
+        if current.room - current.count < _AHEAD:
+            with suppress(StoreError):  # whoever needs it is told why
+                current.reserve(min(current.count + _AHEAD, current.entries - 1))
         return max(0, min(current.room, current.entries) - current.count)
 
     def enter(self, draft: Draft) -> None:

@@ -58,6 +58,9 @@ _LOCALHOST = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
 _QUEUES_A_TICK = 256
 _BUSY_TICK_MS = 200  # 256 files each: 80,000 busy queues are written once a minute
 _MIN_TICK_MS = 50
+_LONG_TAIL_BYTES = (
+    4096  # are written again as soon as may be: the longer they get, the longer sends wait for it
+)
 _CHECKPOINT_MS = 5_000
 _RETENTION_MS = 1_000
 _JUMPS_KEPT = 100
@@ -308,7 +311,7 @@ class MessageStore(ReadSide):
     def tick(self, now: int) -> int:
         """Whatever is due: units to files, sync, checkpoint, retention. The ms until it wants to be called
         again."""
-        busy = self._write_queues()
+        busy, soon = self._write_queues()
         self._log.prepare()
         self._append_times.tick(now)
         self._sync_times.tick(now)
@@ -325,7 +328,7 @@ class MessageStore(ReadSide):
                 self._flush.start(None)
                 self._next_flush = now + self.settings.value.flush_interval_ms
         wait = min(self._next_flush, self._next_checkpoint, self._next_retention) - now
-        return max(_MIN_TICK_MS, min(wait, _BUSY_TICK_MS) if busy else wait)
+        return max(_MIN_TICK_MS, 0 if soon else min(wait, _BUSY_TICK_MS) if busy else wait)
 
     def _clock_was_set(self, _jump: int) -> None:
         self._aheads.append((self._log.end, self._clock.ahead))
@@ -336,13 +339,14 @@ class MessageStore(ReadSide):
         is not moved by a clock that was set since. Of an earlier run's the wall clock alone tells."""
         return wall - next(ahead for begin, ahead in reversed(self._aheads) if begin <= physical_offset)
 
-    def _write_queues(self) -> bool:
+    def _write_queues(self) -> tuple[bool, bool]:
+        """Whether there is more to write, and whether tails were long."""
         try:
-            self._queues.write_oldest(_QUEUES_A_TICK)
+            tail_bytes = self._queues.write_oldest(_QUEUES_A_TICK)
         except OSError as error:
             log.error("queue units wait in memory: %s", error)
-            return False
-        return bool(self._queues.dirty)
+            return False, False
+        return bool(self._queues.dirty), tail_bytes > _LONG_TAIL_BYTES
 
     def _checkpoint(self) -> Checkpoint | None:
         if not self._may_checkpoint:

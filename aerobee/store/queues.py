@@ -164,11 +164,13 @@ class ConsumeQueues:
         self.written_paths.update(queue.put(offset, unit))
         self.dirty.setdefault(queue)
 
-    def write_oldest(self, count: int) -> None:
-        """Write the tails of the `count` queues that wait longest. One that cannot be written keeps no other from
-        it: its OSError comes after the rest."""
+    def write_oldest(self, count: int) -> int:
+        """Write the tails of the `count` queues that wait longest; how many bytes each had, as a mean. One that cannot be
+        written keeps no other from it: its OSError comes after the rest."""
         failure: OSError | None = None
-        for queue in list(islice(self.dirty, count)):
+        size_bytes, queues = 0, list(islice(self.dirty, count))
+        for queue in queues:
+            size_bytes += len(queue.tail)
             try:
                 self.written_paths.update(queue.write_tail())
             except OSError as error:
@@ -177,6 +179,7 @@ class ConsumeQueues:
             del self.dirty[queue]
         if failure is not None:
             raise failure
+        return size_bytes // max(1, len(queues))
 
     def take_unsynced(self) -> tuple[set[str], set[str]]:
         """The files written to and the directories with new or removed names since the last time."""

@@ -85,7 +85,7 @@ def test_runs_that_need_no_pages_are_not_written_over_by_those_made_later(tmp_pa
     append(log, b"r" * 100)
     ahead = log.limit
     run = b"s" * (ahead + 3 * PAGE)
-    assert log.end + len(run) <= log.reserved
+    assert log.end + len(run) <= log.room_for_draft()
     log.publish(log.end, run)  # as the compiled lane does, past what is ready
     log.end += len(run)
     at = append(log, b"t" * 100)

@@ -148,11 +148,12 @@ class CommitLog:
         The copy of the many bytes may happen in any order; size and magic of the first record, which follow in one
         store, make them part of the log. Where these are zeros, recovery ends the log, whatever lies behind.
         """
-        start, view = at - self.base, memoryview(data)
-        is_easy = len(view) < _WORTH_A_CALL or at + len(view) <= self.limit
-        if is_easy or not self._written(start + HEAD_SIZE, view[HEAD_SIZE:]):
-            self.map[start + HEAD_SIZE : start + len(data)] = view[HEAD_SIZE:]  # type: ignore[index]
-        self.map[start : start + HEAD_SIZE] = view[:HEAD_SIZE]  # type: ignore[index]
+        start, size = at - self.base, len(data)
+        rest = memoryview(data)[HEAD_SIZE:]
+        is_easy = size < _WORTH_A_CALL or at + size <= self.limit
+        if is_easy or not self._written(start + HEAD_SIZE, rest):
+            self.map[start + HEAD_SIZE : start + size] = rest  # type: ignore[index]
+        self.map[start : start + HEAD_SIZE] = data[:HEAD_SIZE]  # type: ignore[index]
 
     def _written(self, start: int, view: memoryview) -> bool:
         """By one system call: the kernel need not make fresh pages zero first, as it must before a store into the map.

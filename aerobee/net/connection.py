@@ -124,7 +124,7 @@ class Connection(WriteSide):
         try:
             if self._run is None:
                 frames = self._frames.feed(data)
-                self._progress(len(data), len(frames))
+                self._progress(len(data), len(frames), self._frames.pending_bytes)
                 for frame in frames:
                     self._serve(frame)
             else:
@@ -147,10 +147,10 @@ class Connection(WriteSide):
         """The same with somebody ahead of the handler: he takes the frames that he likes, in runs."""
         joined, at = self._frames.join(data), 0
         while at < len(joined):
-            if self.is_reading:
+            if not (self._paused or self._backlog):  # as `is_reading` says, without the call
                 end, answers = run(joined, at, self)
                 if end > at:
-                    if isinstance(answers, bytes):
+                    if type(answers) is bytes:
                         self.write(answers)
                     else:
                         self.owe(answers)
@@ -159,13 +159,14 @@ class Connection(WriteSide):
             frame, at = self._frames.cut(joined, at)
             if frame is not None:
                 self._serve(frame)
-        self._progress(len(data), len(joined) - self._frames.pending_bytes)
+        pending = self._frames.pending_bytes
+        self._progress(len(data), len(joined) - pending, pending)
 
-    def _progress(self, read_bytes: int, completed: int) -> None:
+    def _progress(self, read_bytes: int, completed: int, pending_bytes: int) -> None:
         """`completed` frames, or bytes of them."""
         if completed or read_bytes >= _PROGRESS_BYTES:
             self.last_read_turns += 1
-        if self._frames.pending_bytes or self._held_bytes:
+        if pending_bytes or self._held_bytes:
             self._account(completed)
 
     def _account(self, completed: int) -> None:

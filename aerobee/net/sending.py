@@ -77,7 +77,8 @@ class WriteSide(asyncio.Protocol):
         if transport is None or self._closing:
             return
         transport.write(data)
-        self._cut_off_if_slow(transport)
+        if self._paused:
+            self._cut_off_if_slow(transport)
 
     def _cut_off_if_slow(self, transport: asyncio.Transport) -> None:
         if self._paused and transport.get_write_buffer_size() > self._limits.max_write_buffer:

@@ -230,27 +230,27 @@ class Appender:
         keys = self._index.room_for_draft()
         if self.refused is not None or self._log.map is None or not keys:
             return False
-        log, now = self._log, self._stamp(self._wall())
+        log, wall = self._log, self._wall()
+        now = wall if wall >= self.last_store_time else self._stamp(wall)
         sizes = (self._check_size, self._max_text, self._settings.value.max_message_bytes)
         draft.begin(log.end, log.room_for_draft(), keys, now, self.store_host, sizes, self._queues.unloaded)
         return True
 
     def keep(self, draft: Draft) -> None:
         """Store what was drafted since `begin`, all of it or, when the disk refuses, nothing."""
-        draft.published(self._log.publish)
+        log = self._log
+        draft.published(log.publish)
         draft.enter_units(self._queues.dirty)
         self._index.enter(draft)
-        self._log.end = draft.start + draft.size
+        log.end = draft.start + draft.size
         self.last_store_time = draft.now
-        self._tell_draft(draft)
-
-    def _tell_draft(self, draft: Draft) -> None:
-        """Records are made only for queues somebody waits for, and told in the order of the log."""
+        # Records are made only for queues somebody waits for, and told in the order of the log.
         awaited = draft.awaited(self.listeners.items())
-        for queue, code, raw in draft.records_of(awaited) if awaited else ():
-            record = decode(raw)
-            for tell in awaited[queue]:
-                tell(record, code)
+        if awaited:
+            for queue, code, raw in draft.records_of(awaited):
+                record = decode(raw)
+                for tell in awaited[queue]:
+                    tell(record, code)
 
     # -- parts ---------------------------------------------------------------------------------------------
 

@@ -130,7 +130,8 @@ class KeyIndex:
 
     def room_for_draft(self) -> int:
         """How many keys `enter` may bring; none while the file is new, whose first key makes its begin."""
-        self.settle()
+        if self.waiting:
+            self.settle()
         current = self.files[-1] if self.files else None
         if current is None or current.count == 1:
             return 0

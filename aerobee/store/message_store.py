@@ -177,10 +177,12 @@ class MessageStore(ReadSide):
         """Who is told of every record stored, with its tags code, and the queues that he waits for now."""
         return self._appender.listeners
 
-    def keep(self, draft: Draft, calls: int, began_ns: int) -> None:
-        """Store a draft of so many requests; their stopwatch was started at `began_ns`."""
+    def keep(self, draft: Draft, calls: int, began_ns: int) -> int:
+        """Store a draft of so many requests. Their stopwatch was started at `began_ns`; what it shows now."""
         self._appender.keep(draft)
-        self._append_times.add((perf_counter_ns() - began_ns) // calls, calls)
+        took_ns = perf_counter_ns() - began_ns
+        self._append_times.add(took_ns // calls, calls)
+        return took_ns
 
     def _refuse_while_broken(self) -> None:
         """Called when a refusal may have come or gone: appends look at one attribute only."""

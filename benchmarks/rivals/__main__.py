@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m benchmarks.rivals [--rounds 3] [--only Aerobee,NATS] [--keep FILE] [--save]`: some five minutes.
+"""`python -m benchmarks.rivals [--rounds 3] [--only Aerobee,NATS] [--loads send,lone] [--keep FILE] [--save]`: some five
+minutes; `--only Aerobee,NATS,Redis --loads lone` half a minute.
 
 --save writes RIVALS.md; --keep adds the rounds to those in a file, for a machine that is never quiet for so long.
 
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.rivals import page
+from benchmarks.rivals.loads import LOADS
 from benchmarks.rivals.servers import SERVERS, Missing, resident_mib
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def one_round(name: str) -> dict[str, Any]:
+def one_round(name: str, loads: str) -> dict[str, Any]:
     directory = Path(tempfile.mkdtemp(prefix="rivals-"))
     try:
         server = SERVERS[name](directory)
@@ -38,7 +40,7 @@ def one_round(name: str) -> dict[str, Any]:
             start_s = server.start()
             idle_mib = resident_mib(server.pids())
             pids = ",".join(map(str, server.pids()))
-            load = [sys.executable, "-m", "benchmarks.rivals.loads", name, server.address, pids]
+            load = [sys.executable, "-m", "benchmarks.rivals.loads", name, server.address, pids, loads]
             try:
                 done = subprocess.run(
                     load, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
@@ -63,6 +65,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default=",".join(SERVERS))
+    parser.add_argument("--loads", default=",".join(LOADS))
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--save", action="store_true")
     given = parser.parse_args()
@@ -75,7 +78,7 @@ def main() -> None:
             if name in missing:
                 continue
             try:
-                rounds[name].append(one_round(name))
+                rounds[name].append(one_round(name, given.loads))
             except Missing as error:
                 missing[name] = str(error)
             print(f"round {number + 1} {name}: {missing.get(name, 'done')}", file=sys.stderr, flush=True)

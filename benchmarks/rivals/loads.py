@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One round of one rival, in a process of its own: `python -m benchmarks.rivals.loads NAME ADDRESS PIDS`; prints JSON.
+"""One round of one rival, in a process of its own: `python -m benchmarks.rivals.loads NAME ADDRESS PIDS LOADS`; prints
+JSON.
 
 CPU is that of this process and of the server's (with its children), a message, over the time of the load.
 """
@@ -27,7 +28,14 @@ if TYPE_CHECKING:
 
 BODY = b"x" * 128
 OUTSTANDING = 64
-MANY, LONE, TAKEN, DRAINED, PACED, A_SECOND = 30_000, 1_500, 8_000, 20_000, 400, 200
+LOADS = (
+    "send",
+    "lone",
+    "ack",
+    "drain",
+    "paced",
+)  # those after the first need what it has sent, but for `lone`
+MANY, LONE, TAKEN, DRAINED, PACED, A_SECOND = 30_000, 5_000, 8_000, 20_000, 400, 200
 WARM = 1_000
 WARM_S = {"Kafka": 6, "RocketMQ": 6}  # until Java has compiled what it runs
 TICK = os.sysconf("SC_CLK_TCK")
@@ -107,27 +115,34 @@ async def paced(client: Client) -> list[float]:
     return sorted(delays)
 
 
-async def round_of(name: str, address: str, pids: list[int]) -> dict[str, Any]:
+async def round_of(name: str, address: str, pids: list[int], wanted: list[str]) -> dict[str, Any]:
     client = client_of(name)(address)
     await client.open()
     began = time.perf_counter()
     while time.perf_counter() < began + WARM_S.get(name, 1):
         await send_many(client, WARM)
     meter, lone = Meter(pids), list[float]()
-    await meter.measure("send", MANY, lambda: send_many(client, MANY))
-    await meter.measure("lone", LONE, lambda: send_lone(client, lone))
-    await meter.measure("ack", TAKEN, lambda: client.take_and_ack(TAKEN))
-    await meter.measure("drain", DRAINED, lambda: client.drain(DRAINED))
-    meter.figures["lone"]["p50"] = statistics.median(lone)
-    delays = await paced(client)
-    meter.figures["paced"] = {"p50": delays[len(delays) // 2], "p99": delays[len(delays) * 99 // 100]}
+    works: dict[str, tuple[int, Callable[[], Awaitable[object]]]] = {
+        "send": (MANY, lambda: send_many(client, MANY)),
+        "lone": (LONE, lambda: send_lone(client, lone)),
+        "ack": (TAKEN, lambda: client.take_and_ack(TAKEN)),
+        "drain": (DRAINED, lambda: client.drain(DRAINED)),
+    }
+    for load, (count, work) in works.items():
+        if load in wanted:
+            await meter.measure(load, count, work)
+    if lone:
+        meter.figures["lone"]["p50"] = statistics.median(lone)
+    if "paced" in wanted:
+        delays = await paced(client)
+        meter.figures["paced"] = {"p50": delays[len(delays) // 2], "p99": delays[len(delays) * 99 // 100]}
     await client.close()
     return meter.figures
 
 
 def main() -> None:
     name, address, pids = sys.argv[1], sys.argv[2], [int(pid) for pid in sys.argv[3].split(",")]
-    figures = uvloop.run(round_of(name, address, pids))
+    figures = uvloop.run(round_of(name, address, pids, sys.argv[4].split(",")))
     print(json.dumps(figures))
 
 

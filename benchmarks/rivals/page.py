@@ -25,6 +25,13 @@ RATES = (
 )
 
 
+LATENCIES = (
+    ("lone", "p50", "a lone send, p50"),
+    ("paced", "p50", f"send to function at {loads.A_SECOND}/s, p50"),
+    ("paced", "p99", "p99"),
+)
+
+
 class Run(NamedTuple):
     began: float
     load_before: float
@@ -64,35 +71,45 @@ numbers.
 """
 
 
+def _ran(rounds: Rounds) -> dict[str, str]:
+    """The loads that have a rate, and what they are, of those that were run."""
+    return {
+        load: what for load, what in RATES if all(load in each for found in rounds.values() for each in found)
+    }
+
+
 def _rates(rounds: Rounds) -> str:
+    ran = _ran(rounds)
     rows = [
-        f"| {name} | " + " | ".join(f"{median(found, load, 'rate'):,.0f}" for load, _ in RATES) + " |"
+        f"| {name} | " + " | ".join(f"{median(found, load, 'rate'):,.0f}" for load in ran) + " |"
         for name, found in rounds.items()
     ]
-    head = "| messages a second | " + " | ".join(what for _, what in RATES) + " |"
-    return "\n".join(["## Rate", "", head, "|---|" + "--:|" * len(RATES), *rows, ""])
+    head = "| messages a second | " + " | ".join(ran.values()) + " |"
+    return "\n".join(["## Rate", "", head, "|---|" + "--:|" * len(ran), *rows, ""])
 
 
 def _latency(rounds: Rounds) -> str:
+    first = next(iter(rounds.values()))[0]
+    taken = [(load, figure, what) for load, figure, what in LATENCIES if load in first]
     rows = [
-        f"| {name} | {median(found, 'lone', 'p50'):.2f} | {median(found, 'paced', 'p50'):.2f} |"
-        f" {median(found, 'paced', 'p99'):.2f} |"
+        f"| {name} | " + " | ".join(f"{median(found, load, figure):.2f}" for load, figure, _ in taken) + " |"
         for name, found in rounds.items()
     ]
-    head = f"| milliseconds | a lone send, p50 | send to function at {loads.A_SECOND}/s, p50 | p99 |"
-    return "\n".join(["## Latency", "", head, "|---|--:|--:|--:|", *rows, ""])
+    head = "| milliseconds | " + " | ".join(what for _, _, what in taken) + " |"
+    return "\n".join(["## Latency", "", head, "|---|" + "--:|" * len(taken), *rows, ""])
 
 
 def _cpu(rounds: Rounds) -> str:
     def cell(found: list[dict[str, Any]], load: str) -> str:
         return f"{median(found, load, 'client_us'):.1f} + {median(found, load, 'server_us'):.1f}"
 
+    ran = _ran(rounds)
     rows = [
-        f"| {name} | " + " | ".join(cell(found, load) for load, _ in RATES) + " |"
+        f"| {name} | " + " | ".join(cell(found, load) for load in ran) + " |"
         for name, found in rounds.items()
     ]
-    head = "| client + server, us a message | " + " | ".join(what for _, what in RATES) + " |"
-    return "\n".join(["## CPU", "", head, "|---|" + "--:|" * len(RATES), *rows, ""])
+    head = "| client + server, us a message | " + " | ".join(ran.values()) + " |"
+    return "\n".join(["## CPU", "", head, "|---|" + "--:|" * len(ran), *rows, ""])
 
 
 def _rest(rounds: Rounds) -> str:

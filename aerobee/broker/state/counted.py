@@ -95,7 +95,7 @@ class RequestTimes:
         if took_ns > MS_NS:
             self._others[code, 0].add(took_ns, times)
             return
-        usual = self.usual.setdefault(code, [0, 0])
+        usual = self.usual.get(code) or self.usual.setdefault(code, [0, 0])
         usual[0] += times
         usual[1] += took_ns * times
 

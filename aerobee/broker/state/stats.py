@@ -199,7 +199,10 @@ class Stats:
 
     def sent_run(self, run: Run) -> None:
         """As `sent`, for several requests at once."""
-        self._put(*run.count(self._put_meter, self.counted.large_run))
+        calls, count, size_bytes = run.count(self._put_meter, self.counted.large_run)
+        self.put_calls += calls
+        self.put_count += count
+        self.put_bytes += size_bytes
 
     def _put(self, calls: int, count: int, size_bytes: int) -> None:
         self.put_calls += calls

@@ -121,12 +121,8 @@ class Merging:
     def __init__(self, batched: Render, alone: Render) -> None:
         self._batched = batched
         self._alone = alone
-        self._turn: list[Merged] = []
+        self.turn: list[Merged] = []
         self._open: dict[MessageQueue, Merged] = {}  # those of the turn that take more
-
-    @property
-    def is_empty(self) -> bool:
-        return not self._turn
 
     def join(self, sending: Sending, queue: MessageQueue) -> Call | None:
         """With those of its queue that wait for the end of the turn; None when there are none that take it."""
@@ -144,14 +140,14 @@ class Merging:
         return self._next(queue).begin(sending)
 
     def _next(self, queue: MessageQueue) -> Merged:
-        if not self._turn:
+        if not self.turn:
             asyncio.get_running_loop().call_soon(self._end_turn)
         merged = Merged(queue, self._alone)
-        self._turn.append(merged)
+        self.turn.append(merged)
         return merged
 
     def _end_turn(self) -> None:
-        turn, self._turn = self._turn, []
+        turn, self.turn = self.turn, []
         self._open.clear()
         write([frame for merged in turn for frame in self._frames(merged)])
 

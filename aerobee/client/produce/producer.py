@@ -143,7 +143,8 @@ class Producer:
         return result
 
     def _prepared(self, message: Message) -> Sending:
-        self._check_open()
+        if not self._open:
+            self._check_open()
         now = self._clock.wall()
         if message.message_id is None:
             message.message_id = self._ids.next(now)
@@ -262,7 +263,7 @@ class UnderWay:
         self.bytes = 0
 
     def try_enter(self, size: int) -> bool:
-        if self._waiting or not self._has_room(size):
+        if self._waiting or (self.count and not self._has_room(size)):
             return False
         self.count += 1
         self.bytes += size

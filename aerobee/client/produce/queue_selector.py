@@ -39,14 +39,12 @@ class InTurn:
         self._next = start
 
     def choose(self, queues: Sequence[MessageQueue], avoid: str | None = None) -> MessageQueue:
-        for _ in range(len(queues) if avoid else 0):
-            queue = self._step(queues)
-            if queue.broker_name != avoid:
-                return queue
-        return self._step(queues)
-
-    def _step(self, queues: Sequence[MessageQueue]) -> MessageQueue:
         self._next += 1
+        if avoid:
+            for _ in range(len(queues)):
+                if queues[self._next % len(queues)].broker_name != avoid:
+                    break
+                self._next += 1
         return queues[self._next % len(queues)]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from aerobee.client.message import STATUS_BY_CODE, SendResult, SendStatus
-from aerobee.client.produce.merging import Merging, write
+from aerobee.client.produce.merging import Merging
 from aerobee.client.produce.queue_selector import Faults, InTurn
 from aerobee.client.produce.tries import Lines, NotAsWished, Tries
 from aerobee.client.session.deadlines import Deadlines, expire, fail
@@ -102,18 +102,18 @@ class Sender:
         if queue is not None and queue in self._lines:
             return None
         chosen = queue or self._choose(known.writable, topic, None)
-        merging = self._merging
-        if queue is None and sending.may_merge:
+        merging, is_plain = self._merging, queue is None and sending.may_merge
+        if merging.turn and is_plain:
             call = merging.join(sending, chosen)
             if call is not None:
                 return call, chosen
         warm = self._warm_connection(SINGLE, topic, chosen.broker_name)
         if warm is None:
             return None
-        if merging.is_empty and warm.connection.awaits_nothing:  # nobody to wait for
-            call = asyncio.get_running_loop().create_future()
-            write([self._frame(SINGLE, sending, chosen, call)])
-        elif queue is None and sending.may_merge:
+        if not merging.turn and warm.connection.awaits_nothing:  # nobody to wait for
+            call = warm.new_call()
+            warm.connection.write(self._asked(warm, sending, chosen, call))
+        elif is_plain:
             call = merging.add(sending, chosen)
         else:
             call = merging.add_alone(sending, chosen)
@@ -124,9 +124,13 @@ class Sender:
         if warm is None:  # lost within this turn
             fail(waiting, NetworkError(f"the connection to broker {queue.broker_name!r} was lost"))
             return None
+        return warm.connection, self._asked(warm, sending, queue, waiting)
+
+    def _asked(self, warm: WarmConnection, sending: Sending, queue: MessageQueue, waiting: Waiting) -> bytes:
+        """The frame, whose answer is waited for from now on."""
         frame = warm.connection.rendered(self._rendering(warm.template, sending, queue), waiting)
         self._deadlines.watch(waiting, self._deadline(sending))
-        return warm.connection, frame
+        return frame
 
     def way(
         self, sending: Sending, queue: MessageQueue | None
@@ -145,7 +149,11 @@ class Sender:
     def _rendering(
         self, template: SendTemplate, sending: Sending, queue: MessageQueue
     ) -> Callable[[int], bytes]:
-        render = partial(template.frame, queue_id=queue.queue_id, sending=sending)
+        frame, queue_id = template.frame, queue.queue_id
+
+        def render(opaque: int) -> bytes:  # a `partial` would take twice as long
+            return frame(opaque, queue_id, sending)
+
         return render if self._rendered_here else partial(self._signed, render)
 
     def _deadline(self, sending: Sending) -> int:
@@ -164,7 +172,8 @@ class Sender:
         if connection is None:
             return None
         template = warm.template if warm else self._template(code, topic, broker_name)
-        warm = self._warm[key] = WarmConnection(template, connection, routes.version)
+        new_call = asyncio.get_running_loop().create_future
+        warm = self._warm[key] = WarmConnection(template, connection, routes.version, new_call)
         return warm
 
     def _template(self, code: RequestCode, topic: str, broker_name: str) -> SendTemplate:
@@ -347,6 +356,7 @@ class WarmConnection(msgspec.Struct):
     template: SendTemplate
     connection: Connection
     version: int
+    new_call: Callable[[], Call]  # of the connection's loop
 
 
 def result_of(answer: Command, sending: Sending, queue: MessageQueue) -> SendResult:

@@ -24,7 +24,11 @@ class Deadlines:
         self._timer: Timer | None = None
 
     def watch(self, call: Waiting, deadline: int) -> None:
-        self._waiting.append((deadline, call))
+        waiting = self._waiting
+        # Else the garbage collector would meet all that were answered since the last tick.
+        while waiting and waiting[0][1].done():
+            waiting.popleft()
+        waiting.append((deadline, call))
         if self._timer is None:
             self._timer = self._clock.call_at(self._clock.now() + TICK_MS, self._tick)
 

@@ -69,6 +69,7 @@ class SendRuns:
         batches = frozenset({RequestCode.SEND_BATCH_MESSAGE})
         self._sends = SendLane(headers, batches, self, self._draft, send.MAX_BATCH)
         self._prepared: tuple[object, ...] = ()
+        self._needs_sync = False
         broker.topics.listeners.append(self._sends.forget)
         self.plain = broker.topics.plain
         self.choose: Callable[[int, TopicConfig, str], int] = send.choose_queue
@@ -76,8 +77,8 @@ class SendRuns:
     def run(
         self, data: bytes, at: int, connection: Connection
     ) -> tuple[int, bytes | Coroutine[Any, Any, bytes]]:
-        broker, sends = self._broker, self._sends
-        now = (broker.settings.value, broker.store.config, broker.store.store_host)
+        broker, store, sends = self._broker, self._broker.store, self._sends
+        now = (broker.settings.value, store.settings.value, store.store_host)
         if now != self._prepared:
             self._prepare()
             self._prepared = now
@@ -85,11 +86,11 @@ class SendRuns:
         if end == at:
             return at, b""
         try:
-            broker.store.keep(self._draft, sends.calls, self._began)
+            took_ns = store.keep(self._draft, sends.calls, self._began)
             broker.stats.sent_run(sends)
             # Of the run, for all its requests: codes are rarely mixed, and nobody waits for one of them alone.
-            broker.stats.counted.rpc.add_run(code_of(data, at), perf_counter_ns() - self._began, sends.calls)
-            if broker.store.needs_sync and sends.answered:
+            broker.stats.counted.rpc.add_run(code_of(data, at), took_ns, sends.calls)
+            if self._needs_sync and sends.answered:
                 kept = Kept(self._draft.start + self._draft.size, data[at:end], sends.answered, sends.answers)
                 return end, self._durable(kept, connection)
             return end, sends.answers
@@ -127,8 +128,9 @@ class SendRuns:
     def _prepare(self) -> None:
         """What follows from the settings in force."""
         config, store = self._broker.settings.value, self._broker.store
+        self._needs_sync = store.needs_sync
         # Who does not want to wait for the disk is answered before those who do: not in the same run.
-        words = (*_NOT_AS_IT_IS, NOT_WAITING) if store.needs_sync else _NOT_AS_IT_IS
+        words = (*_NOT_AS_IT_IS, NOT_WAITING) if self._needs_sync else _NOT_AS_IT_IS
         self._sends.prepare(
             Texts(words, props.TAGS, props.UNIQ_KEY, props.KEYS),
             (self._sent(config.region), self._rendered(1, _KEY)),

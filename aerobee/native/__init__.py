@@ -28,6 +28,8 @@ MODULES = (
     "signed",
     "client_records",
     "client_batches",
+    "header_blocks",
+    "grpc_calls",
 )
 
 

@@ -16,6 +16,7 @@ import msgspec
 from aerobee.errors import ProtocolError
 from aerobee.fronts.grpc import codes
 from aerobee.fronts.grpc.exchange import Exchange
+from aerobee.fronts.grpc.header_reader import header_reader
 from aerobee.net.door import HANDSHAKE_MS
 from aerobee.protocol.addresses import format_address
 from aerobee.protocol.http2.frames import BrokenHttp2
@@ -44,7 +45,7 @@ class GrpcConnection(asyncio.Protocol):
         self._port = port
         self._limits = limits
         self.max_message = limits.max_message
-        self.streams = Streams(limits.streams, self._open)
+        self.streams = Streams(limits.streams, self._open, header_reader)
         self.remote: tuple[str, int] = ("", 0)
         self.remote_text = ""
         self.completed = 0  # messages so far

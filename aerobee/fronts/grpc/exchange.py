@@ -148,6 +148,16 @@ class Exchange(Stream):
         self._keep(-len(request))
         self._method.heard(self, request)
 
+    def received_last(self, data: bytes) -> None:
+        """Most requests are one message in one frame, and are served without being kept."""
+        if self._partial is None and self._request is None and self._method.opened is None:
+            compressed, size = _PREFIX.unpack_from(data) if len(data) >= _PREFIX.size else (1, 0)
+            if not compressed and len(data) == size + _PREFIX.size <= self.connection.max_message:
+                self.connection.completed += 1
+                self._method.heard(self, data[_PREFIX.size :])
+                return
+        super().received_last(data)
+
     def stopped(self) -> None:
         self._forget()
         self._over()
@@ -172,9 +182,17 @@ class Exchange(Stream):
 
     def answer(self, message: bytes) -> None:
         """The whole answer."""
-        if not self.said_all:
+        if self.said_all:
+            return
+        data = _PREFIX.pack(0, len(message)) + message
+        if self._begun or not self.streams.send_all(self, codes.HEADERS, data, codes.TRAILERS):
             self.write(message)
             self.finish()
+            return
+        if self._kept:
+            self._forget()
+        self.connection.flush()
+        self._over()
 
     def write(self, message: bytes) -> None:
         """One of its messages; see `room`."""

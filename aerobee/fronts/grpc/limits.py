@@ -53,6 +53,22 @@ def _good_topic(name: str) -> str:
     return name
 
 
+def is_topic(name: str) -> bool:
+    try:
+        _good_topic(name)
+    except Refused:
+        return False
+    return True
+
+
+def is_group(name: str) -> bool:
+    try:
+        _good_group(name)
+    except Refused:
+        return False
+    return True
+
+
 @lru_cache(4_096)
 def _good_group(name: str) -> str:
     try:

@@ -128,14 +128,18 @@ def acknowledge(caller: Caller, request: Any, broker: Broker) -> Any:
     for entry in request.entries:
         result = pb.AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle)
         try:
-            receipt = take_over(group, topic, _parsed(entry.receipt_handle), broker)
-            real = receipt.real_topic(topic, group)
-            ack(Ack(group, real, receipt.queue_id, receipt.offset, receipt), broker)
+            acknowledge_one(group, topic, entry.receipt_handle, broker)
             result.status.CopyFrom(OK)
         except (AerobeeError, Refused) as error:
             result.status.CopyFrom(status_of(error))
         entries.append(result)
     return pb.AckMessageResponse(status=common([entry.status for entry in entries]), entries=entries)
+
+
+def acknowledge_one(group: str, topic: str, handle: str, broker: Broker) -> None:
+    receipt = take_over(group, topic, _parsed(handle), broker)
+    real = receipt.real_topic(topic, group)
+    ack(Ack(group, real, receipt.queue_id, receipt.offset, receipt), broker)
 
 
 def change_duration(caller: Caller, request: Any, broker: Broker) -> Any:

@@ -13,8 +13,10 @@ from functools import partial
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any
 
+from aerobee import native
 from aerobee.broker.operations.renew import renew_due
 from aerobee.errors import AccessDenied, AclDenied, AerobeeError, BrokerError
+from aerobee.fronts.gates import limits as bounds
 from aerobee.fronts.gates.call import Place, Port, pass_gates, stream_through_gates
 from aerobee.fronts.gates.table import gates_at
 from aerobee.fronts.grpc import limits, requests
@@ -29,11 +31,13 @@ from aerobee.fronts.grpc.status import OK, Refused, status_of
 from aerobee.fronts.grpc.telemetry import Peer, Peers, ending
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from aerobee.broker.broker import Broker
     from aerobee.fronts.gates.call import Gate
     from aerobee.fronts.grpc.routes import Route
+
+    _Plain = Callable[[bytes, Callable[[], Peer], Broker], bytes | None]
 
 log = logging.getLogger("aerobee.grpc")
 
@@ -58,13 +62,33 @@ class Service:
         self._strangers = self._gates("")
         self._methods = {f"/{NAME}/{name}": self._served(route) for name, route in ROUTES.items()}
         self._methods[f"/{NAME}/Telemetry"] = Method(_not_let_in, self._telemetry)
+        if native.is_on:
+            self._serve_plain_calls()
 
     def method(self, path: str) -> Method:
         """What serves the calls of a path."""
         return self._methods.get(path) or Method(_not_let_in, self._unserved)
 
     def _gates(self, name: str) -> tuple[Gate, ...]:
-        return gates_at(Place(Port.GRPC, name, None, self.broker.clock, self.broker))
+        return gates_at(self._place(name))
+
+    def _place(self, name: str) -> Place:
+        return Place(Port.GRPC, name, None, self.broker.clock, self.broker)
+
+    def _serve_plain_calls(self) -> None:
+        """By the compiled lane, where no gate wants to see them."""
+        from aerobee.fronts.grpc import plain_calls
+
+        plain: dict[str, _Plain] = {
+            "SendMessage": plain_calls.send_plain,
+            "AckMessage": plain_calls.acknowledge_plain,
+        }
+        for name, serve in plain.items():
+            if all(gate is bounds.gate(self._place(name)) for gate in self._gates(name)):
+                path = f"/{NAME}/{name}"
+                self._methods[path] = Method(
+                    partial(self._plain, ROUTES[name], serve, self._methods[path].heard)
+                )
 
     # -- calls ---------------------------------------------------------------------------------------------
 
@@ -97,6 +121,26 @@ class Service:
             exchange.hold(self._later(route, exchange, answer))
         else:
             exchange.answer(answer.SerializeToString())
+
+    def _plain(
+        self,
+        route: Route,
+        serve: _Plain,
+        usual: Callable[[Exchange, bytes], None],
+        exchange: Exchange,
+        data: bytes,
+    ) -> None:
+        try:
+            answer = serve(data, partial(self._peer, route, exchange), self.broker)
+        except Exception as error:
+            answer = _refusal(route, error).SerializeToString()
+        if answer is None:
+            usual(exchange, data)
+        else:
+            exchange.answer(answer)
+
+    def _peer(self, route: Route, exchange: Exchange) -> Peer:
+        return self.peers.of(GrpcCall(route.name, b"", exchange, bytes))
 
     async def _later(self, route: Route, exchange: Exchange, work: Coroutine[Any, Any, Any]) -> None:
         try:

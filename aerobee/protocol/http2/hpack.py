@@ -47,8 +47,8 @@ def _counted(name: str, value: str) -> _Field:
     return name, value, len(name) + len(value) + _BESIDE
 
 
-_FIELDS: tuple[_Field, ...] = tuple(_counted(*each) for each in _USUAL)
-_FIRST_REMEMBERED = len(_FIELDS) + 1
+USUAL_FIELDS: tuple[_Field, ...] = tuple(_counted(*each) for each in _USUAL)
+_FIRST_REMEMBERED = len(USUAL_FIELDS) + 1
 
 
 class HeaderBlocks:
@@ -91,7 +91,7 @@ class HeaderBlocks:
             return self._remembered[index - _FIRST_REMEMBERED]
         if not index:
             raise IndexError
-        return _FIELDS[index - 1]
+        return USUAL_FIELDS[index - 1]
 
     def _literal(self, block: bytes, at: int, first: int) -> tuple[_Field, int]:
         if first & 0xE0 == 0x20:

@@ -62,19 +62,19 @@ def _tree() -> list[list[int]]:
     return nodes
 
 
-_NODES = _tree()
+NODES = _tree()
 
 
 def _ends() -> frozenset[int]:
     """Where a text may end: at the root, or after up to seven ones."""
     node, found = 0, [0]
     for _ in range(7):
-        node = _NODES[node][1]
+        node = NODES[node][1]
         found.append(node)
     return frozenset(found)
 
 
-_ENDS = _ends()
+ENDS = _ends()
 
 
 class _Steps(dict[int, tuple[int, bytes]]):
@@ -83,7 +83,7 @@ class _Steps(dict[int, tuple[int, bytes]]):
     def __missing__(self, key: int) -> tuple[int, bytes]:
         node, byte, symbols = key >> 8, key & 0xFF, bytearray()
         for place in range(7, -1, -1):
-            node = _NODES[node][byte >> place & 1]
+            node = NODES[node][byte >> place & 1]
             if node < 0:
                 symbol = -1 - node
                 if symbol == END:
@@ -106,6 +106,6 @@ def unpack(data: bytes) -> bytes:
         if node < 0:
             raise ProtocolError("a header text that holds the code of its end")
         parts.append(symbols)
-    if node >> 8 not in _ENDS:
+    if node >> 8 not in ENDS:
         raise ProtocolError("a header text that ends within a character")
     return b"".join(parts)

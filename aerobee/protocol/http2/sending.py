@@ -56,6 +56,29 @@ class Sending:
         self._blocked[stream.number] = stream
         self._drain(stream)
 
+    def send_all(self, stream: Stream, block: bytes, data: bytes, trailers: bytes) -> bool:
+        """The whole answer to a whole request, if the windows allow; else nothing is done."""
+        size, number = len(data), stream.number
+        if size > MAX_PAYLOAD or size > stream.window or size > self._window or not stream.heard_all:
+            return False
+        self._window -= size
+        self._trifles -= FORGIVEN
+        stream.said_all = True
+        self.out.append(
+            b"".join(
+                (
+                    HEAD.pack(len(block) << 8 | HEADERS, END_HEADERS, number),
+                    block,
+                    HEAD.pack(size << 8, 0, number),
+                    data,
+                    HEAD.pack(len(trailers) << 8 | HEADERS, END_HEADERS | END_STREAM, number),
+                    trailers,
+                )
+            )
+        )
+        self.open.pop(number, None)
+        return True
+
     def end(self, stream: Stream, block: bytes) -> None:
         """Trailers, after what is unsent; nothing may be sent after them."""
         stream.said_all = True

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """What its user overrides are the four methods that tell what the peer did."""
+    """What its user overrides are the methods that tell what the peer did."""
 
     __slots__ = (
         "allowed",
@@ -40,6 +40,13 @@ class Stream:
 
     def ended(self) -> None:
         """The request is whole."""
+
+    def received_last(self, data: bytes) -> None:
+        """The last part of the body, if any, and with it the request is whole."""
+        if data:
+            self.received(data)
+        if not self.said_all:
+            self.ended()
 
     def stopped(self) -> None:
         """The peer does not want the answer, or is gone."""

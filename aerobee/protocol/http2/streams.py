@@ -13,7 +13,7 @@ waits in `unsent` of its stream and counts in `unsent_bytes`: who adds to it loo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from aerobee.errors import ProtocolError
 from aerobee.protocol.http2 import frames
@@ -65,9 +65,18 @@ class StreamLimits(NamedTuple):
     max_trifles: int = 10_000  # frames between two calls of `forgive` that cost only us
 
 
+class ReadsHeaders(Protocol):
+    def read(self, block: bytes) -> dict[str, str]: ...
+
+
 class Streams(Sending):
+    """`headers` makes what reads the peer's header blocks, told how many bytes one may have."""
+
     def __init__(
-        self, limits: StreamLimits, open_stream: Callable[[Streams, int, dict[str, str]], Stream]
+        self,
+        limits: StreamLimits,
+        open_stream: Callable[[Streams, int, dict[str, str]], Stream],
+        headers: Callable[[int], ReadsHeaders] = HeaderBlocks,
     ) -> None:
         self.limits = limits
         self._open = open_stream
@@ -77,7 +86,7 @@ class Streams(Sending):
         self._allowed = limits.connection_window_bytes  # to receive, of all
         self._rest = b""
         self._greeted = False
-        self._headers = HeaderBlocks(limits.max_headers)
+        self._headers = headers(limits.max_headers)
         self._block: tuple[int, int, bytearray] | None = None  # stream, flags and block that goes on
         self._newest = 0
         self._last: int | None = None  # the newest stream that is still served, once we are leaving
@@ -160,13 +169,16 @@ class Streams(Sending):
             raise BrokenHttp2(Reason.FLOW_CONTROL_ERROR, f"more data than the window of stream {number}")
         if flags & PADDED:
             payload = frames.unpadded(payload)
+        if flags & END_STREAM:
+            if payload and stream.said_all:
+                stream.received(payload)
+            self._heard_all(stream, payload)
+            return
         if payload:
             stream.received(payload)
-        elif not flags & END_STREAM:
+        else:
             self._trifle(flags, number, payload)
-        if flags & END_STREAM:
-            self._heard_all(stream)
-        elif stream.allowed < self.limits.window_bytes // 2 and number in self.open:
+        if stream.allowed < self.limits.window_bytes // 2 and number in self.open:
             self.out.append(frames.window_update(number, self.limits.window_bytes - stream.allowed))
             stream.allowed = self.limits.window_bytes
 
@@ -179,10 +191,10 @@ class Streams(Sending):
             self.out.append(frames.window_update(0, self.limits.connection_window_bytes - self._allowed))
             self._allowed = self.limits.connection_window_bytes
 
-    def _heard_all(self, stream: Stream) -> None:
+    def _heard_all(self, stream: Stream, last: bytes = b"") -> None:
         stream.heard_all = True
         if not stream.said_all:
-            stream.ended()
+            stream.received_last(last)
 
     def _header_block(self, flags: int, number: int, payload: bytes) -> None:
         if flags & PADDED:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +124,7 @@ async def test_tags_need_no_check_and_unknown_topics_are_waited_for(
     await settle()
     assert not session.headers(CheckClientConfig)
     assert "topic=later of group=g is unknown to the name servers yet" in caplog.text
+    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1, "told once"
     assert "RETRY" not in caplog.text, "that one comes with the first failure"
     other = push(topics={"T": "*"})
     with pytest.raises(ValueError, match="group 'g' has a consumer in this session already"):

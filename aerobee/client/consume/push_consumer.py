@@ -127,7 +127,7 @@ class PushConsumer:
         """Join the group. Raises when a subscription is refused, or the right to it; unknown topics are waited for."""
         self._member.offsets.load()
         try:
-            await self._place.join()
+            self._rebalancer.unrouted |= await self._place.join()
             for subscription in self._member.subscriptions.sql():
                 await self._check_sql(to_data(subscription))
             await self._place.announce()

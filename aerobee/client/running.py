@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that is nothing but its consumers: started, run until a signal, ended in good order."""
+"""A program that is nothing but its clients: started, run until a signal, ended in good order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def run(*clients: Any) -> Any:
 
     >>> aerobee.run(PushConsumer("127.0.0.1:9876", group="billing", topics={"orders": "*"}, handler=handle))
 
-    They are started in the order given and stopped the other way round. A second signal ends at once.
+    Producers that handlers send with may be given too, in any place: they are started before the consumers, and
+    stopped when these have ended. Consumers are stopped side by side. A second signal ends at once.
 
     Given a coroutine instead, run it to its end and return its result, as `asyncio.run` does:
 
@@ -60,16 +61,30 @@ async def _until_told(clients: tuple[Client, ...]) -> None:
         told.set()
 
     on_signals(SIGNALS, heard)
+    producers, consumers = _by_role(clients)
     started: list[Client] = []
     try:
-        for client in clients:
+        for client in (*producers, *consumers):
             await client.start()
             started.append(client)
         await told.wait()
         log.info("told to stop, finishing clients=%d", len(started))
     finally:
-        for client in reversed(started):
-            await client.stop()
+        await asyncio.gather(*(client.stop() for client in consumers if client in started))
+        for client in reversed(producers):
+            if client in started:
+                await client.stop()
+
+
+def _by_role(clients: Iterable[Client]) -> tuple[list[Client], list[Client]]:
+    """Those that handlers may send with, and the others."""
+    from aerobee.client.produce.producer import Producer  # not for those who only want the signals
+
+    producers: list[Client] = []
+    consumers: list[Client] = []
+    for client in clients:
+        (producers if isinstance(client, Producer) else consumers).append(client)
+    return producers, consumers
 
 
 def on_signals(numbers: Iterable[signal.Signals], heard: Callable[[], object]) -> None:

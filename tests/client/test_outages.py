@@ -50,6 +50,35 @@ def test_servers_are_told_apart_and_one_that_answers_is_forgotten(caplog: pytest
     assert lines(caplog)[-1].startswith(f"server={BROKER} does not answer"), "a new outage is a new line"
 
 
+def test_sessions_of_one_process_tell_of_a_server_once(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock(0)
+    three = [Outages(clock) for _ in range(3)]
+    for _ in range(90):
+        for each in three:
+            each.failed(BROKER, AWAY)
+        clock.advance(seconds=1)
+    three[1].answered(BROKER)
+    three[0].answered(BROKER)
+    assert lines(caplog) == [
+        f"server={BROKER} does not answer, trying on: {AWAY}",
+        f"server={BROKER} has not answered for s=60 failures=181: {AWAY}",
+        f"server={BROKER} answers again after s=90.0 failures=270",
+    ]
+    three[2].failed(BROKER, AWAY)
+    assert lines(caplog)[-1].startswith(f"server={BROKER} does not answer"), "a new outage is a new line"
+
+
+def test_one_that_never_failed_does_not_end_the_outage_of_another(caplog: pytest.LogCaptureFixture) -> None:
+    """It may be that only one of them is let in."""
+    one, other = Outages(ManualClock(0)), Outages(ManualClock(0))
+    one.failed(BROKER, AWAY)
+    other.answered(BROKER)
+    assert len(lines(caplog)) == 1
+    one.forget(BROKER)
+    one.answered(BROKER)
+    assert len(lines(caplog)) == 1, "nobody asks there any more"
+
+
 def test_only_what_is_no_outage_is_worth_a_warning_of_its_own() -> None:
     assert level(AWAY) == logging.DEBUG
     assert level(SystemFailure("no")) == logging.WARNING

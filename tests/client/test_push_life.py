@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -122,6 +124,7 @@ async def test_tags_need_no_check_and_unknown_topics_are_waited_for(
     await settle()
     assert not session.headers(CheckClientConfig)
     assert "topic=later of group=g is unknown to the name servers yet" in caplog.text
+    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1, "told once"
     assert "RETRY" not in caplog.text, "that one comes with the first failure"
     other = push(topics={"T": "*"})
     with pytest.raises(ValueError, match="group 'g' has a consumer in this session already"):
@@ -361,3 +364,83 @@ async def test_lost_queues_are_given_up_before_new_ones_are_taken_and_these_befo
     )
     assert consumer.queues == [Q1]
     await consumer.stop()
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("options", [Options(concurrency=1)])
+async def test_one_that_ends_begins_no_handler_more_and_lets_the_running_one_end(
+    broker: Broker, push: Any, session: Any, settle: Any, encode_messages: Any, ordered: bool
+) -> None:
+    begun: list[int] = []
+    may_end = asyncio.Event()
+
+    async def handle(message: Any) -> None:
+        begun.append(message.queue_offset)
+        await may_end.wait()
+
+    consumer = push(ordered=ordered, handler=handle)
+    await started(consumer, session, settle)
+    broker.answer(0, encode_messages(5, 6, 7), 8)
+    await settle()
+    stopping = asyncio.ensure_future(consumer.stop())
+    await settle()
+    assert (begun, stopping.done()) == ([5], False)
+    may_end.set()
+    await stopping
+    assert begun == [5]
+    assert (0, 6) in broker.reported(), "what ended is told, the rest comes again"
+    assert max(offset for queue_id, offset in broker.reported() if queue_id == 0) == 6
+
+
+@pytest.mark.parametrize("options", [Options(concurrency=1)])
+async def test_an_ordered_message_that_failed_is_not_begun_again_while_others_end(
+    broker: Broker, push: Any, session: Any, settle: Any, encode_messages: Any
+) -> None:
+    begun: list[int] = []
+    may_end = asyncio.Event()
+
+    async def handle(message: Any) -> None:
+        begun.append(message.queue_offset)
+        if message.queue_offset == 5:
+            raise RuntimeError("no")
+        await may_end.wait()
+
+    consumer = push(ordered=True, handler=handle)
+    await started(consumer, session, settle)
+    broker.answer(0, encode_messages(5), 6)
+    await settle()
+    broker.answer(1, encode_messages(7), 8)
+    await settle()
+    stopping = asyncio.ensure_future(consumer.stop())
+    await settle()
+    session.clock.advance(session.options.suspend_queue_ms)
+    await settle()
+    may_end.set()
+    await stopping
+    assert begun == [5, 7]
+    assert [offset for queue_id, offset in broker.reported() if queue_id == 0][-1] == 5
+
+
+@pytest.mark.parametrize("options", [Options(concurrency=1)])
+async def test_plain_handlers_that_were_handed_to_a_thread_together_begin_no_more_either(
+    broker: Broker, push: Any, session: Any, settle: Any, encode_messages: Any
+) -> None:
+    begun: list[int] = []
+    first, may_end = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def handle(message: Any) -> None:
+        begun.append(message.queue_offset)
+        loop.call_soon_threadsafe(first.set)
+        may_end.wait(10)
+
+    consumer = push(handler=handle)
+    await started(consumer, session, settle)
+    broker.answer(0, encode_messages(*range(5, 55)), 55)
+    await first.wait()
+    stopping = asyncio.ensure_future(consumer.stop())
+    await settle()
+    may_end.set()
+    await stopping
+    assert begun == [5]
+    assert max(offset for queue_id, offset in broker.reported() if queue_id == 0) == 6

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from aerobee.client.produce.replies import Replies
-from aerobee.errors import RequestTimeout
+from aerobee.client.produce.replies import Replies, nobody_waits
+from aerobee.errors import RequestTimeout, SystemFailure
 from aerobee.protocol import properties as props
 from aerobee.protocol.headers.produce import PushReply
 
@@ -79,3 +79,15 @@ async def test_one_who_stops_waiting_is_forgotten(session: Any) -> None:
     with pytest.raises(asyncio.CancelledError), replies.expect(5_000):
         raise asyncio.CancelledError
     assert replies._waiting == {}
+
+
+async def test_only_a_refusal_that_names_who_asked_means_that_nobody_waits(make_message: Any) -> None:
+    asked = {"CORRELATION_ID": "c", "REPLY_TO_CLIENT": "10.0.0.1@7", "CLUSTER": "east"}
+    request = make_message(1, properties=props.render(asked))
+    for told in (
+        "client '10.0.0.1@7', which waits for the reply, is not connected to this broker",
+        "push reply message fail, channel of <10.0.0.1@7> not found.",
+    ):
+        assert nobody_waits(request, SystemFailure(told))
+    assert not nobody_waits(request, SystemFailure("the disk is gone"))
+    assert not nobody_waits(make_message(1), SystemFailure("the disk is gone"))

@@ -43,8 +43,8 @@ class FakeServer:
         self.connections.append(Connection(self._asked))
         return self.connections[-1]
 
-    async def start(self) -> str:
-        self.server = await asyncio.get_running_loop().create_server(self._accept, "127.0.0.1", 0)
+    async def start(self, port: int = 0) -> str:
+        self.server = await asyncio.get_running_loop().create_server(self._accept, "127.0.0.1", port)
         self.address = f"127.0.0.1:{self.server.sockets[0].getsockname()[1]}"
         return self.address
 
@@ -399,6 +399,55 @@ async def test_a_broker_that_is_away_delays_no_heartbeat_of_others(world: Any, c
     assert await session.heartbeat() == 1
     assert f"server={world.brokers[1].address} does not answer" in caplog.text
     assert world.brokers[0].count(34) == 2
+    await session.stop()
+
+
+async def test_a_producer_with_nothing_to_send_tells_within_a_second_that_servers_are_back(
+    world: Any, caplog: Any
+) -> None:
+    clock = ManualClock()
+    world.topics["T"] = route(world.brokers[0])
+    servers = world.namesrv, world.brokers[0]
+    session = Session(world.namesrv.address, clock=clock)
+    async with Producer(session, group="shop") as producer:
+        await producer.send(Message("T", b"one"))
+        for server in servers:
+            server.stop()
+        await until(lambda: session.open_connection(world.brokers[0].address) is None)
+        await session.heartbeat()
+        with pytest.raises(NetworkError):
+            await session.refresh_route("T")
+        for server in servers:
+            await server.start(int(server.address.rpartition(":")[2]))
+
+        def all_are_back() -> bool:
+            clock.advance(100)
+            return not session.outages.open
+
+        await until(all_are_back)
+    for server in servers:
+        told = [record.getMessage() for record in caplog.records if server.address in record.getMessage()]
+        assert len(told) == 2
+        assert told[0].startswith(f"server={server.address} does not answer")
+        assert told[1].startswith(f"server={server.address} answers again after s=")
+
+
+async def test_a_broker_that_says_nothing_is_told_and_one_that_refuses_has_answered(
+    world: Any, caplog: Any
+) -> None:
+    session = Session(world.namesrv.address, Options(request_timeout_ms=50))
+    session.consumers["g"] = Told()  # type: ignore[assignment]
+    await session.start()
+    await session.route("T")
+    assert await session.heartbeat() == 2
+    silent = world.brokers[1]
+    silent.answer = lambda command: asyncio.sleep(60)
+    assert await session.heartbeat() == 1
+    assert f"server={silent.address} does not answer" in caplog.text
+    silent.answer = lambda command: Reply(1, remark="no")
+    await session.heartbeat()
+    assert f"server={silent.address} answers again" in caplog.text
+    assert not session.outages.open
     await session.stop()
 
 

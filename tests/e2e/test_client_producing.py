@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import msgspec
@@ -301,3 +302,23 @@ async def test_a_topic_that_cannot_be_created_has_no_route(cluster: Any) -> None
     async with Producer(cluster.namesrv, group="shop", options=options) as producer:
         with pytest.raises(NoRoute, match="create it first"):
             await producer.send(Message(cluster.fresh("unknown"), b"x"))
+
+
+async def test_a_reply_that_nobody_waits_for_any_more_is_no_failure_of_who_replies(
+    cluster: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = await cluster.topic()
+    async with Producer(cluster.namesrv, group=cluster.fresh("asking"), options=cluster.options) as asking:
+        with pytest.raises(RequestTimeout, match="no reply"):
+            await asking.request(Message(topic, b"?"), timeout_ms=1)
+        (request,) = await read_all(cluster, topic, 1)
+        async with Producer(cluster.namesrv, group=cluster.fresh("it"), options=cluster.options) as answering:
+            with caplog.at_level(logging.INFO, "aerobee.client.producer"):
+                assert await answering.reply(request, b"too late") is None, "it is there and has given up"
+                await asking.stop()
+                assert await answering.reply(request, b"too late") is None, "it has gone"
+    told = [record.getMessage() for record in caplog.records if record.name == "aerobee.client.producer"]
+    assert len(told) == 2
+    assert all(
+        f"no request waits for this reply any more message_id={request.message_id}" in line for line in told
+    )

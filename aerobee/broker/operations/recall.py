@@ -3,10 +3,14 @@
 
 The send result of such a message carries a handle (`protocol/recall_handle.py`). Recalling stores a second message
 due in the same second that names the first by TIMER_DEL_UNIQKEY; the timer meets both in one slot and delivers neither.
+
+The slot's messages come when its second is over, so that none is early. Until then a recall is taken: the timer reads
+all that has arrived before it delivers.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.broker import checks
@@ -14,14 +18,17 @@ from aerobee.broker.operations.hosts import hosts_of
 from aerobee.broker.operations.send import PlainOrigin, Sent, send
 from aerobee.errors import IllegalOperation, NoPermission, TopicNotFound
 from aerobee.protocol import properties as props
+from aerobee.protocol.delay import timer_out
 from aerobee.protocol.message import Record
 from aerobee.protocol.recall_handle import Handle, parse_handle
+from aerobee.store.timer_wheel import TICK_MS
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
     from aerobee.broker.state.routes import Host
 
 RECALL_TAG = "_RECALL_TAG_"
+DAY_MS = 24 * 3600 * 1000
 
 
 class Recall(NamedTuple):
@@ -38,7 +45,7 @@ def recall(request: Recall, broker: Broker) -> tuple[str, Sent]:
         props.TAGS: RECALL_TAG,
         props.TIMER_DEL_UNIQKEY: f"{handle.topic}+{handle.unique_key}",
         props.UNIQ_KEY: handle.unique_key,
-        props.TIMER_DELIVER_MS: str(handle.deliver_at),
+        props.TIMER_DELIVER_MS: str(_in_its_slot(handle, now)),
         props.BORN_TIMESTAMP: str(now),
         props.PGROUP: request.producer_group,
     }
@@ -77,11 +84,25 @@ def _checked_handle(request: Recall, broker: Broker) -> Handle:
         raise IllegalOperation(f"the handle is of topic '{handle.topic}', not '{request.topic}'")
     if handle.broker_name != config.name:
         raise IllegalOperation(f"the handle is of broker '{handle.broker_name}', not '{config.name}'")
-    left_ms = handle.deliver_at - broker.clock.wall()
-    if left_ms <= 0 or left_ms >= broker.store.config.timer_max_delay_ms:
+    now, comes_at = broker.clock.wall(), _comes_at(handle)
+    if comes_at <= now:
+        moment = datetime.fromtimestamp(comes_at / 1000, UTC)
+        ago_s = (now - comes_at) / 1000
         raise IllegalOperation(
-            f"the message was due at {handle.deliver_at}, {-left_ms} ms ago; it is too late to recall"
-            if left_ms <= 0
-            else f"the message is due at {handle.deliver_at}, in {left_ms} ms; that is later than any can be"
+            f"the message came due at {moment:%Y-%m-%d %H:%M:%S} UTC, {ago_s:.1f} s ago: too late to take it back"
+        )
+    if handle.deliver_at - now >= broker.store.config.timer_max_delay_ms:
+        raise IllegalOperation(
+            f"the handle is of a message due in {(comes_at - now) // DAY_MS} days, later than any can be"
         )
     return handle
+
+
+def _comes_at(handle: Handle) -> int:
+    """When the timer delivers it."""
+    return timer_out(handle.deliver_at) + TICK_MS
+
+
+def _in_its_slot(handle: Handle, now: int) -> int:
+    """A time ahead of us in the slot of the message: its beginning, or its end when it has begun."""
+    return handle.deliver_at if handle.deliver_at > now + TICK_MS else _comes_at(handle)

@@ -96,7 +96,8 @@ class ConsumeLoop:
             outcomes = [await self._handler.call(batches[0])]
         else:
             outcomes = await self._handler.call_each(batches)
-        for (owned, batch), outcome in zip(works, outcomes, strict=True):
+        # Those without an outcome were not begun: they stay in their inbox.
+        for (owned, batch), outcome in zip(works, outcomes, strict=False):
             await self._finish(owned, batch, outcome)
 
     def _prepare(self, batch: Batch) -> None:

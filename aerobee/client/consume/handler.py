@@ -81,6 +81,7 @@ class Handler:
         self._threads = (
             None if self.is_async else ThreadPoolExecutor(threads, thread_name_prefix=f"aerobee-{name}")
         )
+        self._closed = False
 
     def _argument(self, messages: Sequence[ReceivedMessage]) -> Work:
         return messages[0] if self._single else list(messages)
@@ -101,7 +102,8 @@ class Handler:
         return outcome_of(returned)
 
     async def call_each(self, batches: Sequence[Sequence[ReceivedMessage]]) -> list[Outcome]:
-        """Several batches one after another in one thread: one hand-over for all of them."""
+        """Several batches one after another in one thread: one hand-over for all of them. Fewer outcomes than batches:
+        the handler was closed before the others began."""
         returned = await asyncio.get_running_loop().run_in_executor(self._threads, self._each, batches)
         for at, value in enumerate(returned):
             if isinstance(value, Awaitable):  # a plain function that made a coroutine
@@ -115,6 +117,8 @@ class Handler:
     def _each(self, batches: Sequence[Sequence[ReceivedMessage]]) -> list[Any]:
         results: list[Any] = []
         for messages in batches:
+            if self._closed:
+                break
             try:
                 results.append(self._function(self._argument(messages)))
             except Exception as error:
@@ -123,6 +127,8 @@ class Handler:
         return results
 
     def close(self) -> None:
+        """Nothing more begins; what runs goes on to its end."""
+        self._closed = True
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 

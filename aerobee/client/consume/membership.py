@@ -68,8 +68,8 @@ class GroupMember:
         if not self.is_in:
             raise RuntimeError(f"consumer of group {self._group!r} is not started, or stopped")
 
-    async def join(self) -> None:
-        """Start the session, ask where the topics are (unknown ones are waited for); then `announce`."""
+    async def join(self) -> set[str]:
+        """Start the session, ask where the topics are; then `announce`. Unknown ones are told, waited for, returned."""
         if self._was_started:
             raise RuntimeError(f"consumer of group {self._group!r} was started already; make a new one")
         if self._group in self._session.consumers:
@@ -77,13 +77,16 @@ class GroupMember:
         self._was_started = True
         self._session.consumers[self._group] = self._consumer
         await self._session.start()
+        unknown: set[str] = set()
         for topic in self._subscriptions:
             try:
                 with self._session.blaming_the_address():
                     await self._session.route(topic)
             except NoRoute:
                 if not names.is_retry(topic):
+                    unknown.add(topic)
                     log.warning("topic=%s of group=%s is unknown to the name servers yet", topic, self._group)
+        return unknown
 
     async def announce(self) -> None:
         """Tell brokers what we subscribe to, before any request refers to it."""

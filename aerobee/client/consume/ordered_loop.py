@@ -74,7 +74,7 @@ class OrderedLoop:
             self._tasks.start(self._lock_again(owned, RELOCK_MS), "relock")
             return
         began = member.clock.now()
-        while not inbox.dropped:
+        while member.running and not inbox.dropped:
             if member.clustering and not self._holds_lock(owned):
                 self._tasks.start(self._lock_again(owned, AGAIN_MS), "relock")
                 return

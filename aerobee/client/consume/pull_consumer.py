@@ -111,7 +111,7 @@ class PullConsumer:
 
     async def start(self) -> None:
         try:
-            await self._place.join()
+            self._rebalancer.unrouted |= await self._place.join()
             await self._place.announce()
             await self._place.check_admitted()
         except BaseException:

@@ -126,7 +126,7 @@ class PushConsumer:
         """Join the group. Raises when a subscription is refused, or the right to it; unknown topics are waited for."""
         self._member.offsets.load()
         try:
-            await self._place.join()
+            self._rebalancer.unrouted |= await self._place.join()
             for subscription in self._member.subscriptions.sql():
                 await self._check_sql(to_data(subscription))
             await self._place.announce()
@@ -161,6 +161,7 @@ class PushConsumer:
         if not self._place.is_in:
             return
         member.running = False
+        self._begin_no_more()
         if self._rebalancing is not None:
             self._rebalancing.cancel()
         fetching = [owned.fetching for owned in member.pulled.values()]
@@ -169,7 +170,9 @@ class PushConsumer:
             if task is not None:
                 task.cancel()
         wait_ms = member.options.stop_wait_ms
-        if not (await self._consuming.slots.drained(wait_ms) and await self._popping.slots.drained(wait_ms)):
+        both = self._consuming.slots, self._popping.slots
+        ended = await asyncio.gather(*(slots.drained(wait_ms) for slots in both))
+        if not all(ended):
             log.warning("handlers of group=%s still run after stop_wait_ms=%d", self.group, wait_ms)
         if isinstance(self._consuming, ConsumeLoop):
             self._consuming.settle()
@@ -177,9 +180,14 @@ class PushConsumer:
             await self._tracer.close()
         await self._tasks.cancel()  # before unlocking: the renewal would lock again
         await self._settle()
-        self._handler.close()
         await self._place.leave()
         self._stopped.set()
+
+    def _begin_no_more(self) -> None:
+        """Running handlers end; what was fetched and not begun comes again, to whoever is next."""
+        self._consuming.slots.close()
+        self._popping.slots.close()
+        self._handler.close()
 
     async def _settle(self) -> None:
         """What the rest of the group needs of us before we go."""

@@ -45,7 +45,7 @@ class Rebalancer(Generic[Wanted]):
         self._assign = assign
         self._idle_ms = idle_ms
         self._alarm = Alarm(member.clock)
-        self._unrouted: set[str] = set()  # topics that no name server knows now
+        self.unrouted: set[str] = set()  # topics that no name server knows now
 
     def wake(self) -> None:
         self._alarm.ring()
@@ -92,12 +92,12 @@ class Rebalancer(Generic[Wanted]):
         except NoRoute:
             if not names.is_retry(topic):
                 self._changed(topic, (), ())
-                if topic not in self._unrouted:  # asked every second: told once
-                    self._unrouted.add(topic)
+                if topic not in self.unrouted:  # asked every second: told once
+                    self.unrouted.add(topic)
                     log.warning("topic=%s of group=%s has no route yet", topic, member.group)
             return names.is_retry(topic)
-        if topic in self._unrouted:
-            self._unrouted.remove(topic)
+        if topic in self.unrouted:
+            self.unrouted.remove(topic)
             log.info("topic=%s of group=%s has a route now", topic, member.group)
         assigned = await self._assign(member, topic, queues)
         return assigned is None or await self._apply(topic, queues, assigned)

@@ -38,13 +38,15 @@ class Slots(Generic[W]):
         self.ready: deque[W] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self.busy = 0
+        self._closed = False
         self._quiet: asyncio.Future[None] | None = None
 
     def add(self, work: W) -> None:
-        self.ready.append(work)
-        self._wake_one()
+        self.add_all((work,))
 
     def add_all(self, works: Iterable[W]) -> None:
+        if self._closed:
+            return
         self.ready.extend(works)
         if self.ready:
             self._wake_one()
@@ -75,6 +77,11 @@ class Slots(Generic[W]):
                 self.busy -= 1
                 if self._quiet is not None and not self.busy and not self._quiet.done():
                     self._quiet.set_result(None)
+
+    def close(self) -> None:
+        """Nothing more begins, whoever adds it; what runs goes on to its end."""
+        self._closed = True
+        self.ready.clear()
 
     async def drained(self, wait_ms: int) -> bool:
         """Wait, so long at most, until running work has ended; what is only ready is dropped."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
@@ -14,11 +15,11 @@ from aerobee.client.options import ProducerOptions
 from aerobee.client.produce import queue_selector
 from aerobee.client.produce.direct import DirectSends
 from aerobee.client.produce.outgoing import check_batch, prepare, prepare_batch, split
-from aerobee.client.produce.replies import Replies
+from aerobee.client.produce.replies import Replies, nobody_waits
 from aerobee.client.produce.sender import SINGLE, Sender
 from aerobee.client.session.session import Session
 from aerobee.client.trace import Tracer
-from aerobee.errors import AerobeeError
+from aerobee.errors import AerobeeError, SystemFailure
 from aerobee.protocol import names
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import ONE_WAY
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from aerobee.protocol.headers.produce import PushReply
     from aerobee.protocol.headers.transaction import CheckTransaction
     from aerobee.protocol.message import Record
+
+log = logging.getLogger("aerobee.client.producer")
 
 
 class Producer:
@@ -229,13 +232,22 @@ class Producer:
             await self._sender.send(sending, RequestCode.SEND_MESSAGE_V2, queue)
             return await waiting.reply()
 
-    async def reply(self, request: ReceivedMessage, body: bytes) -> SendResult:
-        """Answer a message that was sent by `request`; used by consumers."""
+    async def reply(self, request: ReceivedMessage, body: bytes) -> SendResult | None:
+        """Answer a message that was sent by `request`; used by consumers. None when no request waits for it any more:
+        it timed out, or who asked has gone."""
         self._check_open()
         topic, extra = self._replies.answer_properties(request)
         message = Message(topic, body, message_id=self._ids.next())
         sending = prepare(message, self._options, self._clock.wall(), extra)
-        return await self._sender.send(sending, RequestCode.SEND_REPLY_MESSAGE_V2, None)
+        try:
+            return await self._sender.send(sending, RequestCode.SEND_REPLY_MESSAGE_V2, None)
+        except SystemFailure as refused:
+            if not nobody_waits(request, refused):
+                raise
+            log.info(
+                "no request waits for this reply any more message_id=%s: %s", request.message_id, refused
+            )
+            return None
 
     # -- what brokers ask for (through the session) --------------------------------------------------------
 

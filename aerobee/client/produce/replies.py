@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from aerobee.client.consume.decoding import received
 from aerobee.client.message import Origin, ReceivedMessage
-from aerobee.errors import RequestTimeout
+from aerobee.errors import RequestTimeout, SystemFailure
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol.message import Record, pack_host
@@ -102,6 +102,13 @@ class Replies:
         if ttl:
             found[props.TTL] = ttl
         return names.reply_topic(cluster), props.render(found)
+
+
+def nobody_waits(request: ReceivedMessage, refused: SystemFailure) -> bool:
+    """Whether a reply was refused because it could not be brought to who asked, and for nothing else: then Aerobee's
+    brokers and RocketMQ's name that client."""
+    client_id = request.property(props.REPLY_TO_CLIENT)
+    return bool(client_id) and client_id in str(refused)
 
 
 def _host(text: str) -> bytes:

@@ -14,7 +14,7 @@ from aerobee.client.session import broker_requests
 from aerobee.client.session.ack_turns import AckTurns
 from aerobee.client.session.deadlines import Deadlines
 from aerobee.client.session.identity import client_id, local_ip, usual_namesrv
-from aerobee.client.session.outages import Outages, level
+from aerobee.client.session.outages import Outages, Watch, level
 from aerobee.client.session.route_cache import RouteCache
 from aerobee.client.session.tasks import Tasks
 from aerobee.clock import Clock, SystemClock
@@ -57,6 +57,7 @@ else:
 log = logging.getLogger("aerobee.client.session")
 
 SUCCESS = frozenset({0})
+_ANY_ROUTE = GetRoute(topic=names.DEFAULT_TOPIC, accept_standard_json_only=True)
 
 
 class Session(Generic[Held]):
@@ -86,6 +87,7 @@ class Session(Generic[Held]):
         self.routes = RouteCache()
         self.tasks = Tasks()
         self.outages = Outages(self.clock)
+        self._watch = Watch(self.outages, self.tasks, self.clock, self._is_back)
         self.deadlines = Deadlines(self.clock)  # of requests that wait `request_timeout_ms` without a task
         self.acks = AckTurns(self)
         self.producers: dict[str, Producer] = {}
@@ -130,6 +132,7 @@ class Session(Generic[Held]):
         self.users -= 1
         if self.users == 0:
             await self.tasks.cancel()
+            self.outages.open.clear()
             self.deadlines.close()
             await self._first_routes.close()
             await self._greetings.close()
@@ -162,7 +165,7 @@ class Session(Generic[Held]):
         try:
             connection = await self._pool.get(address)
         except NetworkError as error:
-            self.outages.failed(address, error)
+            self._failed(address, error)
             raise
         if self._greeted.get(address) is not connection:
             await self._greetings.get(address)
@@ -199,15 +202,26 @@ class Session(Generic[Held]):
     ) -> Command:
         connection = await self.connection(address)
         try:
-            answer = await self._call_on(
+            return await self._call_on(
                 connection, header, body, timeout_ms or self.options.request_timeout_ms, accept
             )
         except NetworkError as error:
-            self.outages.failed(address, error)
+            self._failed(address, error)
             raise
-        if self.outages.open:
-            self.outages.answered(address)
-        return answer
+
+    def _failed(self, address: str, error: NetworkError) -> None:
+        self.outages.failed(address, error)
+        if self.producers or self.consumers:  # an admin asks, and goes
+            self._watch.begin()
+
+    async def _is_back(self, address: str) -> None:
+        """Asked only to find out."""
+        if address in self._name_servers:
+            await self.call(address, _ANY_ROUTE)
+        elif self.routes.name_of(address) is not None:
+            await self._heartbeat_to(address)
+        else:
+            self.outages.forget(address)
 
     async def _call_on(
         self,
@@ -221,6 +235,8 @@ class Session(Generic[Held]):
         if self.options.access_key:
             sign(request, self.options)
         answer = await connection.call(request, timeout_ms)
+        if self.outages.open:
+            self.outages.answered(connection.attributes["address"])
         if answer.code not in accept:
             raise error_for(answer.code, answer.remark)
         return answer
@@ -246,10 +262,9 @@ class Session(Generic[Held]):
 
     async def meet_name_server(self) -> None:
         """One that answers as such: a wrong address is told at once, and not with the first message."""
-        asked = GetRoute(topic=names.DEFAULT_TOPIC, accept_standard_json_only=True)
         # A topic that is not found: its brokers create none, or are not there yet.
         with suppress(TopicNotFound), self.blaming_the_address():
-            await self.ask_name_server(asked)
+            await self.ask_name_server(_ANY_ROUTE)
 
     @contextmanager
     def blaming_the_address(self) -> Iterator[None]:
@@ -361,9 +376,13 @@ class Session(Generic[Held]):
     async def _greet(self, address: str, connection: Connection) -> None:
         if not self.producers and not self.consumers:
             return
-        answer = await self._call_on(
-            connection, SendHeartbeat(), self._heartbeat_body(), self.options.request_timeout_ms
-        )
+        try:
+            answer = await self._call_on(
+                connection, SendHeartbeat(), self._heartbeat_body(), self.options.request_timeout_ms
+            )
+        except NetworkError as error:
+            self._failed(address, error)
+            raise
         self.broker_versions[address] = answer.version
 
     async def leave(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:

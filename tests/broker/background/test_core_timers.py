@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from aerobee.broker.background import timers as timers_module
 from aerobee.broker.background.timers import Timers
 from aerobee.broker.operations.recall import Recall, recall
-from aerobee.errors import DiskFull, StoreError
+from aerobee.errors import DiskFull, IllegalOperation, StoreError
 from aerobee.protocol.message import Record
 from aerobee.protocol.properties import render
 from aerobee.protocol.recall_handle import recall_handle
@@ -113,6 +114,45 @@ def test_a_recall_behind_a_backlog_is_read_before_its_message_is_delivered(
     run(timers, clock.now())
     assert bench.records("orders") == []
     assert timers.not_added == 0
+
+
+@pytest.mark.parametrize("delay_ms", [2_000, 2_300, 2_999])
+def test_a_recall_is_taken_until_the_second_its_message_comes_in(
+    bench: Any, clock: Any, timers: Timers, delay_ms: int
+) -> None:
+    asked = {"TIMER_DELAY_MS": str(delay_ms), "UNIQ_KEY": "A1"}
+    sent = bench.send(body=b"recalled", properties=asked)
+    handle = Recall("orders", recall_handle("orders", "broker-a", sent.timer_out, sent.unique_key))
+    run(timers, clock.now())
+    comes_at = sent.timer_out + 1_000
+    clock.advance(comes_at - 1 - clock.wall())
+    run(timers, clock.now())
+    recall(handle, bench.broker)
+    clock.advance(1)
+    with pytest.raises(IllegalOperation) as refused:
+        recall(handle, bench.broker)
+    moment = datetime.fromtimestamp(comes_at / 1000, UTC)
+    assert str(refused.value).startswith(
+        f"the message came due at {moment:%Y-%m-%d %H:%M:%S} UTC, 0.0 s ago: too late to take it back"
+    )
+    run(timers, clock.now())
+    assert (bench.records("orders"), timers.pending) == ([], 0)
+
+
+def test_a_recall_of_what_waits_as_long_as_any_may_is_taken_at_once(
+    bench: Any, clock: Any, timers: Timers
+) -> None:
+    longest = bench.broker.store.config.timer_max_delay_ms
+    sent = bench.send(properties={"TIMER_DELAY_MS": str(longest), "UNIQ_KEY": "A1"})
+    clock.advance(2)
+    handle = recall_handle("orders", "broker-a", sent.timer_out, sent.unique_key)
+    recall(Recall("orders", handle), bench.broker)
+    later = recall_handle("orders", "broker-a", sent.timer_out + 2_000, sent.unique_key)
+    with pytest.raises(IllegalOperation, match=r"due in 40 days, later than any can be"):
+        recall(Recall("orders", later), bench.broker)
+    for moment in (0, 2**63 - 2):
+        with pytest.raises(IllegalOperation):
+            recall(Recall("orders", recall_handle("orders", "broker-a", moment, "A1")), bench.broker)
 
 
 def test_message_days_away_is_stored_again_on_its_way_and_delivered_once(

@@ -130,7 +130,11 @@ class NoPermission(BrokerError):
 
 
 class AccessDenied(NoPermission):
-    """By access control: not who it says, or without the right."""
+    """By access control: not who it says, or without the right: then `lacks` says which actions would do, any one."""
+
+    def __init__(self, remark: str = "", lacks: str = "") -> None:
+        super().__init__(remark)
+        self.lacks = lacks
 
 
 class TopicNotFound(BrokerError):

@@ -290,7 +290,7 @@ def audit(
             for each in wanted.newest(await admin.audit(address, asked), last)
         ]
 
-    titles = ("time", "broker", "user", "from", "request", "resources", "target", "result", "why")
+    titles = ("time", "broker", "user", "from", "request", "action", "resources", "target", "result", "why")
     _show(_rows(cluster, namesrv, of), {each: each for each in titles}, json=json)
 
 

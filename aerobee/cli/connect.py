@@ -64,8 +64,9 @@ def remember_namesrv(given: str | None) -> None:
 
 
 def address_of(given: str | None) -> str:
-    """The name servers: option, profile, environment, default. The client refuses wrong ones before it dials."""
-    return given or _namesrv_given.get() or profiles.namesrv() or usual_namesrv()
+    """The name servers: option, environment, profile, default, as with the account; RocketMQ's own `NAMESRV_ADDR` is for
+    who says nothing else. The client refuses wrong ones before it dials."""
+    return given or _namesrv_given.get() or os.environ.get(VARIABLE) or profiles.namesrv() or usual_namesrv()
 
 
 def servers_of(namesrv: str) -> list[str]:

@@ -232,8 +232,20 @@ def _how_to_be_allowed(error: NoPermission) -> str:
     if "check signature failed" in error.remark:
         return "; the secret is not the user's: see the profile, or AEROBEE_SECRET_KEY"
     if "has no permission to access" in error.remark:
-        return "; `aerobee access allow USER ACTION RESOURCE`, by an administrator, gives the right"
+        user, action, resource = _lacking(error.remark)
+        return (
+            f"; `aerobee access allow {user} {action} {resource}`, by an administrator, gives the right (a rule about "
+            "the same resource is replaced: name all its actions, as in Sub,Get)"
+        )
     return ""
+
+
+def _lacking(remark: str) -> tuple[str, str, str]:
+    """Whose right is missing, to what; in capitals what a broker of RocketMQ leaves unsaid."""
+    found = re.match(r"User:(\S+) has no permission to access (\S+) .*?(?: Needs (\w+).*)?$", remark)
+    if found is None:
+        return "USER", "ACTION", "RESOURCE"
+    return found[1], found[3] or "ACTION", found[2]
 
 
 def _wrong_usage(error: Any) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who a command is to the servers: a profile of the user's own file, then the environment; the later wins.
+"""Who a command is to the servers, and where they are: the environment, then a profile of the user's own file.
 
     [prod]                                  # ~/.config/aerobee/profiles.toml, mode 0600
     namesrv = "mq1:9876;mq2:9876"

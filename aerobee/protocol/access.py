@@ -116,6 +116,10 @@ class Need(NamedTuple):
     resource: Resource
     actions: tuple[Action, ...]
 
+    @property
+    def actions_text(self) -> str:
+        return " or ".join(self.actions)
+
 
 def topic(name: str, *actions: Action) -> Need:
     return Need(Resource(Kind.TOPIC, name), actions)

@@ -29,8 +29,9 @@ THEIRS = hp.SendMessageV2(topic="theirs", queue_id=0)
 NOT_SIGNED = (16, "check signature failed.")
 
 
-def said(answer: Command) -> tuple[int, str | None]:
-    return answer.code, answer.remark
+def said(answer: Command) -> tuple[int, str]:
+    """RocketMQ's words; ours after them name the action."""
+    return answer.code, (answer.remark or "").partition(" Needs ")[0]
 
 
 def no_right(resource: str) -> tuple[int, str]:

@@ -68,6 +68,8 @@ async def test_changes_and_refusals_are_written(ports: Ports, file: Path) -> Non
         ("ann", "QueryRoute", ["Topic:theirs"], "refused"),
     ]
     assert (written[0]["target"], written[0]["from"], written[0]["port"]) == ("shop", "127.0.0.1", "broker")
+    assert [each.get("action") for each in written[:4]] == ["Update", "Update", "Delete", "Pub"]
+    assert written[6]["action"] == "Pub or Sub"
     assert written[1]["why"] == "The user is not exist"
     assert written[3]["why"] == "check signature failed."
     assert "s3cret-word" not in file.read_text()  # noqa: ASYNC240

@@ -44,7 +44,15 @@ async def test_producers_and_consumers_with_exactly_their_rights(aerobee_secured
 
 
 @pytest.mark.parametrize(
-    "rights", [{"Topic:orders": "Sub"}, {"Group:*": "Sub"}, {}], ids=["no group", "no topic", "nothing"]
+    "rights",
+    [
+        {"Topic:orders": "Sub"},
+        {"Group:*": "Sub"},
+        {},
+        {"Topic:orders": "Sub", "Group:g": "Get"},
+        {"Topic:orders": "Get", "Group:g": "Sub"},
+    ],
+    ids=["no group", "no topic", "nothing", "looks at the group", "looks at the topic"],
 )
 async def test_a_consumer_without_the_right_does_not_start(
     aerobee_secured_server: TestServer, rights: dict[str, str]

@@ -120,7 +120,8 @@ def test_a_consumer_without_the_right_ends_at_once_and_says_why(
         done = aerobee("consume", "orders", "-g", "shopreader", "-c", "1", "--mode", mode)
         assert (done.code, done.out) == (1, "")
         assert "User:reader has no permission to access Group:shopreader" in done.err
-        assert "aerobee access allow" in done.err
+        assert "Needs Sub on Group:shopreader." in done.err
+        assert "`aerobee access allow reader Sub Group:shopreader`" in done.err
 
 
 def test_a_profile_says_who_and_where(
@@ -141,6 +142,9 @@ def test_a_profile_says_who_and_where(
     assert "there are other, prod" in aerobee("--profile", "none", "topics", "list").err
     monkeypatch.setenv("AEROBEE_PROFILE", "prod")
     assert aerobee("topics", "list").code == 0
+    monkeypatch.setenv("AEROBEE_NAMESRV", "127.0.0.1:1")
+    assert "127.0.0.1:1" in aerobee("topics", "list").err, "the environment goes before the profile"
+    monkeypatch.delenv("AEROBEE_NAMESRV")
     file.write_text('[prod]\nsecret = "x"\n')
     assert "no such key secret" in aerobee("topics", "list").err
 

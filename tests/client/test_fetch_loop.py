@@ -26,7 +26,7 @@ class Loop:
     def __init__(self, member: Any) -> None:
         self.submitted: list[list[int]] = []
         self.repaired: list[Any] = []
-        self.loop = FetchLoop(member, self._submit, self.repaired.append)
+        self.loop = FetchLoop(member, self._submit, lambda *moved: self.repaired.append(moved))
 
     def _submit(self, owned: Any, messages: Any) -> None:
         self.submitted.append([message.queue_offset for message in messages])
@@ -327,10 +327,19 @@ async def test_messages_of_a_queue_that_was_lost_meanwhile_are_the_next_owners(
 @pytest.mark.seed("S001-19", "S001-26")
 async def test_an_illegal_offset_drops_the_queue_and_starts_its_repair(pull: Any) -> None:
     p = pull()
-    assert await p.once(answer(21, 300)) is None
+    moved = PullResult(next_begin_offset=300, min_offset=300, max_offset=400)
+    assert await p.once((21, moved, b"")) is None
     assert p.owned.inbox.dropped
     assert p.owned.next_offset == 300
-    assert p.loop.repaired == [p.owned]
+    assert p.loop.repaired == [(p.owned, 10_000)]
+
+
+async def test_a_reset_by_an_operator_is_followed_at_once(pull: Any) -> None:
+    p = pull()
+    moved = PullResult(next_begin_offset=3, min_offset=0, max_offset=20)
+    assert await p.once((21, moved, b"")) is None
+    assert p.owned.inbox.dropped
+    assert p.loop.repaired == [(p.owned, 0)]
 
 
 @pytest.mark.seed("S001-20")

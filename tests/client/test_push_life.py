@@ -160,10 +160,7 @@ async def test_a_reset_drops_what_is_in_work_and_begins_again_at_the_offsets_giv
     resetting = asyncio.ensure_future(consumer.reset_offsets("T", {Q0: 2, MessageQueue("z", 0, "T"): 1}))
     await settle()
     assert (before[Q0].inbox.dropped, before[Q1].inbox.dropped) == (True, False)
-    assert not resetting.done(), "handlers may still end"
-    session.clock.advance(10_000)
-    await settle()
-    assert resetting.done()
+    assert resetting.done(), "what handlers of a dropped queue still end is not counted"
     assert [offset for queue_id, offset in broker.reported() if queue_id == 0][-1] == 2
     broker.stands_at = 2
     for _ in range(3):
@@ -206,23 +203,23 @@ async def test_an_offset_the_broker_has_not_is_repaired_once_and_taken_anew(
     consumer = push()
     await started(consumer, session, settle)
     session.sent.clear()
-    moved = PullResult(next_begin_offset=3, min_offset=3, max_offset=9)
+    moved = PullResult(next_begin_offset=8, min_offset=8, max_offset=9)
     next(held for header, held in broker.pulls if header.queue_id == 0).set_result((21, moved, b""))
     await settle()
     lost = consumer._member.pulled[Q0]
     assert (lost.inbox.dropped, lost.repairing) == (True, True)
     session.clock.advance(session.options.offset_repair_ms - 1)
     await settle()
-    assert (0, 3) not in broker.reported()
-    broker.stands_at = 3
+    assert (0, 8) not in broker.reported()
+    broker.stands_at = 8
     session.clock.advance(1)
     await settle()
-    assert (0, 3) in broker.reported()
+    assert (0, 8) in broker.reported()
     for _ in range(3):
         session.clock.advance(session.options.rebalance_min_ms)
         await settle()
     assert consumer._member.pulled[Q0] is not lost
-    assert broker.held() == [(0, 3), (1, 5)]
+    assert broker.held() == [(0, 8), (1, 5)]
     await consumer.stop()
 
 
@@ -236,7 +233,7 @@ async def test_a_repair_that_cannot_be_told_to_the_broker_still_ends(
     async def refuse(*_: Any) -> None:
         raise SystemFailure("no")
 
-    moved = PullResult(next_begin_offset=3, min_offset=3, max_offset=9)
+    moved = PullResult(next_begin_offset=8, min_offset=8, max_offset=9)
     next(held for header, held in broker.pulls if header.queue_id == 0).set_result((21, moved, b""))
     await settle()
     lost = consumer._member.pulled[Q0]

@@ -475,3 +475,25 @@ async def test_the_operator_sees_and_moves_a_running_consumer(
         assert len(seen) == 2
         await admin.reset_offsets(group, topic, "first")
         await eventually(lambda: len(seen) == 3, 40, "consumed again from the first")
+
+
+async def test_a_reset_is_followed_within_seconds_by_who_runs_and_at_once_by_who_starts(
+    cluster: Any, send: Any, eventually: Any
+) -> None:
+    topic, group, seen = await cluster.topic(queues=2), cluster.fresh("g"), []
+
+    async def handle(message: Any) -> None:
+        seen.append(message.body)
+
+    def usual() -> PushConsumer:  # with every client's own timing
+        return PushConsumer(cluster.namesrv, group=group, topics={topic: "*"}, handler=handle, start="first")
+
+    await send(topic, 4)
+    async with Admin(cluster.namesrv) as admin:
+        async with usual():
+            await eventually(lambda: len(seen) == 4)
+            await admin.reset_offsets(group, topic, "first")
+            await eventually(lambda: len(seen) == 8, 5, "consumed again by who runs")
+        await admin.reset_offsets(group, topic, "first")
+        async with usual():
+            await eventually(lambda: len(seen) == 12, 5, "consumed again by who starts")

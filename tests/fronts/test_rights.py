@@ -125,7 +125,7 @@ BROKER: list[tuple[Header, bytes, str]] = [
     (hr.ReadHeads(since="x"), b"", "Topic:* Get|Sub"),
     (hr.ReadHeads(since="x"), b"[]", "Topic:* Get|Sub"),
     (hr.ReadHeads(), b'["t","%RETRY%g"]', "Topic:t Get|Sub + Group:g Get|Sub"),
-    (hr.ReadHeads(since="s"), b"", "Topic:* Sub"),
+    (hr.ReadHeads(since="s"), b"", "Topic:* Get|Sub"),
     (ho.QueryConsumerOffset(**T_AND_G, queue_id=0), b"", "Topic:t Sub|Get + Group:g Sub|Get"),
     (
         ho.UpdateConsumerOffset(**T_AND_G, queue_id=0, commit_offset=1), b"",
@@ -422,12 +422,14 @@ def test_exactly_the_right_is_enough_and_all_but_that_is_not(
     for name, actions in wanted:
         all_but_that = Account().given(everything, Entry(name, actions, Decision.DENY))
         assert all_but_that.ask(place, call) == (
-            f"User:ann has no permission to access {name.text} from 10.1.2.3, the decision is deny."
+            f"User:ann has no permission to access {name.text} from 10.1.2.3, the decision is deny. "
+            f"Needs {' or '.join(actions)} on {name.text}."
         )
     if wanted:
-        first = wanted[0][0].text
+        first, actions = wanted[0][0].text, wanted[0][1]
         assert Account().ask(place, call) == (
-            f"User:ann has no permission to access {first} from 10.1.2.3, no matched policies."
+            f"User:ann has no permission to access {first} from 10.1.2.3, no matched policies. "
+            f"Needs {' or '.join(actions)} on {first}."
         )
 
 

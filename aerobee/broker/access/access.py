@@ -104,7 +104,7 @@ class Access(SavedTable):
         return self.is_super(user)
 
     def check(self, user: str, needs: Sequence[Need] | None, source: str, code: int | None) -> None:
-        """AccessDenied, in RocketMQ's words, for the first need that is not met."""
+        """AccessDenied, in RocketMQ's words and the action after them, for the first need that is not met."""
         if not user:
             raise AccessDenied("username cannot be null.")
         if needs is None:
@@ -112,7 +112,7 @@ class Access(SavedTable):
         for need in needs:
             verdict = self.policies.verdict(user, need, source)
             if not verdict.allowed:
-                raise AccessDenied(refusal(user, need, source, verdict))
+                raise AccessDenied(refusal(user, need, source, verdict), need.actions_text)
 
     def unreadable(self, user: str) -> AccessDenied:
         return AccessDenied("parse authorization context error.")
@@ -167,7 +167,8 @@ class Access(SavedTable):
 
 def refusal(user: str, need: Need, source: str, verdict: Verdict) -> str:
     why = "no matched policies" if verdict.entry is None else "the decision is deny"
-    return f"User:{user} has no permission to access {need.resource.text} from {source}, {why}."
+    what = need.resource.text
+    return f"User:{user} has no permission to access {what} from {source}, {why}. Needs {need.actions_text} on {what}."
 
 
 # -- the file ----------------------------------------------------------------------------------------------------

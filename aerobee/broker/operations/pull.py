@@ -123,9 +123,11 @@ def _learn(request: Pull, broker: Broker) -> None:
 
 
 def _pending_reset(request: Pull, broker: Broker) -> Found | None:
-    """An operator moved the group: the reader is told, once."""
+    """An operator moved the group: the reader is told, once. One that just begins there, with nothing in work from
+    before, has nothing to be told: being sent elsewhere costs clients up to ten seconds."""
     offset = broker.offsets.take_reset(request.group, request.topic, request.queue_id)
-    if offset is None:
+    begins = offset == request.offset and (offset == 0 or request.commit_offset == offset)
+    if offset is None or begins:
         return None
     store, topic, queue_id = broker.store, request.topic, request.queue_id
     return Found(

@@ -29,10 +29,15 @@ def wait_after(error: AerobeeError, member: Membership, queue: MessageQueue, usu
     return usual_ms
 
 
+def is_reset(asked: int, there: tuple[int, int]) -> bool:
+    """Whether a reader that is sent elsewhere was moved by an operator: the offset it asked for is there."""
+    return there[0] <= asked <= there[1]
+
+
 def tell_moved(queue: MessageQueue, asked: int, there: tuple[int, int], following: int) -> None:
     """The broker sends the reader elsewhere: its offset is not there; or it is, and an operator has reset the group."""
     lowest, highest = there
-    if lowest <= asked <= highest:
+    if is_reset(asked, there):
         log.info("reset: queue=%s goes on at offset=%d, it was at offset=%d", queue, following, asked)
     else:
         log.warning(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aerobee.client.consume.decoding import decode_pulled
-from aerobee.client.consume.failed_fetch import tell_moved, wait_after
+from aerobee.client.consume.failed_fetch import is_reset, tell_moved, wait_after
 from aerobee.client.consume.inbox import Full, full
 from aerobee.client.consume.start_offset import start_offset
 from aerobee.client.message import ReceivedMessage
@@ -34,11 +34,11 @@ Submit = Callable[["OwnedQueue", Sequence[ReceivedMessage]], None]
 
 class FetchLoop:
     def __init__(
-        self, member: Membership[PushOptions], submit: Submit, repair: Callable[[OwnedQueue], None]
+        self, member: Membership[PushOptions], submit: Submit, repair: Callable[[OwnedQueue, int], None]
     ) -> None:
         self._member = member
         self._submit = submit
-        self._repair = repair
+        self._repair = repair  # after so many milliseconds
 
     async def run(self, owned: OwnedQueue, first_after_ms: int = 0) -> None:
         """Until the queue is dropped."""
@@ -169,7 +169,8 @@ class FetchLoop:
             there = result.min_offset, result.max_offset
             tell_moved(owned.queue, request.queue_offset, there, result.next_begin_offset)
             owned.inbox.dropped = True
-            self._repair(owned)
+            was_reset = is_reset(request.queue_offset, there)
+            self._repair(owned, 0 if was_reset else self._member.options.offset_repair_ms)
             return None
         if owned.inbox.count == 0 and not owned.inbox.dropped:
             # Nothing matched up to here and nothing is unfinished: the group is that far.

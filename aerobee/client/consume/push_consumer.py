@@ -22,7 +22,7 @@ from aerobee.client.consume.offset_keeper import LocalOffsets, OffsetStore, Remo
 from aerobee.client.consume.ordered_loop import OrderedLoop
 from aerobee.client.consume.ownership import Ownership
 from aerobee.client.consume.pop_loop import PopLoop
-from aerobee.client.consume.queue_locks import QueueLocks
+from aerobee.client.consume.queue_locks import QueueLocks, handlers_ended
 from aerobee.client.consume.rebalance import BY_NAME, Strategy
 from aerobee.client.consume.rebalancer import Rebalancer
 from aerobee.client.consume.start_offset import Start, StartPoint
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.client.consumer")
 
 QueueListener = Callable[[str, Collection[MessageQueue], Collection[MessageQueue]], None]
-RESET_WAIT_MS = 10_000
 
 
 class PushConsumer:
@@ -259,14 +258,16 @@ class PushConsumer:
             await self._member.clock.sleep(self._member.options.persist_offsets_ms)
             await self._member.offsets.persist(list(self._member.pulled))
 
-    def _start_repair(self, owned: OwnedQueue) -> None:
+    def _start_repair(self, owned: OwnedQueue, after_ms: int) -> None:
         owned.repairing = True
-        self._tasks.start(self._repair(owned), "offset-repair")
+        self._tasks.start(self._repair(owned, after_ms), "offset-repair")
 
-    async def _repair(self, owned: OwnedQueue) -> None:
-        """The broker has not the offset we asked for: begin again where it says."""
+    async def _repair(self, owned: OwnedQueue, after_ms: int) -> None:
+        """The broker has not the offset we asked for, or an operator moved the group: begin again where it says."""
         member = self._member
-        await member.clock.sleep(member.options.offset_repair_ms)
+        if after_ms:
+            await member.clock.sleep(after_ms)
+        await handlers_ended([owned])
         member.offsets.memory.freeze(owned.queue, owned.next_offset)
         await member.offsets.persist_one(owned.queue)
         member.offsets.memory.remove(owned.queue)
@@ -303,7 +304,8 @@ class PushConsumer:
         self._rebalancer.wake()
 
     async def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
-        """Stop the queues, wait for what is in work, and begin again at the offsets given."""
+        """Stop the queues, wait for an ordered handler in work, and begin again at the offsets given. Java waits ten
+        seconds for all handlers; here what those of a dropped queue finish counts no longer, so none need be."""
         member = self._member
         self.pause()
         try:
@@ -311,7 +313,7 @@ class PushConsumer:
             for owned in affected:
                 owned.inbox.dropped = True
                 owned.inbox.clear()
-            await member.clock.sleep(RESET_WAIT_MS)
+            await handlers_ended(affected)
             for owned in affected:
                 member.offsets.memory.set(owned.queue, offsets[owned.queue])
                 await member.offsets.persist_one(owned.queue)

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.client.rebalance")
 
 UNLOCK_TRIES = 3
+MOVED_WAIT_S = 10.0
+
+
+async def handlers_ended(queues: Collection[OwnedQueue]) -> None:
+    """Before queues that were moved are begun anew: one handler of an ordered queue at a time, unless it hangs."""
+    running = [owned.handling for owned in queues if owned.handling is not None]
+    if running:
+        await asyncio.wait(running, timeout=MOVED_WAIT_S)
 
 
 class QueueLocks:

@@ -16,8 +16,11 @@ from aerobee.protocol.accounts import ACCESS_KEY, AUTHORIZATION, parse_authoriza
 from aerobee.protocol.codes import RequestCode as Code
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aerobee.fronts.gates.call import Call, Gate, Outcome, Place
     from aerobee.fronts.gates.guard import AuditLog, Guard
+    from aerobee.protocol.access import Need
 
 _MAX_TEXT = 256
 _MAX_STRANGERS_BODY = 4_096
@@ -82,12 +85,14 @@ def _ended(place: Place, guard: Guard, audit: AuditLog, call: Call, error: BaseE
     refused = isinstance(error, (AccessDenied, AclDenied))
     if not refused and place.code not in CHANGES:
         return
+    needs = _needs(place, guard, call)
     facts: dict[str, Any] = {
         "user": _who(call)[:_MAX_TEXT],
         "from": call.remote[0],
         "port": call.port.value,
         "request": call.route or f"code {call.code}",
-        "resources": _resources(place, guard, call),
+        "action": getattr(error, "lacks", "") or (needs[0].actions_text if needs else ""),
+        "resources": [need.resource.text[:_MAX_TEXT] for need in needs],
         "result": "refused" if refused else "allowed" if error is None else "failed",
     }
     target = _target(call)
@@ -112,7 +117,7 @@ def _who(call: Call) -> str:
     return f"{said}?" if said else ""
 
 
-def _resources(place: Place, guard: Guard, call: Call) -> list[str]:
+def _needs(place: Place, guard: Guard, call: Call) -> Sequence[Need]:
     needs = needs_at(place)
     if not call.user and len(call.body) > _MAX_STRANGERS_BODY:
         return []  # it was refused unread, and is not read for this
@@ -120,7 +125,7 @@ def _resources(place: Place, guard: Guard, call: Call) -> list[str]:
         found = [] if needs is None else needs(Asked(call, guard.cluster, guard.look_up))
     except (ProtocolError, ValueError, AttributeError):
         return []
-    return [need.resource.text[:_MAX_TEXT] for need in found[:8]]
+    return found[:8]
 
 
 def _target(call: Call) -> str:

@@ -126,11 +126,13 @@ def test_what_they_may() -> None:
     for user, needs, source, why in (
         (
             "ann", [PUB], "11.1.1.1",
-            "User:ann has no permission to access Topic:orders from 11.1.1.1, no matched policies.",
+            "User:ann has no permission to access Topic:orders from 11.1.1.1, no matched policies. "
+            "Needs Pub on Topic:orders.",
         ),
         (
             "ann", [PUB, topic("orders", Action.SUB)], "10.1.1.1",
-            "User:ann has no permission to access Topic:orders from 10.1.1.1, the decision is deny.",
+            "User:ann has no permission to access Topic:orders from 10.1.1.1, the decision is deny. "
+            "Needs Sub on Topic:orders.",
         ),
         ("ann", None, "10.1.1.1", "authorization context is empty."),
         ("", [], "10.1.1.1", "username cannot be null."),

@@ -353,6 +353,28 @@ async def test_pending_reset_is_told_once(bench: Any) -> None:
     assert bench.pull(offset=2).status is ReadStatus.FOUND
 
 
+@pytest.mark.parametrize(("target", "commit"), [(2, 2), (0, None)])
+async def test_a_reader_that_begins_where_it_was_reset_to_reads_at_once(
+    bench: Any, target: int, commit: int | None
+) -> None:
+    for _ in range(5):
+        bench.send()
+    bench.broker.groups.require("billing")
+    await reset_offset(Reset("billing", "orders", queue_id=0, offset=target), bench.broker)
+    found = bench.pull(offset=target, commit_offset=commit)
+    assert (found.status, len(found.messages)) == (ReadStatus.FOUND, 5 - target)
+    assert not bench.broker.offsets.has_reset("billing", "orders", 0)
+
+
+async def test_a_reader_with_messages_in_work_is_told_of_a_reset_to_where_it_reads(bench: Any) -> None:
+    for _ in range(5):
+        bench.send()
+    bench.broker.groups.require("billing")
+    await reset_offset(Reset("billing", "orders", queue_id=0, offset=4), bench.broker)
+    found = bench.pull(offset=4, commit_offset=1)
+    assert (found.status, found.next_offset) == (ReadStatus.OFFSET_RESET, 4)
+
+
 async def test_reset_wakes_a_held_pull(bench: Any) -> None:
     bench.send()
     held = bench.hold(offset=1)

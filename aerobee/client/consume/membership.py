@@ -12,9 +12,9 @@ from aerobee.client.consume.figures import Figures
 from aerobee.client.consume.inbox import FlowLimits, Inbox, Warnings
 from aerobee.client.consume.refusals import Refusals
 from aerobee.errors import AerobeeError, NoPermission, NoRoute
-from aerobee.protocol import names
+from aerobee.protocol import bodies, names
 from aerobee.protocol.bodies import MessageModel
-from aerobee.protocol.headers.offsets import QueryConsumerOffset
+from aerobee.protocol.headers.consume import SendHeartbeat
 
 if TYPE_CHECKING:
     import asyncio
@@ -97,23 +97,29 @@ class GroupMember:
     async def check_admitted(self) -> None:
         """NoPermission when a broker would refuse us: at the start, and not as a consumer to which nothing comes.
 
-        Asked is what changes nothing and needs the rights that consuming does. Brokers that do not answer now are not
-        waited for."""
+        Asked by our own heartbeat once more: it needs exactly what consuming does, and changes nothing. Brokers that
+        do not answer now are not waited for."""
+        said = bodies.Heartbeat(
+            client_id=self._session.client_id, consumer_data_set=[self._consumer.heartbeat_data()]
+        )
+        for address in self._masters():
+            try:
+                await self._session.call(address, SendHeartbeat(), bodies.encode(said))
+            except NoPermission:
+                raise
+            except AerobeeError as error:  # whatever the loops behind will meet themselves
+                log.debug("group=%s broker=%s: %s", self._group, address, error)
+
+    def _masters(self) -> list[str]:
+        """Of our topics, those that we are connected with."""
+        found: dict[str, None] = {}
         for topic in self._subscriptions:
-            found = None if names.is_retry(topic) else self._session.routes.get(topic)
-            for queue in {each.broker_name: each for each in found.readable}.values() if found else ():
-                address = self._session.routes.master(queue.broker_name)
-                if address is None or self._session.open_connection(address) is None:
-                    continue
-                asked = QueryConsumerOffset(consumer_group=self._group, topic=topic, queue_id=queue.queue_id)
-                try:
-                    await self._session.call(address, asked)
-                except NoPermission:
-                    raise
-                except (
-                    AerobeeError
-                ) as error:  # no offset yet, or whatever the loops behind will meet themselves
-                    log.debug("group=%s topic=%s broker=%s: %s", self._group, topic, queue.broker_name, error)
+            route = None if names.is_retry(topic) else self._session.routes.get(topic)
+            for name in sorted({queue.broker_name for queue in route.readable}) if route else ():
+                address = self._session.routes.master(name)
+                if address is not None and self._session.open_connection(address) is not None:
+                    found[address] = None
+        return list(found)
 
     async def say_goodbye(self) -> None:
         """Tell the brokers, which need not wait for us to be silent."""

@@ -197,13 +197,12 @@ class CommitLog:
         if not self.segments or offset < self.segments[0].base or offset >= self.end:
             return None
         segment = self.segments[(offset - self.segments[0].base) // self.segment_bytes]
-        self._remember(segment)
+        if segment.mapped is None:
+            self._remember(segment)
         return segment
 
     def _remember(self, segment: Segment) -> None:
-        """Keep the number of mapped files bounded; the current one is never dropped."""
-        if segment.mapped is not None:
-            return
+        """One that is to be mapped: the number of those is bounded, and the current one is never dropped."""
         self._mapped.append(segment)
         while len(self._mapped) > _MAX_MAPPED:
             oldest = self._mapped.pop(0)

@@ -18,7 +18,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.errors import MessageIllegal
-from aerobee.protocol.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD
+from aerobee.protocol.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD, stored_at
 from aerobee.store.directories import make_directory, sync_directory
 from aerobee.store.next_segment import NextSegment
 from aerobee.store.segment import Segment, is_position
@@ -37,8 +37,6 @@ _MAX_MAPPED = 64
 _FORGET_EVERY = 64 << 20
 _WORTH_MAKING_AHEAD = 16 << 20
 _WORTH_A_CALL = 4096  # where no pages are ready
-_STORE_TIME_V4 = struct.Struct(">q")
-_SYS_FLAG = struct.Struct(">i")
 
 
 def file_name(offset: int) -> str:
@@ -260,9 +258,7 @@ class CommitLog:
         _, magic = BLANK.unpack_from(segment.map, at)
         if magic not in _MAGICS:
             return -1
-        (sys_flag,) = _SYS_FLAG.unpack_from(segment.map, at + 36)
-        time: int = _STORE_TIME_V4.unpack_from(segment.map, at + (68 if sys_flag & 0x10 else 56))[0]
-        return time
+        return stored_at(segment.map, at)
 
     # -- retention, end --------------------------------------------------------------------------------
 

@@ -9,8 +9,9 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.protocol import properties as props
+from aerobee.protocol.message import stored_at
 from aerobee.protocol.names import SCHEDULE_TOPIC
-from aerobee.store.record_parts import store_time, text_parts
+from aerobee.store.record_parts import text_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +96,7 @@ def unit_of(raw: bytes, codes: TagCodes) -> QueueUnit | None:
     except (UnicodeDecodeError, struct.error, IndexError):
         return None
     return QueueUnit(
-        topic, queue_id, offset, codes(topic, queue_id, tag_unique_keys(text)[0], store_time(raw))
+        topic, queue_id, offset, codes(topic, queue_id, tag_unique_keys(text)[0], stored_at(raw))
     )
 
 

@@ -75,7 +75,7 @@ def assemble(config: BrokerConfig, store_config: StoreConfig, data_dir: Path, cl
         _adopt_orphans(topics, store, config.default_queues)
         topics.save()
         parked = ParkedReads(clock, store.max_offset, settings)
-        store.listeners[parked.arrived] = parked.awaited
+        store.listeners.append(parked)
         offsets = Offsets(directory, clock, store.log_on_disk)
         groups = Groups(directory, clock, settings)
         clients = Clients(settings)

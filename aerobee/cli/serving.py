@@ -25,7 +25,7 @@ from aerobee.settings import Settings, load
 from aerobee.settings.sources import OF_A_BROKER, OF_A_NAME_SERVER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine
 
     from aerobee.fleet.keeper import Keeper
     from aerobee.server import Server
@@ -37,16 +37,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.server")
 
 OFF = -1
-# A broker's flags, and the settings they are.
-_FLAGS = {
-    "host": "host",
-    "advertise": "advertise",
-    "broker_port": "port",
-    "grpc_port": "grpc_port",
-    "http_port": "http_port",
-    "cluster": "cluster",
-    "name": "name",
-}
 _OF_EVERY_BROKER = ("host", "advertise", "cluster")  # flags that several brokers share
 KEPT_BYTES = 64 * 1024 * 1024  # of dropped answers: a reader in bulk asks for megabytes at a time
 
@@ -71,10 +61,13 @@ def serve(
     """ValueError when a flag or a setting is wrong; so do the others."""
     logs.to_stderr(log_level)
     given = {
-        "broker": _of_broker(locals()),
+        "broker": _given(
+            host=host, advertise=advertise, port=broker_port, grpc_port=grpc_port, http_port=http_port,
+            cluster=cluster, name=name,
+        ),
         "store": _given(data=data),
         "namesrv": _given(host=host, port=namesrv_port),
-    }
+    }  # fmt: skip
     loaded = load(config, os.environ, given, set or (), OF_A_BROKER)
     if brokers is None:
         return lambda: _run(_server(loaded, ephemeral))
@@ -128,13 +121,13 @@ def broker(
 ) -> Start:
     logs.to_stderr(log_level)
     given = {
-        "broker": {
-            **_of_broker(locals()),
-            **_given(namesrv=namesrv or os.environ.get("AEROBEE_NAMESRV")),
-        },
+        "broker": _given(
+            host=host, advertise=advertise, port=broker_port, grpc_port=grpc_port, http_port=http_port,
+            cluster=cluster, name=name, namesrv=namesrv or os.environ.get("AEROBEE_NAMESRV"),
+        ),
         "store": _given(data=data),
         "namesrv": {"port": OFF},
-    }
+    }  # fmt: skip
     loaded = load(config, os.environ, given, set or (), OF_A_BROKER)
     if not loaded.broker.namesrv:
         raise ValueError("name at least one name server: --namesrv 127.0.0.1:9876")
@@ -146,11 +139,8 @@ def broker(
 COMMANDS: dict[str, Callable[..., Start]] = {"serve": serve, "namesrv": namesrv, "broker": broker}
 
 
-def _of_broker(flags: Mapping[str, Any]) -> dict[str, Any]:
-    return _given(**{setting: flags[flag] for flag, setting in _FLAGS.items()})
-
-
 def _given(**flags: Any) -> dict[str, Any]:
+    """Flags by the settings they are; those that were left out are no settings."""
     return {
         name: str(value) if isinstance(value, Path) else value
         for name, value in flags.items()

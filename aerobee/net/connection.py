@@ -124,9 +124,8 @@ class Connection(WriteSide):
         try:
             if self._run is None:
                 frames = self._frames.feed(data)
-                self._progress(len(data), len(frames), self._frames.pending_bytes)
-                for frame in frames:
-                    self._serve(frame)
+                self._progress(len(data), len(frames))
+                self._serve(frames)
             else:
                 self._serve_runs(self._run, data)
         except ProtocolError as error:
@@ -134,14 +133,15 @@ class Connection(WriteSide):
         else:
             self._flush()
 
-    def _serve(self, frame: bytes) -> None:
-        command = wire.decode(frame, self._limits.max_header)
-        if command.flag & wire.RESPONSE:
-            self._calls.answered(command, self.remote_text)
-        elif self._paused or self._backlog:
-            self._postpone(command)
-        else:
-            self._asked(command)
+    def _serve(self, frames: list[bytes]) -> None:
+        for frame in frames:
+            command = wire.decode(frame, self._limits.max_header)
+            if command.flag & wire.RESPONSE:
+                self._calls.answered(command, self.remote_text)
+            elif self._paused or self._backlog:
+                self._postpone(command)
+            else:
+                self._asked(command)
 
     def _serve_runs(self, run: Run, data: bytes) -> None:
         """The same with somebody ahead of the handler: he takes the frames that he likes, in runs."""
@@ -158,15 +158,14 @@ class Connection(WriteSide):
                     continue  # what follows may be of another kind that he takes
             frame, at = self._frames.cut(joined, at)
             if frame is not None:
-                self._serve(frame)
-        pending = self._frames.pending_bytes
-        self._progress(len(data), len(joined) - pending, pending)
+                self._serve([frame])
+        self._progress(len(data), len(joined) - self._frames.pending_bytes)
 
-    def _progress(self, read_bytes: int, completed: int, pending_bytes: int) -> None:
+    def _progress(self, read_bytes: int, completed: int) -> None:
         """`completed` frames, or bytes of them."""
         if completed or read_bytes >= _PROGRESS_BYTES:
             self.last_read_turns += 1
-        if pending_bytes or self._held_bytes:
+        if self._frames.pending or self._held_bytes:
             self._account(completed)
 
     def _account(self, completed: int) -> None:

@@ -14,40 +14,40 @@ DEFAULT_MAX_FRAME = 16 * 1024 * 1024
 class FrameDecoder:
     """`feed` returns the frames completed by `data`, each without its 4-byte length."""
 
-    __slots__ = ("_buffer", "_max_frame")
+    __slots__ = ("_max_frame", "pending")
 
     def __init__(self, max_frame: int = DEFAULT_MAX_FRAME) -> None:
-        self._buffer = bytearray()
+        self.pending = bytearray()  # what has come of a frame that is not whole
         self._max_frame = max_frame
 
     @property
     def pending_bytes(self) -> int:
-        return len(self._buffer)
+        return len(self.pending)
 
     def feed(self, data: bytes) -> list[bytes]:
-        if self._buffer:
-            self._buffer += data
-            if self._end_of_frame(self._buffer, 0) > len(self._buffer):
+        if self.pending:
+            self.pending += data
+            if self._end_of_frame(self.pending, 0) > len(self.pending):
                 return []
-            frames, at = self._cut(bytes(self._buffer))
-            del self._buffer[:at]
+            frames, at = self._cut(bytes(self.pending))
+            del self.pending[:at]
         else:
             frames, at = self._cut(data)
             if at < len(data):
-                self._buffer += data[at:] if at else data
+                self.pending += data[at:] if at else data
         return frames
 
     # For a reader that takes some frames as they come, before they are cut: `join`, then `cut` until the end.
 
     def join(self, data: bytes) -> bytes:
         """What was kept and `data` behind it, which the decoder forgets; empty while its first frame is not whole."""
-        if not self._buffer:
+        if not self.pending:
             return data
-        self._buffer += data
-        if self._end_of_frame(self._buffer, 0) > len(self._buffer):
+        self.pending += data
+        if self._end_of_frame(self.pending, 0) > len(self.pending):
             return b""
-        joined = bytes(self._buffer)
-        self._buffer.clear()
+        joined = bytes(self.pending)
+        self.pending.clear()
         return joined
 
     def cut(self, joined: bytes, at: int) -> tuple[bytes | None, int]:
@@ -55,7 +55,7 @@ class FrameDecoder:
         end = self._end_of_frame(joined, at)
         if end <= len(joined):
             return joined[at + 4 : end], end
-        self._buffer += joined[at:]
+        self.pending += joined[at:]
         return None, len(joined)
 
     def _end_of_frame(self, data: bytes | bytearray, at: int) -> int:

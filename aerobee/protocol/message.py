@@ -24,6 +24,7 @@ from aerobee.protocol import properties as props
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from mmap import mmap
 
 MAGIC_V1 = -626843481
 MAGIC_V2 = -626843477
@@ -96,10 +97,10 @@ class Record(msgspec.Struct, gc=False):
         return self.unique_key or self.offset_id
 
 
-def stored_at(raw: bytes) -> int:
-    """The store timestamp of an encoded record."""
-    is_wide = raw[HEAD_SIZE - 9] & _BORN_V6  # the system flag's last byte
-    return int(_LONG.unpack_from(raw, HEAD_SIZE + (20 if is_wide else 8))[0])
+def stored_at(data: bytes | memoryview | mmap, at: int = 0) -> int:
+    """The store timestamp of the encoded record at `at`."""
+    is_wide = data[at + HEAD_SIZE - 9] & _BORN_V6  # the system flag's last byte
+    return int(_LONG.unpack_from(data, at + HEAD_SIZE + (20 if is_wide else 8))[0])
 
 
 def encode(record: Record) -> bytes:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from aerobee.store.key_index import KeyIndex
     from aerobee.store.queues import ConsumeQueues
     from aerobee.store.record_keys import TagCodes
-    from aerobee.store.results import Awaited
+    from aerobee.store.results import Listener
 
     _Part = tuple[Record, bytes, str | None, list[str]]  # properties as stored, tag, keys
 
@@ -50,7 +50,8 @@ _CHECK_NAME = "__CRC32#\x01"
 _MAX_HELD_MS = 24 * 3600 * 1000
 _FIXED = 74  # a record without hosts, topic field, body and properties
 _MAX_TOPIC_FIELD = 257
-_pack_head = HEAD_V4.pack
+_pack_first = struct.Struct(">ii").pack  # size and magic
+_pack_head = struct.Struct(">" + HEAD_V4.format[3:]).pack  # the rest before the body
 _pack_unit = UNIT.pack
 _crc32 = zlib.crc32
 
@@ -67,8 +68,7 @@ class Appender:
         index: KeyIndex,
         codes: TagCodes,
     ) -> None:
-        # Who is told of a record and its tags code -> the queues that are waited for now.
-        self.listeners: dict[Callable[[Record, int], None], Callable[[], Awaited]] = {}
+        self.listeners: list[Listener] = []
         self.refused: Callable[[], StoreError] | None = None
         self.store_host = b""
         self.last_store_time = 0
@@ -88,11 +88,10 @@ class Appender:
             raise self.refused()
         topic, queue_id, flags = record.topic, record.queue_id, record.sys_flag
         queue = self._loaded.get((topic, queue_id)) or self._queues.obtain(topic, queue_id)
-        data, tag, words = self._parts(record)
+        data, tag, words = self._parts(record, queue)
         wall = self._wall()
         now = record.store_timestamp = wall if wall >= self.last_store_time else self._stamp(wall)
-        record.store_host = self.store_host
-        size = self._size(record, queue, data)
+        size = record.size
         log, index = self._log, self._index
         if index.left < len(words):
             index.room(len(words), now)
@@ -102,10 +101,10 @@ class Appender:
         record.physical_offset = at
         record.queue_offset = 0 if flags & 4 else queue.max_offset
 
-        start, log_map, raw = at - log.base, log.map, self._encode(record, queue, data)
+        start, log_map, (first, rest) = at - log.base, log.map, self._encode(record, queue, data)
         # As CommitLog.publish does, without the call.
-        log_map[start + 8 : start + size] = raw[8:]  # type: ignore[index]
-        log_map[start : start + 8] = raw[:8]  # type: ignore[index]
+        log_map[start + 8 : start + size] = rest  # type: ignore[index]
+        log_map[start : start + 8] = first  # type: ignore[index]
         log.end = at + size
         self.last_store_time = now
         # As in _enter, for one.
@@ -116,9 +115,12 @@ class Appender:
             queue.tail += _pack_unit(at, size, code)
             queue.max_offset += 1
         for word in words:
-            index.put(topic, word, at, now)
+            if index.left > 0:  # as KeyIndex.put, without the call
+                index.left -= 1
+                index.waiting.append((topic, word, at, now))
         for listener in self.listeners:
-            listener(record, code)
+            if listener.count:
+                listener.arrived(record, code)
 
     def append_batch(self, records: list[Record]) -> None:
         """Store messages of one topic and queue, all in one file with consecutive offsets, or none."""
@@ -127,11 +129,11 @@ class Appender:
         if not records:
             return
         queue = self._queues.obtain(records[0].topic, records[0].queue_id)
-        now, host, total, keys, parts = self._stamp(self._wall()), self.store_host, 0, 0, []
+        now, total, keys, parts = self._stamp(self._wall()), 0, 0, []
         for record in records:
-            data, tag, words = self._parts(record)
-            record.store_timestamp, record.store_host = now, host
-            total += self._size(record, queue, data)
+            data, tag, words = self._parts(record, queue)
+            record.store_timestamp = now
+            total += record.size
             keys += len(words)
             parts.append((record, data, tag, words))
         self._index.prepare(keys, now)
@@ -142,8 +144,8 @@ class Appender:
         self.last_store_time = now
         # Last, because a listener may append: the offsets of the whole batch are taken by now.
         for listener in self.listeners:
-            for record, code in zip(records, codes, strict=True):
-                listener(record, code)
+            for record, code in zip(records, codes, strict=True) if listener.count else ():
+                listener.arrived(record, code)
 
     def append_columns(self, batch: Batch) -> Places:
         """Store a producer's batch as `append_batch` would, only faster. It must not be transactional."""
@@ -209,7 +211,7 @@ class Appender:
     def _tell(self, batch: Batch, stored: Places, codes: list[int]) -> None:
         """Records are made only when somebody waits for the queue."""
         place = (batch.topic, batch.queue_id)
-        awaited = [tell for tell, awaits in self.listeners.items() if place in awaits()]
+        awaited = [each.arrived for each in self.listeners if each.count and place in each.awaited()]
         if not awaited:
             return
         for n, (record, code) in enumerate(zip(batch.records(), codes, strict=True)):
@@ -244,23 +246,26 @@ class Appender:
         self._index.enter(draft)
         log.end = draft.start + draft.size
         self.last_store_time = draft.now
-        # Records are made only for queues somebody waits for, and told in the order of the log.
-        awaited = draft.awaited(self.listeners.items())
-        if awaited:
-            for queue, code, raw in draft.records_of(awaited):
-                record = decode(raw)
-                for tell in awaited[queue]:
-                    tell(record, code)
+        self._tell_draft(draft)
+
+    def _tell_draft(self, draft: Draft) -> None:
+        """Records are made only for queues somebody waits for, and told in the order of the log."""
+        awaited = draft.awaited([(each.arrived, each.awaited) for each in self.listeners if each.count])
+        for queue, code, raw in draft.records_of(awaited) if awaited else ():
+            record = decode(raw)
+            for tell in awaited[queue]:
+                tell(record, code)
 
     # -- parts ---------------------------------------------------------------------------------------------
 
     def _encode_all(self, parts: list[_Part], queue: ConsumeQueue, at: int) -> bytes:
         """The records of a batch, which is to begin at `at`, each stamped with its place."""
-        encoded, offset = [], queue.max_offset
+        encoded: list[bytes] = []
+        offset = queue.max_offset
         for record, data, _, _ in parts:
             has_unit = not record.sys_flag & 4  # prepared and rolled-back records have none
             record.physical_offset, record.queue_offset = at, offset if has_unit else 0
-            encoded.append(self._encode(record, queue, data))
+            encoded += self._encode(record, queue, data)
             offset += has_unit
             at += record.size
         return b"".join(encoded)
@@ -293,28 +298,25 @@ class Appender:
         last = self.last_store_time
         return last if 0 < last - wall <= _MAX_HELD_MS else wall
 
-    def _parts(self, record: Record) -> tuple[bytes, str | None, list[str]]:
-        """Properties as stored, tag, keys."""
+    def _parts(self, record: Record, queue: ConsumeQueue) -> tuple[bytes, str | None, list[str]]:
+        """Properties as stored, tag, keys. The record is stamped with our host and the size it will have; what no record
+        can hold is refused."""
         text, flags = record.properties_text, record.sys_flag
         if self._check_size and ("__CRC32#" in text or text[-1:] != "\x02"):
             text = clean(text)
-        tag, unique, keys = looked_at(text)
-        if unique and not keys and not flags:
-            return text.encode(), tag, [unique]
-        return text.encode(), tag, index_keys(flags, unique, keys)
-
-    def _size(self, record: Record, queue: ConsumeQueue, text: bytes) -> int:
-        """The size of the record to be, stamped; refuses what no record can hold."""
-        body_size, text_size, topic_size = len(record.body), len(text), len(queue.topic_field)
+        data = text.encode()
+        body_size, text_size, topic_size = len(record.body), len(data), len(queue.topic_field)
         if (
             body_size > self._settings.value.max_message_bytes
             or text_size > self._max_text
             or topic_size > _MAX_TOPIC_FIELD
         ):
             self._refuse(body_size, text_size, queue)
-        hosts = len(record.born_host) + len(record.store_host)
-        size = record.size = _FIXED + hosts + body_size + topic_size + text_size + self._check_size
-        return size
+        record.store_host = host = self.store_host
+        hosts = len(record.born_host) + len(host)
+        record.size = _FIXED + hosts + body_size + topic_size + text_size + self._check_size
+        tag, unique, keys = looked_at(text)
+        return data, tag, [unique] if unique and not keys and not flags else index_keys(flags, unique, keys)
 
     def _refuse(self, body_size: int, text_size: int, queue: ConsumeQueue) -> NoReturn:
         raise MessageIllegal(
@@ -322,25 +324,29 @@ class Appender:
             f"properties of {text_size}; the limit is 255, {self._settings.value.max_message_bytes}, {self._max_text}"
         )
 
-    def _encode(self, record: Record, queue: ConsumeQueue, text: bytes) -> bytes:
+    def _encode(self, record: Record, queue: ConsumeQueue, text: bytes) -> tuple[bytes, bytes]:
+        """The first eight bytes of the record, and the rest."""
         body = record.body
         record.body_crc = crc = _crc32(body) & 0x7FFFFFFF
         try:
             if len(record.born_host) == 8 and len(record.store_host) == 8:
+                first = _pack_first(record.size, queue.magic)
                 head = _pack_head(
-                    record.size, queue.magic, crc, record.queue_id, record.flag, record.queue_offset,
+                    crc, record.queue_id, record.flag, record.queue_offset,
                     record.physical_offset, record.sys_flag & ~0x30, record.born_timestamp, record.born_host,
                     record.store_timestamp, record.store_host, record.reconsume_times, record.prepared_offset,
                     len(body),
                 )  # fmt: skip
             else:
                 head = encode_head(record, queue.magic)
+                first, head = head[:8], head[8:]
         except struct.error as error:
             raise _no_number(queue, error) from None
         if not self._check_size:
-            return b"".join((head, body, queue.topic_field, LENGTHS[len(text)], text))
-        data = b"".join((head, body, queue.topic_field, LENGTHS[len(text) + RECORD_CHECK_SIZE], text))
-        return data + (CHECK_BACKWARDS % (_crc32(data) & 0x7FFFFFFF))[::-1]
+            return first, b"".join((head, body, queue.topic_field, LENGTHS[len(text)], text))
+        rest = b"".join((head, body, queue.topic_field, LENGTHS[len(text) + RECORD_CHECK_SIZE], text))
+        check = CHECK_BACKWARDS % (_crc32(rest, _crc32(first)) & 0x7FFFFFFF)
+        return first, rest + check[::-1]
 
 
 def _no_number(queue: ConsumeQueue, error: struct.error) -> MessageIllegal:

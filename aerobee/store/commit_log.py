@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.errors import MessageIllegal, StoreError
-from aerobee.protocol.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD
+from aerobee.protocol.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD, stored_at
 from aerobee.store.directories import make_directory, sync_directory
 from aerobee.store.next_segment import NextSegment
 from aerobee.store.segment import Segment, is_position
@@ -39,8 +39,6 @@ _FORGET_EVERY = 16 << 20
 _WORTH_MAKING_AHEAD = 16 << 20
 _WORTH_A_CALL = 4096  # where no pages are ready
 _RUN_BYTES = 1 << 20  # more than one run of the compiled lane has
-_STORE_TIME_V4 = struct.Struct(">q")
-_SYS_FLAG = struct.Struct(">i")
 
 
 def file_name(offset: int) -> str:
@@ -211,13 +209,12 @@ class CommitLog:
         if not self.segments or offset < self.segments[0].base or offset >= self.end:
             return None
         segment = self.segments[(offset - self.segments[0].base) // self.segment_bytes]
-        self._remember(segment)
+        if segment.mapped is None:
+            self._remember(segment)
         return segment
 
     def _remember(self, segment: Segment) -> None:
-        """Keep the number of mapped files bounded; the current one is never dropped."""
-        if segment.mapped is not None:
-            return
+        """One that is to be mapped: the number of those is bounded, and the current one is never dropped."""
         self._mapped.append(segment)
         while len(self._mapped) > _MAX_MAPPED:
             oldest = self._mapped.pop(0)
@@ -275,9 +272,7 @@ class CommitLog:
         _, magic = BLANK.unpack_from(segment.map, at)
         if magic not in _MAGICS:
             return -1
-        (sys_flag,) = _SYS_FLAG.unpack_from(segment.map, at + 36)
-        time: int = _STORE_TIME_V4.unpack_from(segment.map, at + (68 if sys_flag & 0x10 else 56))[0]
-        return time
+        return stored_at(segment.map, at)
 
     # -- retention, end --------------------------------------------------------------------------------
 

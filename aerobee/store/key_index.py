@@ -16,11 +16,12 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from aerobee.errors import StoreError
+from aerobee.protocol.message import stored_at
 from aerobee.store.directories import make_directory, sync_directory
 from aerobee.store.index_file import IndexFile
 from aerobee.store.key_hash import KeyHash
 from aerobee.store.record_keys import index_keys, tag_unique_keys
-from aerobee.store.record_parts import store_time, sys_flag, text_parts
+from aerobee.store.record_parts import sys_flag, text_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -150,7 +151,7 @@ class KeyIndex:
         """The keys of a record that is in the log already."""
         topic, text = text_parts(raw)
         _, unique, keys = tag_unique_keys(text)
-        words, time = index_keys(sys_flag(raw), unique, keys), store_time(raw)
+        words, time = index_keys(sys_flag(raw), unique, keys), stored_at(raw)
         if words and self.left < len(words):
             self.room(len(words), time)
         for word in words:

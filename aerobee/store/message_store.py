@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from aerobee.settings import StoreConfig
     from aerobee.store.batch_columns import Places
     from aerobee.store.histogram import Histogram
-    from aerobee.store.results import Awaited
+    from aerobee.store.results import Listener
 
 log = logging.getLogger("aerobee.store")
 
@@ -173,8 +173,8 @@ class MessageStore(ReadSide):
         self._appender.store_host = host
 
     @property
-    def listeners(self) -> dict[Callable[[Record, int], None], Callable[[], Awaited]]:
-        """Who is told of every record stored, with its tags code, and the queues that he waits for now."""
+    def listeners(self) -> list[Listener]:
+        """Who is told of records that are stored."""
         return self._appender.listeners
 
     def keep(self, draft: Draft, calls: int, began_ns: int) -> int:

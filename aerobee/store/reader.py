@@ -40,6 +40,9 @@ log = logging.getLogger("aerobee.store")
 _place = PLACE.unpack_from
 _POSITION = struct.Struct(">q")  # a unit begins with it
 _crc32 = zlib.crc32
+# Of a record: its check, backwards, and all that is checked. Made once: a slice written out is made for every record.
+_CHECK = slice(None, -21, -1)
+_CHECKED = slice(None, -20)
 _MAX_REPORTED = 10_000
 _SMALL = 4096  # bytes that may be copied for nothing
 _NOWHERE = -(1 << 64)  # before every offset that a unit can hold
@@ -137,25 +140,25 @@ class Reader:
         messages, offsets, offset, total = found.messages, found.offsets, found.next_offset, 0
         status, queue_id = ReadStatus.NO_MATCHED_MESSAGE, queue.queue_id
         max_messages, max_bytes = self._limits(units, limit)
-        base = end = position = last = 0
+        base = end = last = 0
         most = max(1, max_messages)
         if native.is_on and holds is None:
             taken, total, last = self._collect_usual(found, queue, units, (max_messages, max_bytes), codes)
             offset, units, most = offset + taken, units[taken * UNIT_SIZE :], most - len(messages)
+        left = max_bytes - total
         for physical, size, code in UNIT.iter_unpack(units):
-            if not most or (total and total + size > max_bytes and size != FILLER_SIZE):
+            if not most or (size > left and messages and size != FILLER_SIZE):
                 break
             here = offset
             offset += 1
-            if physical < position or (codes is not None and signed32(code) not in codes):
+            if codes is not None and signed32(code) not in codes:
                 continue
             if not base <= physical < end:
                 segment = self._log.segment_at(physical)
                 if segment is None:
                     if 0 <= physical < self._log.min_offset and size != FILLER_SIZE:
-                        # The file is gone: so are all records up to the next one.
+                        # The file is gone.
                         status = ReadStatus.MESSAGE_WAS_REMOVING
-                        position = physical - physical % self._log.segment_bytes + self._log.segment_bytes
                         continue
                     base = end = _NOWHERE
                 else:
@@ -166,21 +169,21 @@ class Reader:
             if (
                 stop > end
                 or not (MIN_RECORD <= size <= _SMALL or (size > _SMALL and _place(data, start)[0] == size))
-                or (raw := data[start : start + size])[:-21:-1]
-                != CHECK_BACKWARDS % (_crc32(raw[:-20]) & 0x7FFFFFFF)
+                or (raw := data[start : start + size])[_CHECK]
+                != CHECK_BACKWARDS % (_crc32(raw[_CHECKED]) & 0x7FFFFFFF)
                 or _place(raw) != (size, MAGIC_V1, queue_id, here, physical)
             ):
                 raw = self._unusual(queue, here, physical, size)
                 size = len(raw)
-            if not raw or (holds is not None and not holds(props.parse(text_parts(raw)[1]))):
+            if not size or (holds is not None and not holds(props.parse(text_parts(raw)[1]))):
                 continue
             messages.append(raw)
             offsets.append(here)
-            total += size
+            left -= size
             most -= 1
             last = stop
         found.behind_bytes = self._log.end - last if messages else 0
-        found.status, found.next_offset, found.size_bytes = status, offset, total
+        found.status, found.next_offset, found.size_bytes = status, offset, max_bytes - left
 
     def _collect_usual(
         self,

@@ -6,12 +6,12 @@ rebuilt queue is the same as the one that was written at first."""
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.protocol import properties as props
+from aerobee.protocol.message import stored_at
 from aerobee.protocol.names import SCHEDULE_TOPIC
-from aerobee.store.record_parts import store_time, text_parts
+from aerobee.store.record_parts import text_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 TRANSACTION_MASK = 0xC
 PREPARED = 0x4
 ROLLBACK = 0xC
+
+Names = tuple[str | None, str | None, str | None]  # tag, unique key, keys
 
 _MAX_TAGS = 16384
 _HEAD = struct.Struct(">12xi4xq8xi")  # queue id, queue offset, sys flag
@@ -29,15 +31,15 @@ def has_unit(sys_flag: int) -> bool:
     return not sys_flag & 0x4  # prepared 0x4 and rollback 0xC have the bit, none 0x0 and commit 0x8 do not
 
 
-def tag_unique_keys(text: str) -> tuple[str | None, str | None, str | None]:
+def tag_unique_keys(text: str) -> Names:
     """TAGS, UNIQ_KEY and KEYS of a properties text: `properties.get` three times, in one call for the hot path."""
     tag = unique = keys = None
-    if "TAGS\x01" in text:
-        before, _, rest = text.partition("TAGS\x01")
+    before, found, rest = text.partition("TAGS\x01")
+    if found:
         # Else it is the end of a longer name, such as MYTAGS.
         tag = rest.partition("\x02")[0] if not before or before[-1] == "\x02" else props.get(text, "TAGS")
-    if "UNIQ_KEY\x01" in text:
-        before, _, rest = text.partition("UNIQ_KEY\x01")
+    before, found, rest = text.partition("UNIQ_KEY\x01")
+    if found:
         unique = (
             rest.partition("\x02")[0] if not before or before[-1] == "\x02" else props.get(text, "UNIQ_KEY")
         )
@@ -47,8 +49,22 @@ def tag_unique_keys(text: str) -> tuple[str | None, str | None, str | None]:
     return tag or None, unique, keys
 
 
-# For a text that its maker looks at first and who stores it right after.
-looked_at = lru_cache(maxsize=1)(tag_unique_keys)
+class _LastLook:
+    """`tag_unique_keys` of a text that its maker looks at first and who stores it right after."""
+
+    __slots__ = ("_found", "_text")
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._found: Names = (None, None, None)
+
+    def at(self, text: str) -> Names:
+        if text is not self._text:  # the very same text: to hash a long one would take longer than a look
+            self._text, self._found = text, tag_unique_keys(text)
+        return self._found
+
+
+looked_at = _LastLook().at
 
 
 def index_keys(sys_flag: int, unique: str | None, keys: str | None) -> list[str]:
@@ -80,7 +96,7 @@ def unit_of(raw: bytes, codes: TagCodes) -> QueueUnit | None:
     except (UnicodeDecodeError, struct.error, IndexError):
         return None
     return QueueUnit(
-        topic, queue_id, offset, codes(topic, queue_id, tag_unique_keys(text)[0], store_time(raw))
+        topic, queue_id, offset, codes(topic, queue_id, tag_unique_keys(text)[0], stored_at(raw))
     )
 
 

@@ -11,7 +11,6 @@ from aerobee.protocol.message import MAGIC_V1, MIN_RECORD, verify
 CHECK_START = b"__CRC32#\x01"
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">H")
-_LONG = struct.Struct(">q")
 _BORN_V6 = 0x10
 _STORE_V6 = 0x20
 
@@ -55,9 +54,3 @@ def is_whole(raw: bytes) -> bool:
 def sys_flag(raw: bytes) -> int:
     flags: int = _INT.unpack_from(raw, 36)[0]
     return flags
-
-
-def store_time(raw: bytes) -> int:
-    at = 68 if _INT.unpack_from(raw, 36)[0] & _BORN_V6 else 56
-    time: int = _LONG.unpack_from(raw, at)[0]
-    return time

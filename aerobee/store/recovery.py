@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING
 
 from aerobee.errors import DiskFull, MessageIllegal, ProtocolError
 from aerobee.protocol import message
-from aerobee.protocol.message import MAGIC_BLANK
+from aerobee.protocol.message import MAGIC_BLANK, stored_at
 from aerobee.store.commit_log import BLANK_SIZE, HEAD_SIZE
 from aerobee.store.consume_queue import UNIT
 from aerobee.store.log_walk import is_blank, next_whole, whole_at
 from aerobee.store.record_keys import has_unit, index_keys, tag_unique_keys
-from aerobee.store.record_parts import store_time, text_parts
+from aerobee.store.record_parts import text_parts
 from aerobee.store.results import RecoveryReport
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class Recovery:
     def _dispatch_sound(self, raw: bytes, at: int) -> None:
         size, _, queue_id, queue_offset, _, sys_flag = _HEAD.unpack_from(raw)
         topic, text = text_parts(raw)
-        self.last_store_time = time = store_time(raw)
+        self.last_store_time = time = stored_at(raw)
         tag, unique, keys = tag_unique_keys(text)
         if has_unit(sys_flag):
             queue = self._queues.obtain(topic, queue_id)

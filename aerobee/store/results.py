@@ -15,6 +15,8 @@ _LAST_UNIT = struct.Struct(">qi")
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
+    from aerobee.protocol.message import Record
+
     Awaited = Container[tuple[str, int]]  # topics and queues; nothing that is waited for is false
 
 
@@ -93,6 +95,21 @@ class Found(msgspec.Struct):
     size_bytes: int = 0
     behind_bytes: int = 0  # log bytes between the last message found and the log's end
     stored: Stored | None = None  # of an unchecked read, which puts nothing into messages and offsets
+
+
+class Listener(Protocol):
+    """Who waits for messages to be stored."""
+
+    @property
+    def count(self) -> int:
+        """How many wait now: while there are none he is told nothing."""
+        ...
+
+    def awaited(self) -> Awaited:
+        """The queues that they wait for."""
+        ...
+
+    def arrived(self, record: Record, tags_code: int) -> None: ...
 
 
 class _EveryQueue:

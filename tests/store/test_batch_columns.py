@@ -2,6 +2,7 @@
 """A batch stored column by column is the batch stored record by record."""
 
 import uuid
+from types import SimpleNamespace as Thing
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -78,7 +79,7 @@ def test_those_who_wait_are_told_of_every_member(kit):
         asked.append("once")
         return {("orders", 3)} if len(asked) > 1 else {("orders", 2), ("bills", 3)}
 
-    store.listeners[hear] = awaited
+    store.listeners.append(Thing(count=1, arrived=hear, awaited=awaited))
     store.append_columns(batch_of([(0, b"early", "")]))
     assert (heard, asked) == ([], ["once"])
     places = store.append_columns(batch_of([(0, b"a", "TAGS\x01a\x02"), (0, b"b", "")]))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import struct
+from types import SimpleNamespace as Thing
 
 import pytest
 
@@ -149,7 +150,7 @@ def test_listeners_hear_of_a_message_after_it_can_be_read(kit):
         end = store.max_offset("orders", 0)
         heard.append((record.queue_offset, code, end, record.properties_text, record.store_timestamp))
 
-    store.listeners[hear] = lambda: EVERY_QUEUE
+    store.listeners.append(Thing(count=1, arrived=hear, awaited=lambda: EVERY_QUEUE))
     store.append(kit.message(text="TAGS\x01TagA\x02"))
     store.append_batch([kit.message(), kit.message()])
     now = kit.clock.now()
@@ -163,7 +164,7 @@ def test_a_listener_may_append(kit):
         if record.topic == "orders":
             store.append(kit.message("copy", record.body))
 
-    store.listeners[copy] = lambda: {("orders", 0)}
+    store.listeners.append(Thing(count=1, arrived=copy, awaited=lambda: {("orders", 0)}))
     store.append_batch([kit.message(body=b"%d" % n) for n in range(3)])
     assert kit.bodies(store) == kit.bodies(store, "copy") == [b"0", b"1", b"2"]
 

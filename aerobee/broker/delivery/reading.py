@@ -80,11 +80,13 @@ def ordinary_limit(wanted: int, config: BrokerConfig, max_bytes: int | None = No
     if max_bytes is not None and max_bytes > 0:
         max_bytes = max(max_bytes, _LEAST_BYTES)
         size, cold_size = min(max_bytes, size), min(max_bytes, cold_size)
+    most, cold_most = config.pull_messages, config.cold_pull_messages
+    # Every pull and pop asks: a comparison is a tenth of what `min` and `max` cost.
     return ReadLimit(
-        min(wanted, config.pull_messages),
+        wanted if wanted < most else most,
         size,
-        max(SCAN, min(wanted, config.max_pull_messages)),
-        min(wanted, config.cold_pull_messages),
+        SCAN if wanted <= SCAN else max(SCAN, min(wanted, config.max_pull_messages)),
+        wanted if wanted < cold_most else cold_most,
         cold_size,
     )
 

@@ -23,12 +23,14 @@ from typing import TYPE_CHECKING
 from aerobee.broker.state.parked_reads import Arrival
 from aerobee.clock import tell, told
 from aerobee.protocol import names
+from aerobee.store.results import EVERY_QUEUE
 
 if TYPE_CHECKING:
     from aerobee.clock import Clock
     from aerobee.protocol.filters import Accept
     from aerobee.protocol.message import Record
     from aerobee.settings import BrokerConfig, InForce
+    from aerobee.store.results import Awaited
 
 FORCED = 800
 EARLY_MS = 50  # a request is given up this much before its deadline: the answer has a way to go
@@ -118,6 +120,10 @@ class ParkedPops:
         return self._counts.get((topic, group, max(queue_id, ANY_QUEUE)), 0)
 
     # -- waking ------------------------------------------------------------------------------------------
+
+    def awaited(self) -> Awaited:
+        """Whoever waits: a message in any queue may be a retry of what is waited for."""
+        return EVERY_QUEUE if self.count else ()
 
     def arrived(self, record: Record, tags_code: int) -> None:
         """A message was stored."""

@@ -17,7 +17,6 @@ from aerobee.broker.pop.revive_log import ReviveLog
 from aerobee.broker.state.skipped import Skipped
 from aerobee.protocol import names
 from aerobee.store.metadata import JsonFile
-from aerobee.store.results import EVERY_QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,11 +25,9 @@ if TYPE_CHECKING:
     from aerobee.broker.state.offsets import Offsets
     from aerobee.broker.state.routes import Routes
     from aerobee.clock import Clock, Timer
-    from aerobee.protocol.message import Record
     from aerobee.protocol.receipt import Receipt
     from aerobee.settings import BrokerConfig, InForce
     from aerobee.store.message_store import MessageStore
-    from aerobee.store.results import Awaited
 
 log = logging.getLogger("aerobee.pop")
 
@@ -62,7 +59,7 @@ class Pops:
         self._revive_queues = config.revive_queues
         self.draw: Callable[[], int] = lambda: randrange(100)
         self.routes: Routes | None = None  # set when there are name servers to ask
-        store.listeners[self.arrived] = self.awaited
+        store.listeners.extend((self.parked, self.notices))
         clock.on_jump.append(self.orders.moved)
         self._restore()
 
@@ -80,16 +77,6 @@ class Pops:
         return self._pops % self._revive_queues
 
     # -- wake-ups ----------------------------------------------------------------------------------------
-
-    def awaited(self) -> Awaited:
-        """Whoever waits: a message in any queue may be a retry of what is waited for."""
-        return EVERY_QUEUE if self.parked.count or self.notices.count else ()
-
-    def arrived(self, record: Record, tags_code: int) -> None:
-        if self.parked.count:
-            self.parked.arrived(record, tags_code)
-        if self.notices.count:
-            self.notices.arrived(record, tags_code)
 
     def wake(self, topic: str, group: str, queue_id: int) -> None:
         """The queue can be read again: by requests for any queue and by those for this one."""

@@ -157,8 +157,8 @@ class Counted:
 
     def large(self, topic: str, count: int, size_bytes: int) -> None:
         """Plain messages, sent together, of more than the smallest size together."""
-        size = size_bytes / count
-        if size > KIB:
+        if size_bytes > KIB * count:
+            size = -(-size_bytes // count)  # rounded up, which changes no bucket
             self.came[topic].large[bisect_left(SIZES, size) - 1] += count
 
     def large_run(self, topic: str, counts: tuple[int, ...]) -> None:

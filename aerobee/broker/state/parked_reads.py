@@ -78,13 +78,8 @@ class ParkedReads:
         self._max_offset = max_offset
         self._settings = settings
         self._waiting: dict[Key, dict[_Waiter, None]] = {}
-        self._count = 0
+        self.count = 0  # pulls held now
         self._stopped = False
-
-    @property
-    def count(self) -> int:
-        """Pulls held now."""
-        return self._count
 
     def counts(self) -> dict[Key, int]:
         return {key: len(waiters) for key, waiters in self._waiting.items()}
@@ -96,7 +91,7 @@ class ParkedReads:
 
         When `max_held_pulls` are held already, or the broker stops, it does not wait.
         """
-        full = self._count >= self._settings.value.max_held_pulls
+        full = self.count >= self._settings.value.max_held_pulls
         if self._stopped or full or self._clock.now() >= deadline:
             return False
         woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -113,8 +108,6 @@ class ParkedReads:
 
     def arrived(self, record: Record, tags_code: int) -> None:
         """A message was stored: wake whom it concerns."""
-        if not self._count:
-            return
         waiters = self._waiting.get((record.topic, record.queue_id))
         if waiters is None or not self._settings.value.long_polling:
             return  # without long polling a pull looks again when its short time is over
@@ -151,11 +144,11 @@ class ParkedReads:
 
     def _add(self, key: Key, waiter: _Waiter) -> None:
         self._waiting.setdefault(key, {})[waiter] = None
-        self._count += 1
+        self.count += 1
 
     def _discard(self, key: Key, waiter: _Waiter) -> None:
         waiters = self._waiting[key]
         del waiters[waiter]
-        self._count -= 1
+        self.count -= 1
         if not waiters:
             del self._waiting[key]

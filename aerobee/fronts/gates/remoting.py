@@ -204,19 +204,20 @@ class RemotingPath:
         except Exception as error:
             answer = refusal(command, error, connection.remote_text)
         connection.answered_ns = ended = perf_counter_ns()
+        took_ns = ended - began
         if type(answer) is bytes or answer is None or type(answer) is Large:
             usual = self._usual.get(command.code)
-            if usual is None or ended - began > MS_NS:
-                self._times.add_run(command.code, ended - began, 1)
+            if usual is None or took_ns > MS_NS:
+                self._times.add_run(command.code, took_ns, 1)
             else:
                 usual[0] += 1
-                usual[1] += ended - began
+                usual[1] += took_ns
             return answer
         if type(answer) is Reply:
             # Codes that nobody serves are anybody's to make up: they are one.
             code = command.code if route is not None or command.code in self._gated else NOBODYS
             result = ONE_WAY if command.is_one_way else int(answer.code)
-            self._times.add(code, result, ended - began)
+            self._times.add(code, result, took_ns)
             return self._finish(command, answer)
         return self._later(request, cast("Later", answer), began)
 

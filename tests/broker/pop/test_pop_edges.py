@@ -256,7 +256,7 @@ def test_the_time_of_the_first_pop_stays_over_all_retries(shop: Any) -> None:
 async def test_one_message_left_over_wakes_another_request(shop: Any) -> None:
     first, second, third = (shop.hold(max_messages=1) for _ in range(3))
     await turns()
-    del shop.broker.store.listeners[shop.broker.pops.arrived]  # only what is left over wakes now
+    shop.broker.store.listeners.remove(shop.broker.pops.parked)  # only what is left over wakes now
     shop.send("a", "b")
     shop.broker.pops.parked.wake("orders", "billing", -1)
     await turns()

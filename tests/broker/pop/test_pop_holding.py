@@ -68,7 +68,7 @@ async def test_messages_left_over_wake_another_request_of_the_same_key_only(shop
     first, second = shop.hold(max_messages=1), shop.hold(max_messages=1)
     other = shop.hold(queue_id=1, max_messages=1)
     await turns()
-    del shop.broker.store.listeners[shop.broker.pops.arrived]  # only what is left over wakes now
+    shop.broker.store.listeners.remove(shop.broker.pops.parked)  # only what is left over wakes now
     shop.send("a", "b", "c")
     shop.broker.pops.parked.wake("orders", "billing", -1)
     await turns()

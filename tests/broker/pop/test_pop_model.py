@@ -15,6 +15,7 @@ import shutil
 import tempfile
 from collections import defaultdict
 from pathlib import Path
+from types import SimpleNamespace as Thing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -45,7 +46,7 @@ from aerobee.protocol.bodies import BatchAckEntry, GroupConfig
 from aerobee.protocol.message import Record
 from aerobee.protocol.receipt import Receipt, bits_text, real_topic
 from aerobee.settings import BrokerConfig, InForce
-from aerobee.store.results import EVERY_QUEUE, Found, ReadStatus, Unit
+from aerobee.store.results import Found, ReadStatus, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +66,7 @@ class ListStore:
 
     def __init__(self) -> None:
         self.queues: dict[tuple[str, int], list[Record]] = defaultdict(list)
-        self.listeners: dict[Any, object] = {}
+        self.listeners: list[Any] = []
         self.physical = 0
         self.full = False
 
@@ -77,7 +78,7 @@ class ListStore:
         self.physical += 100
         queue.append(message.decode(message.encode(record)))
         for listener in self.listeners:
-            listener(record, 0)
+            listener.arrived(record, 0)
 
     def append_batch(self, records: list[Record]) -> None:
         for record in records:
@@ -179,7 +180,7 @@ class History(RuleBasedStateMachine):
 
     def start(self) -> None:
         clock, directory = self.clock, self.directory
-        self.store.listeners = {}
+        self.store.listeners = []
         offsets, topics = Offsets(directory, clock), Topics(directory, clock)
         groups = Groups(directory, clock)
         for name in TOPICS:
@@ -208,7 +209,7 @@ class History(RuleBasedStateMachine):
             access=None,  # type: ignore[arg-type]
         )
         self.revive = Revive(self.broker)
-        self.store.listeners[self.stored] = lambda: EVERY_QUEUE
+        self.store.listeners.append(Thing(arrived=self.stored))
 
     def stored(self, record: Record, tags_code: int) -> None:
         """A copy was stored: a redelivery must be of a lease that is over, with one more attempt."""

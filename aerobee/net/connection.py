@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aerobee.errors import NetworkError, ProtocolError, RequestTimeout
 from aerobee.net.reply import Large, Reply, refusal, reply_frame
-from aerobee.net.sending import Calls, Waiting, WriteSide
+from aerobee.net.sending import Calls, Waiting, WriteSide, fd_of
 from aerobee.net.served import Answer, Handler, Limits, Observer, Run
 from aerobee.protocol import command as wire
 from aerobee.protocol.addresses import format_address
@@ -110,6 +110,7 @@ class Connection(WriteSide):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass
+        self._fd = fd_of(transport)
         peer = transport.get_extra_info("peername") or ("", 0)
         self.remote = (peer[0], peer[1])
         self.remote_text = format_address(peer[0], peer[1])
@@ -150,10 +151,10 @@ class Connection(WriteSide):
             if not (self._paused or self._backlog):  # as `is_reading` says, without the call
                 end, answers = run(joined, at, self)
                 if end > at:
-                    if type(answers) is bytes:
-                        self.write(answers)
-                    else:
+                    if not isinstance(answers, bytes):
                         self.owe(answers)
+                    elif answers:
+                        self.write(answers)
                     at, self.answered_ns = end, 0
                     continue  # what follows may be of another kind that he takes
             frame, at = self._frames.cut(joined, at)

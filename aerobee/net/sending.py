@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,13 +30,14 @@ class WriteSide(asyncio.Protocol):
     """The half of a connection that reads nothing."""
 
     __slots__ = (
-        "_closing", "_limits", "_out", "_out_bytes", "_paused", "_transport", "early_bytes", "remote_text",
+        "_closing", "_fd", "_limits", "_out", "_out_bytes", "_paused", "_transport", "early_bytes", "remote_text",
     )  # fmt: skip
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.early_bytes = min(EARLY_BYTES, limits.pause_bytes)
         self._transport: asyncio.Transport | None = None
+        self._fd = -1  # see `fd_of`
         self._closing = False
         self._out: list[bytes] | None = None  # a list while a read is served, to be sent as one
         self._out_bytes = 0
@@ -56,6 +58,27 @@ class WriteSide(asyncio.Protocol):
         if self._out_bytes >= self.early_bytes:
             self._flush()
             self._out = []
+
+    def write_at_once(self, frame: bytes) -> None:
+        """As `write`, but the peer has it when this returns, wherever that can be: for one who has more to do in this
+        turn, and whose peer could work meanwhile. A system call of its own, so not for many frames of a turn."""
+        transport = self._transport
+        if (
+            self._fd < 0
+            or self._out
+            or self._closing
+            or transport is None
+            or transport.is_closing()  # then the number may be another file's already
+            or transport.get_write_buffer_size()
+        ):
+            self.write(frame)
+            return
+        try:
+            sent = os.write(self._fd, frame)
+        except OSError:  # a full buffer, or a broken connection: the transport will find out
+            sent = 0
+        if sent < len(frame):
+            self.write(frame[sent:])
 
     def _write_large(self, answer: Large) -> None:
         collecting = self._out is not None
@@ -99,6 +122,15 @@ class WriteSide(asyncio.Protocol):
             # Python 3.11.2: asyncio's TLS transport has let go of its inner part once the peer is gone.
             with suppress(AttributeError):
                 self._transport.abort()
+
+
+def fd_of(transport: asyncio.Transport) -> int:
+    """The number of a plain socket whose transport writes at the end of a turn only, which is uvloop's way; else -1."""
+    kind = type(transport)
+    if kind.__module__ != "uvloop.loop" or kind.__name__ != "TCPTransport":
+        return -1
+    fd: int = transport.get_extra_info("socket").fileno()
+    return fd
 
 
 class Waiting(Protocol):

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 Answer = bytes | Reply | Large | None
 Handler = Callable[["Connection", Command], Answer | Coroutine[Any, Any, Answer]]
 # Serves requests ahead of the handler: given bytes and where a frame begins, it returns where the first frame begins
-# that it leaves alone, and the answers to those before it, or a coroutine that gives them later.
+# that it leaves alone, and the answers to those before it, none if it has written them, or a coroutine that gives them
+# later.
 Run = Callable[[bytes, int, "Connection"], tuple[int, bytes | Coroutine[Any, Any, bytes]]]
 
 

@@ -25,6 +25,10 @@ class FrameDecoder:
         return len(self.pending)
 
     def feed(self, data: bytes) -> list[bytes]:
+        if not self.pending and len(data) >= 4:
+            (size,) = _LENGTH.unpack_from(data)
+            if size + 4 == len(data) <= self._max_frame:  # the usual read: one frame, whole
+                return [data[4:]]
         if self.pending:
             self.pending += data
             if self._end_of_frame(self.pending, 0) > len(self.pending):

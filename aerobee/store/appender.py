@@ -239,17 +239,18 @@ class Appender:
         return True
 
     def keep(self, draft: Draft) -> None:
-        """Store what was drafted since `begin`, all of it or, when the disk refuses, nothing."""
+        """Store what was drafted since `begin`, all of it or, when the disk refuses, nothing. `dispatch` follows in the
+        same turn."""
         log = self._log
         draft.published(log.publish)
-        draft.enter_units(self._queues.dirty)
-        self._index.enter(draft)
         log.end = draft.start + draft.size
         self.last_store_time = draft.now
-        self._tell_draft(draft)
 
-    def _tell_draft(self, draft: Draft) -> None:
-        """Records are made only for queues somebody waits for, and told in the order of the log."""
+    def dispatch(self, draft: Draft) -> None:
+        """What was kept: into its queues and the index, and to whoever waits for it."""
+        draft.enter_units(self._queues.dirty)
+        self._index.enter(draft)
+        # Records are made only for queues somebody waits for, and told in the order of the log.
         awaited = draft.awaited([(each.arrived, each.awaited) for each in self.listeners if each.count])
         for queue, code, raw in draft.records_of(awaited) if awaited else ():
             record = decode(raw)

@@ -115,6 +115,7 @@ class MessageStore(ReadSide):
         self.append_batch: Callable[[list[Record]], None] = timed(self._appender.append_batch)
         self.append_columns: Callable[[Batch], Places] = timed(self._appender.append_columns)
         self.new_draft, self.begin = self._appender.new_draft, self._appender.begin
+        self.keep: Callable[[Draft], None] = self._appender.keep
 
     @classmethod
     def open(
@@ -177,9 +178,10 @@ class MessageStore(ReadSide):
         """Who is told of records that are stored."""
         return self._appender.listeners
 
-    def keep(self, draft: Draft, calls: int, began_ns: int) -> int:
-        """Store a draft of so many requests. Their stopwatch was started at `began_ns`; what it shows now."""
-        self._appender.keep(draft)
+    def dispatch(self, draft: Draft, calls: int, began_ns: int) -> int:
+        """Dispatch a draft that was kept, of so many requests. Their stopwatch was started at `began_ns`; what it shows
+        now."""
+        self._appender.dispatch(draft)
         took_ns = perf_counter_ns() - began_ns
         self._append_times.add(took_ns // calls, calls)
         return took_ns

@@ -49,6 +49,8 @@ class Line:
     def write(self, frame: bytes) -> None:
         self.written.append(frame)
 
+    write_at_once = write
+
     def send(self, command: Command) -> None:
         self.written.append(wire.encode(command))
 

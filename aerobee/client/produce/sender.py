@@ -112,7 +112,9 @@ class Sender:
             return None
         if not merging.turn and warm.connection.awaits_nothing:  # nobody to wait for
             call = warm.new_call()
-            warm.connection.write(self._asked(warm, sending, chosen, call))
+            rendering = self._rendering(warm.template, sending, chosen)
+            warm.connection.write_at_once(warm.connection.rendered(rendering, call))
+            self._deadlines.watch(call, self._deadline(sending))
         elif is_plain:
             call = merging.add(sending, chosen)
         else:
@@ -124,13 +126,9 @@ class Sender:
         if warm is None:  # lost within this turn
             fail(waiting, NetworkError(f"the connection to broker {queue.broker_name!r} was lost"))
             return None
-        return warm.connection, self._asked(warm, sending, queue, waiting)
-
-    def _asked(self, warm: WarmConnection, sending: Sending, queue: MessageQueue, waiting: Waiting) -> bytes:
-        """The frame, whose answer is waited for from now on."""
         frame = warm.connection.rendered(self._rendering(warm.template, sending, queue), waiting)
         self._deadlines.watch(waiting, self._deadline(sending))
-        return frame
+        return warm.connection, frame
 
     def way(
         self, sending: Sending, queue: MessageQueue | None

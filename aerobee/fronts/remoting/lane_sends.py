@@ -86,14 +86,21 @@ class SendRuns:
         if end == at:
             return at, b""
         try:
-            took_ns = store.keep(self._draft, sends.calls, self._began)
+            store.keep(self._draft)
+            answers = sends.answers
+            if answers and end == len(data) and not self._needs_sync:
+                connection.write_at_once(
+                    answers
+                )  # they are in the log: the peer can go on while we do the rest
+                answers = b""
+            took_ns = store.dispatch(self._draft, sends.calls, self._began)
             broker.stats.sent_run(sends)
             # Of the run, for all its requests: codes are rarely mixed, and nobody waits for one of them alone.
             broker.stats.counted.rpc.add_run(code_of(data, at), took_ns, sends.calls)
             if self._needs_sync and sends.answered:
                 kept = Kept(self._draft.start + self._draft.size, data[at:end], sends.answered, sends.answers)
                 return end, self._durable(kept, connection)
-            return end, sends.answers
+            return end, answers
         finally:
             self._draft.drop()
 

@@ -23,6 +23,7 @@ MODULES = (
     "reads",
     "repeats",
     "pulls",
+    "receipts",
     "acks",
     "changes",
     "signed",

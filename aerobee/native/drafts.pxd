@@ -21,6 +21,7 @@ cdef class Queue:
     cdef readonly str topic
     cdef readonly int queue_id
     cdef object stored  # the store's queue
+    cdef bytearray tail  # its own, all the time
     cdef int64_t found_at  # how many queues had been unloaded by then
     cdef tuple key
     cdef bytes _topic_field

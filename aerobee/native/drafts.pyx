@@ -10,24 +10,15 @@ they mean.
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from aerobee.native.memory cimport (
-    Buffer, Span, append, crc32, get32, java_hash, let_go, make_room, put16, put32, put64, put_bytes,
+    Buffer, Span, append, crc32, get32, java_hash, let_go, make_room, put16, put32, put64, put_bytes, soon_at,
 )
 from aerobee.native.texts cimport next_word
-
-cdef extern from *:
-    """
-    #if defined(__GNUC__) || defined(__clang__)
-    #define soon_at(place) __builtin_prefetch(place, 1)
-    #else
-    #define soon_at(place) ((void)(place))
-    #endif
-    """
-    void soon_at(const uint8_t* place) nogil
 
 cdef enum:
     FIXED = 74  # a record without hosts, topic field, body and properties
@@ -140,10 +131,11 @@ cdef class Draft:
             if stored is None:
                 return False
             queue._topic_field, queue._magic = stored.topic_field, <uint32_t>(stored.magic & 0xFFFFFFFF)
-            queue.stored, queue.found_at = stored, self._unloaded
+            queue.stored, queue.tail, queue.found_at = stored, stored.tail, self._unloaded
         queue.next_offset, queue._units.size = queue.stored.max_offset, 0
         queue.run, queue.number = self.run, len(self.queues)
         self.queues.append(queue)
+        soon_at(<PyObject*>queue.tail)
         return True
 
     cdef bint mark(self, Queue queue, Mark* mark) except -1:
@@ -283,9 +275,11 @@ cdef class Draft:
         cdef bytearray tail
         cdef Py_ssize_t size
         for queue in self.queues:
+            soon_at(PyByteArray_AS_STRING(queue.tail) + len(queue.tail))
+        for queue in self.queues:
             if not queue._units.size:
                 continue
-            tail = queue.stored.tail
+            tail = queue.tail
             size = len(tail)
             if not size:
                 dirty[queue.stored] = None

@@ -13,6 +13,16 @@ cdef extern from "big_endian.h" nogil:
     uint8_t* put32(uint8_t* p, uint32_t value)
     uint8_t* put64(uint8_t* p, uint64_t value)
 
+cdef extern from *:
+    """
+    #if defined(__GNUC__) || defined(__clang__)
+    #define soon_at(place) __builtin_prefetch(place, 1)
+    #else
+    #define soon_at(place) ((void)(place))
+    #endif
+    """
+    void soon_at(const void* place) nogil  # it is going to be changed: let it be fetched meanwhile
+
 
 cdef struct Span:
     const uint8_t* at

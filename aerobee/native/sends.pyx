@@ -7,6 +7,7 @@ the message's way, all numbers within bounds. At the first frame that is otherwi
 it, and Python serves that one. `broker/operations/send.py` is the reference: what is plain here is plain there.
 """
 
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp
 
@@ -14,7 +15,7 @@ from aerobee.native.answers cimport Template
 from aerobee.native.drafts cimport Draft, Mark, Message, Queue
 from aerobee.native.headers cimport NO_FRAME, Fields, code_at, is_utf8
 from aerobee.native.memory cimport (
-    Buffer, Span, append, decimal, get16, get32, hexadecimal, let_go, make_room, put_bytes, span_of,
+    Buffer, Span, append, decimal, get16, get32, hexadecimal, let_go, make_room, put_bytes, soon_at, span_of,
 )
 from aerobee.native.texts cimport Texts
 
@@ -41,17 +42,22 @@ cdef class Topic:
     cdef int64_t run, write_queues, read_queues
     cdef int64_t[SIZES] _large
     cdef list _queues  # by number, as far as they were used
+    cdef Queue _last  # the one that was asked for last: many topics have but one
 
     def __cinit__(self, config):
         self.name, self.config, self._queues, self.run = config.topic_name, config, [], 0
         self.write_queues, self.read_queues = config.write_queue_nums, config.read_queue_nums
 
     cdef Queue queue(self, Py_ssize_t queue_id):
+        cdef Queue queue = self._last
+        if queue is not None and queue.queue_id == queue_id:
+            return queue
         while len(self._queues) <= queue_id:
             self._queues.append(None)
         queue = self._queues[queue_id]
         if queue is None:
             queue = self._queues[queue_id] = Queue(self.name, queue_id)
+        self._last = queue
         return queue
 
     cdef tuple large(self):
@@ -221,6 +227,7 @@ cdef class SendLane:
         if topic.run != self._draft.run:
             topic.start(self._draft.run)
             self._used.append(topic)
+            soon_at(<PyObject*>topic.meter)
         topic.calls += 1
         topic.count += messages
         topic.size_bytes += size_bytes

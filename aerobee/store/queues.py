@@ -165,8 +165,8 @@ class ConsumeQueues:
         self.dirty.setdefault(queue)
 
     def write_oldest(self, count: int) -> int:
-        """Write the tails of the `count` queues that wait longest; how many bytes each had, as a mean. One that cannot be
-        written keeps no other from it: its OSError comes after the rest."""
+        """Write the tails of the `count` queues that wait longest; how many bytes each had, as a mean. One that cannot
+        be written keeps no other from it: its OSError comes after the rest."""
         failure: OSError | None = None
         size_bytes, queues = 0, list(islice(self.dirty, count))
         for queue in queues:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs of pops and batch acks: their requests are read by the compiled lane, which knows again those of a consumer that
-was looked at before (`native/repeats.pyx`). Choosing queues, leases and answers stay Python's, whose state all of it is;
-records are read by the lane anyway (`native/reads.pyx`)."""
+was looked at before (`native/repeats.pyx`). Choosing queues and leases stay Python's, whose state all of it is; records
+are read by the lane anyway (`native/reads.pyx`). It also writes the answers of pops that found some, with what their
+receipts are made of (`native/receipts.pyx`)."""
 
 from __future__ import annotations
 
@@ -12,21 +13,30 @@ from aerobee.broker.delivery import reading
 from aerobee.broker.operations import pop
 from aerobee.clock import perf_counter_ns
 from aerobee.fronts.gates.remoting import note_later, result_of
+from aerobee.fronts.remoting.lane_answers import both
 from aerobee.fronts.remoting.pop import batch_acked, pop_of, popped_answer
+from aerobee.native.receipts import PopAnswers
 from aerobee.native.repeats import Repeats
 from aerobee.net.reply import Reply, refusal, reply_frame
+from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.consume import BatchAckMessage, PopMessage
+from aerobee.protocol.receipt import Taken, msg_offset_info, start_offset_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from aerobee.broker.broker import Broker
     from aerobee.fronts.remoting.lane_answers import Finish
+    from aerobee.native.answers import Template
     from aerobee.net.connection import Connection
     from aerobee.protocol.command import Header
 
     Given = bytes | Reply | Coroutine[Any, Any, bytes | Reply]
+
+# Values of a rendered answer that stand nowhere else in it.
+_NUMBERS = (1_234_567_891, 1_234_567_892, 1_234_567_893, 1_234_567_894)
+_TAKEN = [Taken("0", 1_234_567_895, 1_234_567_896, [1_234_567_897])]
 
 
 class _Runs:
@@ -89,6 +99,7 @@ class PopRuns(_Runs):
     def __init__(self, broker: Broker, is_open: Callable[[int], bool], finish: Finish) -> None:
         super().__init__(broker, finish, PopMessage, ("born_time",), is_open=is_open(PopMessage.code))
         self._relied_on: tuple[object, ...] = ()
+        self._found = PopAnswers(_popped(finish))
 
     def run(self, data: bytes, at: int, connection: Connection) -> tuple[int, bytes]:
         relied_on = reading.relied_on(self._broker)
@@ -104,12 +115,23 @@ class PopRuns(_Runs):
         born_time = self._asked.number(self._places[0]) or self._broker.clock.wall()
         popped = pop.pop_again(known, born_time, self._broker)
         if type(popped) is CoroutineType:
-            return _held(popped, command)
-        return popped_answer(command, cast("pop.Popped", popped))
+            return self._held(popped, command)
+        return self._popped(command, cast("pop.Popped", popped))
+
+    async def _held(self, later: Coroutine[Any, Any, pop.Popped], command: Command) -> bytes | Reply:
+        return self._popped(command, await later)
+
+    def _popped(self, command: Command, popped: pop.Popped) -> bytes | Reply:
+        if not popped.messages or popped.order_counts:
+            return popped_answer(command, popped)
+        numbers = (popped.pop_time, popped.invisible_ms, popped.revive_queue, popped.rest)
+        return self._found.frame(command.opaque, command.serialize, numbers, popped.taken, popped.messages)
 
 
-async def _held(later: Coroutine[Any, Any, pop.Popped], command: Command) -> bytes | Reply:
-    return popped_answer(command, await later)
+def _popped(finish: Finish) -> tuple[Template, Template]:
+    found = pop.Popped(ResponseCode.SUCCESS, *_NUMBERS, messages=[b""], taken=_TAKEN)
+    values = (*_NUMBERS, start_offset_info(_TAKEN), msg_offset_info(_TAKEN))
+    return both(PopMessage.code, finish, lambda command: popped_answer(command, found), *values)
 
 
 class BatchAckRuns(_Runs):

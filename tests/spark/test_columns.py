@@ -277,6 +277,7 @@ def test_rows_with_as_many_pairs_are_read_by_their_places() -> None:
     """The short road of most topics; what it finds is compared with the long one elsewhere."""
     found = pairs_of(*USUAL)
     assert found._alike is None, "their lengths differ"
+    assert pairs_of(*[b"TAGS\x01a\x02KEYS\x01k%d\x02" % n for n in range(5)])._alike is not None
     assert found._ends is not None
     assert found._ends.shape == (2, 5)
     assert found._names == [b"TAGS\x01", b"KEYS\x01"]

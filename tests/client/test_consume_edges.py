@@ -303,3 +303,19 @@ async def test_a_queue_lost_while_a_message_is_sent_back_is_not_reported(
     assert member.offsets.memory.get(owned.queue) == 9
     await loop._finish(owned, [other], Outcome())
     assert member.offsets.memory.get(owned.queue) == 9, "nothing was inside"
+
+
+async def test_what_ends_on_a_queue_that_was_lost_is_nobodys_matter(
+    make_member: Any, own: Any, hooks: Any, tasks: Any, make_message: Any, session: Any
+) -> None:
+    member = make_member()
+    owned = own(member)
+    loop = ConsumeLoop(member, Handler(lambda message: None, 1, 2, "g"), hooks, tasks)
+    message = make_message(7)
+    owned.inbox.put([message])
+    owned.inbox.dropped = True
+    before = owned.inbox.last_consume
+    session.clock.advance(5)
+    await loop._finish(owned, [message], Outcome(ConsumeResult.RETRY))
+    assert session.asked == [], "it is not sent back: its next owner has it"
+    assert (message in owned.inbox, owned.inbox.last_consume) == (True, before)

@@ -305,7 +305,7 @@ def test_usual_texts_are_taken_apart_at_once_and_odd_ones_piece_by_piece() -> No
     assert regular(*USUAL)
     assert regular(*USUAL, b"", b"A\x01b\x02")
     assert regular(b"", b"")
-    for odd in (b"A\x01b", b"\x01b\x02", b"A\x01\x02", b"A\x02", b"A\x01b\x02\x02", b"A\x01b\x01c\x02"):
+    for odd in (b"A\x01b", b"\x01b\x02", b"A\x01\x02", b"A\x02", b"A\x01b\x02\x02", b"A\x01b\x01c\x02", b"x"):
         assert not regular(*USUAL, odd), odd
 
 
@@ -313,3 +313,9 @@ def test_texts_of_plain_letters_need_no_second_look() -> None:
     assert spans._is_ascii(None) is True
     assert spans._is_ascii(pa.py_buffer(b"~\x7f")) is True
     assert spans._is_ascii(pa.py_buffer(b"a\x80")) is False
+
+
+def test_a_row_of_one_letter_is_no_part_of_the_next() -> None:
+    found = pairs_of(b"A\x01b\x02", b"x", b"C\x01d\x02", b"", b"\x02", b"E\x01f\x02")
+    assert found.as_map().to_pylist() == [[("A", "b")], [], [("C", "d")], [], [], [("E", "f")]]
+    assert found.lookup(b"C").to_pylist() == [None, None, "d", None, None, None]

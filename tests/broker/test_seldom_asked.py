@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+from aerobee.broker.background.runner import Job, run
 from aerobee.broker.background.topic_retention import TopicRetention
 from aerobee.broker.background.topic_routes import RemoteRoutes
 from aerobee.broker.delivery import reading
 from aerobee.broker.operations.admin.access import newest_audit
 from aerobee.broker.operations.admin.cluster import timer_counts
 from aerobee.broker.operations.admin.topics import clean_unused_topics
+from aerobee.broker.operations.end_transaction import _committed_before
+from aerobee.broker.operations.pop import _learn
+from aerobee.broker.pop.leases import Leases
 from aerobee.broker.pop.orders import Orders
 from aerobee.clock import ManualClock
 from aerobee.errors import SystemFailure
@@ -124,3 +129,62 @@ def test_a_topic_that_is_not_there_is_known_to_be_so_for_a_while() -> None:
     clock.advance(5)
     assert routes.known("gone") is None, "it has to be asked for again"
     assert routes._wanted["gone"] == clock.now()
+
+
+async def test_a_busy_job_lets_others_have_their_turn() -> None:
+    clock, story = ManualClock(start=0), list[str]()
+
+    def busy(now: int) -> int:
+        story.append("busy")
+        return 0 if len(story) < 6 else 1_000
+
+    def other(now: int) -> int:
+        story.append("other")
+        return 0 if len(story) < 6 else 1_000
+
+    task = asyncio.ensure_future(run((Job("busy", busy), Job("other", other)), clock))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert story[:4] == ["busy", "other", "busy", "other"]
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_a_half_message_without_a_topic_or_an_id_was_committed_nowhere() -> None:
+    asked: list[Any] = []
+    broker: Any = SimpleNamespace(store=SimpleNamespace(find_by_key=lambda *told: asked.append(told) or []))
+    for text in ("", "REAL_TOPIC\x01orders\x02", "UNIQ_KEY\x01ID\x02"):
+        assert _committed_before(Record("half", b"x", text), broker) is False
+    assert asked == []
+    whole = Record("half", b"x", "REAL_TOPIC\x01orders\x02UNIQ_KEY\x01ID\x02", born_timestamp=50)
+    assert _committed_before(whole, broker) is False
+    assert asked == [("orders", "ID", 64, 49, 2**63 - 1)]
+
+
+def test_a_finished_checkpoint_is_kept_while_the_groups_offset_has_not_passed_it() -> None:
+    offsets = SimpleNamespace(get=lambda group, topic, queue_id: 5)
+    leases: Any = Leases.__new__(Leases)
+    leases._offsets = offsets
+    logged: Any = SimpleNamespace(offsets=[3, 5])
+    passed: Any = SimpleNamespace(offsets=[3, 4])
+
+    def lane(line: list[int], skip: set[int]) -> Any:
+        return SimpleNamespace(line=line, skip=skip, group="g", topic="t", queue_id=0)
+
+    assert leases.keeps(lane([1], set()), logged)
+    assert leases.keeps(lane([], {1}), logged), "acked out of turn is reason enough"
+    assert not leases.keeps(lane([], set()), logged)
+    assert not leases.keeps(lane([1], {1}), passed)
+    assert not leases.keeps(None, logged)
+
+
+def test_who_pops_without_a_filter_is_remembered_as_wanting_everything(bench: Any) -> None:
+    learned: list[Any] = []
+    broker: Any = SimpleNamespace(
+        clients=SimpleNamespace(learn=lambda *told: learned.append(told)), clock=bench.clock
+    )
+    for expression in ("", None, "A"):
+        _learn(SimpleNamespace(group="g", topic="t", expression_type="TAG", expression=expression), broker)  # type: ignore[arg-type]
+    assert [told[3] for told in learned] == ["*", "*", "A"]
+    assert learned[0] == ("g", "t", "TAG", "*", bench.clock.now())

@@ -319,3 +319,11 @@ def test_a_row_of_one_letter_is_no_part_of_the_next() -> None:
     found = pairs_of(b"A\x01b\x02", b"x", b"C\x01d\x02", b"", b"\x02", b"E\x01f\x02")
     assert found.as_map().to_pylist() == [[("A", "b")], [], [("C", "d")], [], [], [("E", "f")]]
     assert found.lookup(b"C").to_pylist() == [None, None, "d", None, None, None]
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_a_property_without_a_value_is_none_in_a_table_too(count: int) -> None:
+    found = alike.alike(*as_rows(*[b"TAGS\x01\x02KEYS\x01k%02d\x02" % n for n in range(count)]))
+    assert found is not None
+    assert found.lookup(b"TAGS").to_pylist() == [None] * count
+    assert found.lookup(b"KEYS").to_pylist() == [f"k{n:02d}" for n in range(count)]

@@ -270,3 +270,14 @@ def test_a_target_is_what_was_there_when_it_was_asked_for() -> None:
     assert stream.go() == [5, 7]
     assert stream.go() is None
     assert stream.reader.reportLatestOffset() == {"o": {"t": {"b": {"0": 50, "1": 70, "2": 3}}}, "v": 1}
+
+
+def test_the_heads_that_are_told_are_those_of_the_last_look() -> None:
+    source = Source(q0=(0, 5))
+    stream = Stream(source)
+    stream.reaches()
+    first = stream.reader.reportLatestOffset()
+    assert stream.reader.reportLatestOffset() is first
+    source.put(q0=(0, 9))
+    stream.reaches()
+    assert stream.reader.reportLatestOffset() == {"o": {"t": {"b": {"0": 9}}}, "v": 1}

@@ -221,7 +221,8 @@ async def test_a_producer_that_finds_no_name_server_leaves_nothing_behind(
 
 
 async def test_a_way_that_is_not_found_in_time_is_told_as_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    sender = Sender(Asked("127.0.0.1:1"), "p")
+    session: Any = Asked("127.0.0.1:1")
+    sender = Sender(session, "p")
     now = sender._clock.now()
     with pytest.raises(NetworkError, match="no way to a broker of 'T' was found in time"):
         async with sender._in_time(Tries(0, now, now), "T"):

@@ -70,7 +70,7 @@ def test_what_it_may_not_hold_is_said_in_a_sentence(given: dict[str, Any], said:
         {"body": memoryview(b"x")},
         {"body": bytes(4 * 1024 * 1024)},
     ],
-    ids=lambda given: str(given)[:40],
+    ids=lambda given: "-".join(given),
 )
 def test_what_it_may_hold_up_to_the_edge(given: dict[str, Any]) -> None:
     message = Message(**{"topic": "T", "body": b"x", **given})

@@ -13,6 +13,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import (
     ArrayType,
+    DataType,
     DoubleType,
     FloatType,
     IntegerType,
@@ -231,7 +232,7 @@ def test_texts_stay_readable_and_half_a_sign_stays_escaped() -> None:
 
 def test_a_schema_may_be_told_as_ddl_which_spark_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     read = {"a INT": struct(a=INT), "INT": INT}
-    monkeypatch.setattr(json_bodies.DataType, "fromDDL", staticmethod(read.__getitem__))
+    monkeypatch.setattr(DataType, "fromDDL", staticmethod(read.__getitem__))
     assert json_bodies.schema_of("a INT") == json_bodies.schema_of({"ddl": "a INT"}) == struct(a=INT)
     for told in ("INT", {"ddl": "INT"}):
         with pytest.raises(OptionError, match="schema 'INT' names no columns"):

@@ -17,8 +17,10 @@ from aerobee.client.consume.inbox import Full
 from aerobee.client.consume.membership import PoppedQueue
 from aerobee.client.consume.queue_locks import QueueLocks
 from aerobee.client.consume.refusals import Refusals
+from aerobee.client.consume.simple_consumer import SimpleConsumer
 from aerobee.client.consume.slots import Slots
 from aerobee.client.consume.start_offset import StartPoint
+from aerobee.client.produce.producer import UnderWay
 from aerobee.errors import FlowControl, NetworkError, NoPermission, SystemFailure
 from aerobee.protocol import bodies
 from aerobee.protocol.bodies import MessageQueue
@@ -303,3 +305,43 @@ async def test_a_queue_lost_while_a_message_is_sent_back_is_not_reported(
     assert member.offsets.memory.get(owned.queue) == 9
     await loop._finish(owned, [other], Outcome())
     assert member.offsets.memory.get(owned.queue) == 9, "nothing was inside"
+
+
+async def test_what_ends_on_a_queue_that_was_lost_is_nobodys_matter(
+    make_member: Any, own: Any, hooks: Any, tasks: Any, make_message: Any, session: Any
+) -> None:
+    member = make_member()
+    owned = own(member)
+    loop = ConsumeLoop(member, Handler(lambda message: None, 1, 2, "g"), hooks, tasks)
+    message = make_message(7)
+    owned.inbox.put([message])
+    owned.inbox.dropped = True
+    before = owned.inbox.last_consume
+    session.clock.advance(5)
+    await loop._finish(owned, [message], Outcome(ConsumeResult.RETRY))
+    assert session.asked == [], "it is not sent back: its next owner has it"
+    assert (message in owned.inbox, owned.inbox.last_consume) == (True, before)
+
+
+async def test_waits_are_as_long_as_they_are_asked_to_be(
+    session: Any, tasks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Milliseconds of ours are seconds of asyncio's."""
+    waited: list[float | None] = []
+
+    async def wait(waiting: Any, *, timeout: float | None = None, return_when: str = "") -> None:
+        waited.append(timeout)
+
+    slots: Slots[int] = Slots(tasks, 1, lambda ready: asyncio.sleep(0), "work")
+    gate = UnderWay(1, 1)
+    gate.try_enter(1)
+    consumer = SimpleConsumer("127.0.0.1:1", group="g", topics={"T": "*"}, clock=session.clock)
+    monkeypatch.setattr(asyncio, "wait", wait)
+    slots.busy = 1
+    assert not await slots.drained(2_500)
+    assert not await gate.empty(3_500)
+    await consumer._notified([], 4_500)
+    tasks.start(asyncio.sleep(0), "one")
+    await tasks.finish(5_500)
+    monkeypatch.undo()
+    assert waited == [2.5, 3.5, 4.5, 5.5]

@@ -9,9 +9,19 @@ from typing import Any
 import pytest
 
 from aerobee.client.options import Options, ProducerOptions, PullOptions
+from aerobee.client.produce.producer import Producer
+from aerobee.client.produce.sender import Sender
+from aerobee.client.produce.tries import Tries
 from aerobee.client.session.session import Session
 from aerobee.clock import ManualClock
-from aerobee.errors import NetworkError, NoRoute, RequestCodeNotSupported, SystemFailure, TopicNotFound
+from aerobee.errors import (
+    NetworkError,
+    NoRoute,
+    RequestCodeNotSupported,
+    RequestTimeout,
+    SystemFailure,
+    TopicNotFound,
+)
 from aerobee.protocol import bodies
 from aerobee.protocol.bodies import BrokerData, QueueData, TopicRoute
 from aerobee.protocol.command import Command
@@ -187,3 +197,43 @@ async def test_options_of_another_role_are_refused() -> None:
     with pytest.raises(ValueError, match="give host:port, several separated by ';'"):
         Session("")
     await asyncio.sleep(0)
+
+
+async def test_a_producer_that_finds_no_name_server_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = Asked("127.0.0.1:1")
+    producer = Producer(session, group="p")
+    session.answers = [NetworkError("refused")]
+    with pytest.raises(NetworkError, match="no name server answers"):
+        await producer.start()
+    assert (session.users, session.producers, session.tasks._tasks) == (0, {}, set())
+    session.answers = [TopicNotFound("none")]
+    async with producer as entered:
+        assert entered is producer
+        assert session.producers == {"p": producer}
+        with pytest.raises(RuntimeError, match="'p' was started already"):
+            await producer.start()
+        with pytest.raises(ValueError, match="'p' has a producer in this session already"):
+            await Producer(session, group="p").start()
+    await producer.stop()
+    assert (session.users, session.producers) == (0, {})
+
+
+async def test_a_way_that_is_not_found_in_time_is_told_as_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    session: Any = Asked("127.0.0.1:1")
+    sender = Sender(session, "p")
+    now = sender._clock.now()
+    with pytest.raises(NetworkError, match="no way to a broker of 'T' was found in time"):
+        async with sender._in_time(Tries(0, now, now), "T"):
+            await asyncio.Event().wait()
+    with pytest.raises(RequestTimeout, match="its own"):
+        async with sender._in_time(Tries(0, now, now + 60_000), "T"):
+            raise RequestTimeout("its own")
+
+
+async def test_a_connection_lost_before_the_greeting_is_greeted_by_nobody() -> None:
+    session = Asked()
+    await session._introduce("a:1")
+    assert session._greeted == {}
+    assert session.open_connection("a:1") is None

@@ -277,6 +277,7 @@ def test_rows_with_as_many_pairs_are_read_by_their_places() -> None:
     """The short road of most topics; what it finds is compared with the long one elsewhere."""
     found = pairs_of(*USUAL)
     assert found._alike is None, "their lengths differ"
+    assert pairs_of(*[b"TAGS\x01a\x02KEYS\x01k%d\x02" % n for n in range(5)])._alike is not None
     assert found._ends is not None
     assert found._ends.shape == (2, 5)
     assert found._names == [b"TAGS\x01", b"KEYS\x01"]
@@ -304,7 +305,7 @@ def test_usual_texts_are_taken_apart_at_once_and_odd_ones_piece_by_piece() -> No
     assert regular(*USUAL)
     assert regular(*USUAL, b"", b"A\x01b\x02")
     assert regular(b"", b"")
-    for odd in (b"A\x01b", b"\x01b\x02", b"A\x01\x02", b"A\x02", b"A\x01b\x02\x02", b"A\x01b\x01c\x02"):
+    for odd in (b"A\x01b", b"\x01b\x02", b"A\x01\x02", b"A\x02", b"A\x01b\x02\x02", b"A\x01b\x01c\x02", b"x"):
         assert not regular(*USUAL, odd), odd
 
 
@@ -312,3 +313,17 @@ def test_texts_of_plain_letters_need_no_second_look() -> None:
     assert spans._is_ascii(None) is True
     assert spans._is_ascii(pa.py_buffer(b"~\x7f")) is True
     assert spans._is_ascii(pa.py_buffer(b"a\x80")) is False
+
+
+def test_a_row_of_one_letter_is_no_part_of_the_next() -> None:
+    found = pairs_of(b"A\x01b\x02", b"x", b"C\x01d\x02", b"", b"\x02", b"E\x01f\x02")
+    assert found.as_map().to_pylist() == [[("A", "b")], [], [("C", "d")], [], [], [("E", "f")]]
+    assert found.lookup(b"C").to_pylist() == [None, None, "d", None, None, None]
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_a_property_without_a_value_is_none_in_a_table_too(count: int) -> None:
+    found = alike.alike(*as_rows(*[b"TAGS\x01\x02KEYS\x01k%02d\x02" % n for n in range(count)]))
+    assert found is not None
+    assert found.lookup(b"TAGS").to_pylist() == [None] * count
+    assert found.lookup(b"KEYS").to_pylist() == [f"k{n:02d}" for n in range(count)]

@@ -6,12 +6,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark")
 
 from pyspark.sql.types import (
     ArrayType,
+    DataType,
     DoubleType,
     FloatType,
     IntegerType,
@@ -33,6 +35,7 @@ from aerobee.spark.decoding.json_schema import (
     merged,
     rounds,
 )
+from aerobee.spark.options import OptionError
 
 INT, LONG, TEXT, DOUBLE = IntegerType(), LongType(), StringType(), DoubleType()
 
@@ -69,6 +72,30 @@ def struct(**fields: Any) -> StructType:
             (),
         ),
         (struct(l=ArrayType(INT)), struct(l=ArrayType(LONG)), struct(l=ArrayType(LONG)), (), ("l",), ()),
+        (
+            struct(l=ArrayType(INT)),
+            struct(l=INT),
+            struct(l=ArrayType(INT)),
+            (),
+            (),
+            (Conflict("l", ArrayType(INT), INT),),
+        ),
+        (
+            struct(l=INT),
+            struct(l=ArrayType(INT)),
+            struct(l=INT),
+            (),
+            (),
+            (Conflict("l", INT, ArrayType(INT)),),
+        ),
+        (
+            struct(a=INT),
+            struct(a=struct(b=INT)),
+            struct(a=INT),
+            (),
+            (),
+            (Conflict("a", INT, struct(b=INT)),),
+        ),
         (
             struct(a=struct(b=INT)),
             struct(a=INT),
@@ -201,3 +228,18 @@ def test_what_is_no_object_is_said_to_be_none(body: bytes) -> None:
 def test_texts_stay_readable_and_half_a_sign_stays_escaped() -> None:
     assert json_rest.rest('{"a": "数"}'.encode(), None) == '{"a": "数"}'
     assert json_rest.rest(rb'{"a": "\ud83d"}', None) == r'{"a": "\ud83d"}'
+
+
+def test_a_schema_may_be_told_as_ddl_which_spark_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = {"a INT": struct(a=INT), "INT": INT}
+    monkeypatch.setattr(DataType, "fromDDL", staticmethod(read.__getitem__))
+    assert json_bodies.schema_of("a INT") == json_bodies.schema_of({"ddl": "a INT"}) == struct(a=INT)
+    for told in ("INT", {"ddl": "INT"}):
+        with pytest.raises(OptionError, match="schema 'INT' names no columns"):
+            json_bodies.schema_of(told)
+
+
+def test_what_columns_do_not_hold_is_told_row_by_row() -> None:
+    bodies, kept = pa.array([b'{"a": 1, "b": 2}', None, b"no"]), pa.array(['{"a": 1}', None, None])
+    found = json_bodies._rest(bodies, kept)
+    assert (found.type, found.to_pylist()) == (pa.string(), ['{"b": 2}', None, ""])

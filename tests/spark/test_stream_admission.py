@@ -1,103 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much a stream's batch takes, when one is worth it, and in how many tasks it and a query are read. The queues are
-a table in memory, time is the test's. No Spark."""
+"""How much a stream's batch takes, when one is worth it, and what is looked at for it. The queues are a table in memory,
+time is the test's. No Spark."""
 
 from __future__ import annotations
 
-import json
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql.datasource import EqualTo, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from aerobee import ManualClock
 from aerobee.errors import AerobeeError, NetworkError, NoPermission, TopicNotFound
 from aerobee.spark import options
-from aerobee.spark.reading import batch_reader, plan, tasks, wire_scan
-from aerobee.spark.reading.batch_reader import Part, PushdownReader
+from aerobee.spark.reading import plan
 from aerobee.spark.reading.plan import Look, Range
 from aerobee.spark.reading.stream_reader import StreamReader
+from tests.spark.memory_queues import ALL, Source, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
-
-    from aerobee.spark.reading.plan import Place
-
-ALL = ReadAllAvailable()
-
-
-class Source:
-    """Queues by name, as a cluster would tell them; counts looks."""
-
-    def __init__(self, **queues: tuple[int, int]) -> None:
-        self.bounds: plan.Bounds = {}
-        self.failed: dict[str, AerobeeError] = {}
-        self.away: dict[str, AerobeeError] = {}
-        self.known = ["t"]
-        self.unreached: AerobeeError | None = None
-        self.looked: list[tuple[list[str], frozenset[tuple[str, str]]]] = []
-        self.forgot = 0
-        self.told: list[tuple[Place, int]] = []
-        self.put(**queues)
-
-    def put(self, **queues: tuple[int, int]) -> None:
-        self.bounds = {"t": {"b": {name[1:]: at for name, at in queues.items()}}}
-
-    def topics(self) -> list[str]:
-        if self.unreached:
-            raise self.unreached
-        return self.known
-
-    def look(self, topics: Iterable[str], carried: frozenset[tuple[str, str]] = frozenset()) -> Look:
-        self.looked.append((sorted(topics), carried))
-        return Look(self.bounds, self.failed, self.away, frozenset({"b"}))
-
-    def forget_routes(self) -> None:
-        self.forgot += 1
-
-    def offsets_at(self, places: list[Place], timestamps: list[int]) -> list[int]:
-        return timestamps
-
-    def address(self, broker: str) -> str:
-        return f"{broker}:1"
-
-    def commit_each(self, offsets: list[tuple[Place, int]]) -> dict[Place, AerobeeError]:
-        self.told += offsets
-        return {}
-
-
-class BySize:
-    """All messages are of 100 bytes."""
-
-    def total(self, parts: list[Range]) -> float:
-        return 100.0 * sum(map(len, parts))
-
-
-class Stream:
-    def __init__(self, source: Source, **given: str) -> None:
-        where = {} if "storePath" in given else {"namesrv": "h:1"}
-        told = {**where, "subscribe": "t", "startingOffsets": "earliest", **given}
-        self.reader: Any = StreamReader(options.for_stream(told))
-        self.source, self.clock = source, ManualClock()
-        self.reader._source_now, self.reader._clock, self.reader._sizes = source, self.clock, BySize()
-        self.reader._sleep = lambda _: None
-        self.at = json.loads(json.dumps(self.reader.initialOffset()))
-
-    def reaches(self, limit: Any = ALL) -> list[int] | None:
-        """Where a batch would end in each queue; None where there is none."""
-        end = self.reader.latestOffset(self.at, limit)
-        return None if end == self.at else list(end["o"]["t"]["b"].values())
-
-    def go(self, limit: Any = ALL) -> list[int] | None:
-        end = json.loads(json.dumps(self.reader.latestOffset(self.at, limit)))
-        moved, self.at = end != self.at, end
-        return list(end["o"]["t"]["b"].values()) if moved else None
 
 
 # -- how much a batch takes -------------------------------------------------------------------------------------
@@ -271,112 +196,6 @@ def test_progress_is_told_to_a_group_only_and_not_before_the_first_batch() -> No
     assert other.told == []
 
 
-# -- tasks ------------------------------------------------------------------------------------------------------
-
-
-def sizes_of(parts: list[Any]) -> list[int]:
-    return [sum(map(len, each.task.parts)) for each in parts]
-
-
-@pytest.mark.parametrize(
-    ("given", "cores", "tasks_of"),
-    [
-        ({}, 4, [20_000, 20_000, 20_000]),
-        ({}, 2, [30_000, 30_000]),
-        ({}, None, [60_000]),
-        ({"maxPartitions": "5"}, 2, [20_000, 20_000, 20_000]),
-        ({"maxPartitions": "1"}, 4, [60_000]),
-        ({"minPartitions": "6"}, 2, [10_000] * 6),
-        ({"maxRecordsPerPartition": "15000"}, 2, [15_000] * 4),
-    ],
-)
-def test_a_batch_of_a_stream_is_read_in_tasks_of_twenty_thousand(
-    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], cores: int | None, tasks_of: list[int]
-) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    monkeypatch.setattr(wire_scan, "cut", lambda *_: None)
-    stream = Stream(Source(q0=(0, 60_000)), **given)
-    parts = stream.reader.partitions(stream.at, stream.reader.latestOffset(stream.at, ALL))
-    assert sizes_of(parts) == tasks_of
-    for part in parts:
-        assert part.task.addresses == {"b": "b:1"}
-        assert part.task.columns == stream.reader._options.columns
-
-
-def query(source: Source, monkeypatch: pytest.MonkeyPatch, **given: str) -> PushdownReader:
-    monkeypatch.setattr(batch_reader, "source_for", lambda _: source)
-    monkeypatch.setattr(wire_scan, "cut", lambda *_: None)
-    return PushdownReader(options.for_batch({"namesrv": "h:1", "subscribe": "t", **given}), ("body", "tags"))
-
-
-@pytest.mark.parametrize(
-    ("given", "cores", "tasks_of"),
-    [
-        ({}, 4, [250_000] * 6),
-        ({}, 2, [375_000] * 4),
-        ({}, 1, [375_000] * 4),
-        ({}, None, [375_000] * 4),
-        ({"maxPartitions": "3"}, 2, [500_000] * 3),
-        ({"minPartitions": "10"}, 2, [150_000] * 10),
-        ({"maxRecordsPerPartition": "100000"}, 2, [100_000] * 15),
-    ],
-)
-def test_a_query_is_read_in_two_tasks_a_core_unless_they_would_be_small(
-    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], cores: int | None, tasks_of: list[int]
-) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    parts = query(Source(q0=(0, 1_500_000)), monkeypatch, **given).partitions()
-    assert sizes_of(parts) == tasks_of
-    assert all(part.task.columns == ("body", "tags") for part in parts)  # type: ignore[attr-defined]
-    assert all(part.task.addresses == {"b": "b:1"} for part in parts)  # type: ignore[attr-defined]
-
-
-def test_a_query_is_planned_between_its_ends_and_by_its_filters(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Source(q0=(0, 10), q1=(2, 20))
-    reader = query(
-        source, monkeypatch, startingOffsets='{"t": {"b": {"0": 4}}}', endingOffsets='{"t": {"b": {"1": 8}}}'
-    )
-    (part,) = reader.partitions()
-    assert part.task.parts == [Range("t", "b", 0, 4, 10), Range("t", "b", 1, 2, 8)]  # type: ignore[attr-defined]
-    assert part.task.options.tags == "*"  # type: ignore[attr-defined]
-    filters = [EqualTo(("queueId",), 1), EqualTo(("tags",), "A")]
-    assert list(reader.pushFilters(filters)) == filters[1:]  # type: ignore[arg-type]
-    (part,) = reader.partitions()
-    assert part.task.parts == [Range("t", "b", 1, 2, 8)]  # type: ignore[attr-defined]
-    assert part.task.options.tags == "A", "the broker is asked for them alone"  # type: ignore[attr-defined]
-    kept = query(source, monkeypatch, tags="B")
-    assert kept.partitions()[0].task.options.tags == "B"  # type: ignore[attr-defined]
-
-
-def test_topics_that_a_filter_rules_out_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Source(q0=(0, 10))
-    reader = query(source, monkeypatch, subscribe="t,u")
-    reader.pushFilters([EqualTo(("topic",), "t")])
-    assert len(reader.partitions()) == 1
-    assert source.looked == [(["t"], frozenset())]
-
-
-def test_a_plan_without_rows_is_read_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Source(q0=(5, 5))
-    reader = query(source, monkeypatch)
-    assert reader.partitions() == []
-    assert list(reader.read(InputPartition(0))) == []
-    stream = Stream(source)
-    assert list(stream.reader.read(InputPartition(0))) == []
-    monkeypatch.setattr(tasks, "read", lambda task: iter([task]))
-    task: Any = object()
-    assert list(reader.read(Part(task))) == list(stream.reader.read(Part(task))) == [task]
-
-
-def test_lost_offsets_stop_a_query_or_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Source(q0=(5, 10))
-    given = {"startingOffsets": '{"t": {"b": {"0": 2}}}'}
-    with pytest.raises(plan.DataLoss):
-        query(source, monkeypatch, **given).partitions()
-    (part,) = query(source, monkeypatch, **given, failOnDataLoss="false").partitions()
-    assert part.task.parts == [Range("t", "b", 0, 5, 10)]  # type: ignore[attr-defined]
-
-
 def test_store_files_are_looked_at_ten_times_a_second_and_brokers_each_time(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     source = Source(q0=(0, 1))
@@ -451,3 +270,14 @@ def test_a_target_is_what_was_there_when_it_was_asked_for() -> None:
     assert stream.go() == [5, 7]
     assert stream.go() is None
     assert stream.reader.reportLatestOffset() == {"o": {"t": {"b": {"0": 50, "1": 70, "2": 3}}}, "v": 1}
+
+
+def test_the_heads_that_are_told_are_those_of_the_last_look() -> None:
+    source = Source(q0=(0, 5))
+    stream = Stream(source)
+    stream.reaches()
+    first = stream.reader.reportLatestOffset()
+    assert stream.reader.reportLatestOffset() is first
+    source.put(q0=(0, 9))
+    stream.reaches()
+    assert stream.reader.reportLatestOffset() == {"o": {"t": {"b": {"0": 9}}}, "v": 1}

@@ -268,3 +268,12 @@ def test_a_histogram_without_labels_has_only_its_ends() -> None:
         'sizes_bucket{le="1.0"} 2', 'sizes_bucket{le="5.0"} 2', 'sizes_bucket{le="+Inf"} 5', "sizes_sum 40",
         "sizes_count 5",
     ]  # fmt: skip
+
+
+async def test_a_log_that_is_stopped_has_written_its_last_line(bench: Bench) -> None:
+    await bench.log.start()
+    await asyncio.sleep(0)
+    writing = bench.log._writing
+    await bench.log.stop()
+    assert writing is not None
+    assert writing.done(), "nothing of it goes on"

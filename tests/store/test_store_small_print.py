@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from aerobee.store import commit_log
+from aerobee.store.consume_queue import UNIT
 from aerobee.store.message_store import ReadLimit, ReadStatus
 
 HOUR, DAY = 3_600_000, 24 * 3_600_000
@@ -223,3 +224,29 @@ def test_a_queue_may_be_served_from_another_time_again(kit: Any) -> None:
         assert store.min_offset("orders", 0) == first
         assert store.kept_from("orders", 0) == 0
     store.serve_since("nowhere", 0, wall)
+
+
+def test_who_chooses_records_himself_gets_units_and_the_log_they_point_to(kit: Any) -> None:
+    store = kit.open()
+    for _ in range(4):
+        store.append(kit.message())
+    place, one = ("orders", 0), store.log_max // 4
+    units, log, base, low, high = store.stretch(place, 1, 2)
+    assert (base, low, high) == (0, 0, 4)
+    assert [UNIT.unpack_from(units, at)[0] for at in (0, UNIT.size)] == [one, 2 * one]
+    assert log[one : 2 * one] == store.raw_at(one)
+    for offset in (-1, 4, 5):
+        assert store.stretch(place, offset, 2) is None, "`read` says why"
+    assert store.stretch(("nowhere", 0), 0, 2) is None
+    store.memory_bytes = 3 * one
+    assert store.stretch(place, 0, 2) is None, "it has left the memory: `read` gives less at once"
+    assert store.stretch(place, 1, 2) is not None
+    store.readable = False
+    assert store.stretch(place, 1, 2) is None
+
+
+def test_a_stretch_whose_first_record_is_not_in_the_log_is_for_read_to_look_at(kit: Any) -> None:
+    store = kit.open()
+    store.append(kit.message())
+    store._queues.find("orders", 0).tail[:] = UNIT.pack(1 << 40, 100, 0)
+    assert store.stretch(("orders", 0), 0, 1) is None

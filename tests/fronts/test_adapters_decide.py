@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from aerobee.broker.delivery.reading import Start
+from aerobee.broker.operations import offsets as offset_op
 from aerobee.broker.operations.admin import plain_acl as plain_acl_op
 from aerobee.broker.operations.end_transaction import Ended
 from aerobee.broker.operations.peek import Peeked
@@ -98,8 +99,8 @@ def test_a_group_without_an_offset_begins_where_it_would_unless_it_wants_to_know
     said: bool | None, known: int, answer: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(offsets.op, "query_offset", lambda *given: asked.append(given) or known)
-    monkeypatch.setattr(offsets.op, "first_offset", lambda *given: asked.append(given) or 77)
+    monkeypatch.setattr(offset_op, "query_offset", lambda *given: asked.append(given) or known)
+    monkeypatch.setattr(offset_op, "first_offset", lambda *given: asked.append(given) or 77)
     header = ho.QueryConsumerOffset(consumer_group="g", topic="t", queue_id=2, set_zero_if_not_found=said)
     if answer is None:
         with pytest.raises(QueryNotFound, match="group 'g' has no offset on topic 't' yet"):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from aerobee.store import commit_log
+from aerobee.store.appender import clean
 from aerobee.store.consume_queue import UNIT
 from aerobee.store.message_store import ReadLimit, ReadStatus
 
@@ -250,3 +251,17 @@ def test_a_stretch_whose_first_record_is_not_in_the_log_is_for_read_to_look_at(k
     store.append(kit.message())
     store._queues.find("orders", 0).tail[:] = UNIT.pack(1 << 40, 100, 0)
     assert store.stretch(("orders", 0), 0, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("a\x01b\x02__CRC32#\x010123456789\x02c\x01d\x02", "a\x01b\x02c\x01d\x02"),
+        ("__CRC32#\x010123456789\x02c\x01d\x02", "c\x01d\x02"),
+        ("a\x01b\x02__CRC32#\x010123456789\x02", "a\x01b\x02"),
+        ("a\x01b", "a\x01b\x02"),
+        ("", ""),
+    ],
+)
+def test_an_older_check_goes_before_a_record_gets_its_own(text: str, kept: str) -> None:
+    assert clean(text) == kept

@@ -171,7 +171,7 @@ def test_a_collector_is_spoken_to_in_secret_unless_told_otherwise(
 
 async def test_what_is_pushed_is_of_this_moment(bench: Bench) -> None:
     pushed: list[Any] = []
-    bench.push._exporter.export = lambda data, ms: pushed.append(data)  # type: ignore[method-assign,assignment]
+    bench.push._exporter.export = lambda data, ms: pushed.append(data)  # type: ignore[method-assign,assignment,misc]
     bench.scrapes.append(found(1, (1, 0, 0), 1, 1))
     await bench.push.push()
     (metric, *_) = pushed[0].resource_metrics[0].scope_metrics[0].metrics

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from aerobee.broker.operations.admin import topics as operations
 from aerobee.errors import InvalidParameter
 from aerobee.fronts.http import api, shown
 from aerobee.fronts.http.given import Given
@@ -31,7 +32,6 @@ def test_queues_are_shown_in_their_order(monkeypatch: pytest.MonkeyPatch) -> Non
         for n in (10, 2, 1)
     }
     monkeypatch.setattr(shown, "_topic", lambda name, broker: {"topic": name})
-    operations = shown.topic_operations
     monkeypatch.setattr(operations, "topic_stats", lambda *_: Thing(offset_table=found))
     monkeypatch.setattr(operations, "groups_of", lambda *_: ["g"])
     told = shown.topic("t", Thing())  # type: ignore[arg-type]

@@ -77,11 +77,12 @@ async def test_ends_recalls_and_returns_wait_until_they_are_kept(monkeypatch: py
         monkeypatch.setattr(transactions, "recall", lambda *_, u=unkept: ("AB12", Thing(unkept=u)))
         monkeypatch.setattr(produce, "send_back", lambda *_, u=unkept: u)
         recalled = hp.RecallMessage(topic="t", recall_handle="h")
-        for adapter, header in (
+        rows: list[tuple[Any, Any]] = [
             (transactions.end, ENDED),
             (transactions.take_back, recalled),
             (produce.send_message_back, BACK),
-        ):
+        ]
+        for adapter, header in rows:
             answer = adapter(request(), header, BROKER)
             assert inspect.isawaitable(answer) is (unkept is not None)
             answer = await answer if inspect.isawaitable(answer) else answer
@@ -216,8 +217,12 @@ def test_a_reply_is_answered_with_the_queue_it_was_stored_in(monkeypatch: pytest
 
     monkeypatch.setattr(transactions, "reply", stored)
     asked = request()
-    for adapter, kind in ((transactions.reply_v1, hp.SendReply), (transactions.reply_v2, hp.SendReplyV2)):
-        answer: Any = asyncio.run(adapter(asked, kind(topic="t", queue_id=-1), BROKER))  # type: ignore[operator,call-arg]
+    rows: list[tuple[Any, Any]] = [
+        (transactions.reply_v1, hp.SendReply),
+        (transactions.reply_v2, hp.SendReplyV2),
+    ]
+    for adapter, kind in rows:
+        answer: Any = asyncio.run(adapter(asked, kind(topic="t", queue_id=-1), BROKER))
         assert (answer.header.msg_id, answer.header.queue_id, answer.header.queue_offset) == ("0", 3, 0)
 
 

@@ -324,7 +324,7 @@ def test_who_waits_is_told_how_far_it_is_every_four_mebibytes(kit):
         store.append(kit.message(body=bytes(1_500_000)))
     places = [store.unit("orders", 0, n).physical_offset for n in range(8)]
     store.close()
-    told = []
+    told: list[int] = []
     check = StoreCheck(kit.root, kit.config)
     assert check.run(told.append).is_sound
     assert told == [places[3], places[6]]

@@ -116,7 +116,7 @@ class Line:
         """`beside`: to the same port as that one."""
         limits = {"max_message": 1 << 22, **limits}
         self.clock = ManualClock()
-        self.port = (
+        self.port: GrpcPort = (
             beside.port
             if beside is not None
             else GrpcPort(method, self.clock, Unfinished(max_unfinished), limits=ConnectionLimits(**limits))

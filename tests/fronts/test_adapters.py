@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from aerobee.broker.delivery.reading import Start
+from aerobee.broker.operations import offsets as offset_op
+from aerobee.broker.operations import query as query_op
 from aerobee.broker.operations.admin import ask_client, cluster, groups, progress, topics
+from aerobee.broker.operations.end_transaction import EndTransaction
 from aerobee.broker.operations.notify import Notify
 from aerobee.broker.operations.peek import Peek
 from aerobee.broker.operations.pop import Pop
@@ -102,14 +105,14 @@ ROWS = {
     ),
     "end": Row(
         transactions.end, transactions, "end_transaction", ENDED,
-        (transactions.EndTransaction("p", 3, 4, Outcome.COMMIT, True), BROKER),
+        (EndTransaction("p", 3, 4, Outcome.COMMIT, True), BROKER),
     ),
     "end, bare": Row(
         transactions.end, transactions, "end_transaction",
         hx.EndTransaction(
             producer_group="p", tran_state_table_offset=3, commit_log_offset=4, commit_or_rollback=12
         ),
-        (transactions.EndTransaction("p", 3, 4, Outcome.ROLLBACK, False), BROKER),
+        (EndTransaction("p", 3, 4, Outcome.ROLLBACK, False), BROKER),
     ),
     "resume": Row(
         transactions.resume, transactions, "resume_check", hx.ResumeCheck(topic="t", msg_id="AB"), ("AB", BROKER)
@@ -145,21 +148,21 @@ ROWS = {
         (Reset("g", "t", -1, -1, -1, True), BROKER),
     ),
     "search": Row(
-        offsets.search, offsets.op, "search_offset",
+        offsets.search, offset_op, "search_offset",
         ho.SearchOffset(topic="t", queue_id=2, timestamp=5, boundary_type="upper"),
         ("t", 2, 5, Boundary.UPPER, BROKER),
     ),
     "search, bare": Row(
-        offsets.search, offsets.op, "search_offset", ho.SearchOffset(topic="t", queue_id=2, timestamp=5),
+        offsets.search, offset_op, "search_offset", ho.SearchOffset(topic="t", queue_id=2, timestamp=5),
         ("t", 2, 5, Boundary.LOWER, BROKER),
     ),
     "update": Row(
-        offsets.update, offsets.op, "update_offset",
+        offsets.update, offset_op, "update_offset",
         ho.UpdateConsumerOffset(consumer_group="g", topic="t", queue_id=2, commit_offset=7),
         ("g", "t", 2, 7, BROKER),
     ),
     "earliest": Row(
-        offsets.earliest, offsets.op, "earliest_store_time", ho.EarliestStoreTime(topic="t", queue_id=2),
+        offsets.earliest, offset_op, "earliest_store_time", ho.EarliestStoreTime(topic="t", queue_id=2),
         ("t", 2, BROKER),
     ),
     "topic": Row(
@@ -227,21 +230,21 @@ ROWS = {
         ("a", "b", None, BROKER), {"offline": False},
     ),
     "query": Row(
-        admin.query_message, admin.query, "query_by_key",
+        admin.query_message, query_op, "query_by_key",
         ho.QueryMessage(topic="t", key="k", max_num=3, begin_timestamp=4, end_timestamp=5, unique_key=True),
         (KeyQuery("t", "k", 3, 4, 5, True), BROKER),
     ),
     "query, bare": Row(
-        admin.query_message, admin.query, "query_by_key", ho.QueryMessage(topic="t", key="k"),
+        admin.query_message, query_op, "query_by_key", ho.QueryMessage(topic="t", key="k"),
         (KeyQuery("t", "k", 32, 0, 2**63 - 1, False), BROKER),
     ),
     "queue": Row(
-        admin.query_queue, admin.query, "query_queue",
+        admin.query_queue, query_op, "query_queue",
         ho.QueryConsumeQueue(topic="t", queue_id=2, index=3, count=4, consumer_group="g"),
         ("t", 2, 3, 4, "g", BROKER),
     ),
     "queue, bare": Row(
-        admin.query_queue, admin.query, "query_queue", ho.QueryConsumeQueue(topic="t"), ("t", 0, 0, 10, "", BROKER)
+        admin.query_queue, query_op, "query_queue", ho.QueryConsumeQueue(topic="t"), ("t", 0, 0, 10, "", BROKER)
     ),
     "running info": Row(
         admin.running_info, ask_client, "running_info",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from types import SimpleNamespace as Thing
 from typing import Any
@@ -10,12 +11,18 @@ from typing import Any
 import pytest
 
 from aerobee.broker.delivery.reading import Start
+from aerobee.broker.operations import offsets as offset_op
 from aerobee.broker.operations.admin import plain_acl as plain_acl_op
 from aerobee.broker.operations.end_transaction import Ended
 from aerobee.broker.operations.peek import Peeked
-from aerobee.errors import QueryNotFound, SystemFailure
-from aerobee.fronts.remoting import offsets, plain_acl, pop, produce, transactions
+from aerobee.broker.operations.pop import Popped
+from aerobee.errors import InvalidParameter, QueryNotFound, SystemFailure
+from aerobee.fronts.remoting import admin, offsets, plain_acl, pop, produce, transactions
+from aerobee.protocol import bodies
+from aerobee.protocol.codes import ResponseCode
+from aerobee.protocol.command import Command, decode
 from aerobee.protocol.headers import accounts as ha
+from aerobee.protocol.headers import cluster as hc
 from aerobee.protocol.headers import consume as hr
 from aerobee.protocol.headers import offsets as ho
 from aerobee.protocol.headers import produce as hp
@@ -70,11 +77,12 @@ async def test_ends_recalls_and_returns_wait_until_they_are_kept(monkeypatch: py
         monkeypatch.setattr(transactions, "recall", lambda *_, u=unkept: ("AB12", Thing(unkept=u)))
         monkeypatch.setattr(produce, "send_back", lambda *_, u=unkept: u)
         recalled = hp.RecallMessage(topic="t", recall_handle="h")
-        for adapter, header in (
+        rows: list[tuple[Any, Any]] = [
             (transactions.end, ENDED),
             (transactions.take_back, recalled),
             (produce.send_message_back, BACK),
-        ):
+        ]
+        for adapter, header in rows:
             answer = adapter(request(), header, BROKER)
             assert inspect.isawaitable(answer) is (unkept is not None)
             answer = await answer if inspect.isawaitable(answer) else answer
@@ -92,8 +100,8 @@ def test_a_group_without_an_offset_begins_where_it_would_unless_it_wants_to_know
     said: bool | None, known: int, answer: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(offsets.op, "query_offset", lambda *given: asked.append(given) or known)
-    monkeypatch.setattr(offsets.op, "first_offset", lambda *given: asked.append(given) or 77)
+    monkeypatch.setattr(offset_op, "query_offset", lambda *given: asked.append(given) or known)
+    monkeypatch.setattr(offset_op, "first_offset", lambda *given: asked.append(given) or 77)
     header = ho.QueryConsumerOffset(consumer_group="g", topic="t", queue_id=2, set_zero_if_not_found=said)
     if answer is None:
         with pytest.raises(QueryNotFound, match="group 'g' has no offset on topic 't' yet"):
@@ -156,3 +164,83 @@ def test_changes_of_the_list_are_somebodys_and_of_this_moment(
         (BROKER.access, 53), (who, "10.*", "/f", acl, NOW),
         (BROKER.access, 53), (who, "10.*", "", acl, NOW),
     ]  # fmt: skip
+
+
+# -- words and forms -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "is_batch"),
+    [
+        ("true", True),
+        ("TRUE", True),
+        ("True", True),
+        ("1", False),
+        ("yes", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_only_the_word_is_true(said: str | None, is_batch: bool) -> None:
+    command: Any = Thing(ext_dict=lambda: {} if said is None else {"m": said})
+    assert produce._is_true(command, "m") is is_batch
+
+
+@pytest.mark.parametrize(
+    ("timer_out", "recall", "has_one"), [(5, True, True), (5, False, False), (0, True, False)]
+)
+def test_a_delayed_message_has_a_handle_where_recalls_are_served(
+    timer_out: int, recall: bool, has_one: bool
+) -> None:
+    broker: Any = Thing(config=Thing(recall=recall, name="broker-a"))
+    sent: Any = Thing(timer_out=timer_out, unique_key="AB")
+    assert bool(produce._handle("t", sent, broker)) is has_one
+
+
+@pytest.mark.parametrize(
+    ("value", "known"),
+    [("PULL", True), ("POP", True), ("pop", False), (0, True), (1, True), (2, False), (-1, False)],
+)
+def test_a_mode_is_named_or_numbered(value: object, known: bool) -> None:
+    assert pop._names(value, bodies.Mode) is known
+    assert not pop._names(True, bodies.Mode)
+
+
+async def test_settings_that_are_no_text_are_refused_in_words() -> None:
+    with pytest.raises(InvalidParameter, match="the settings are not UTF-8 text"):
+        admin.change_settings(request(body=b"\xff\xfe"), hc.UpdateBrokerConfig(), BROKER)
+
+
+def test_a_reply_is_answered_with_the_queue_it_was_stored_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stored(*_: Any) -> Any:
+        return Thing(queue_id=3)
+
+    monkeypatch.setattr(transactions, "reply", stored)
+    asked = request()
+    rows: list[tuple[Any, Any]] = [
+        (transactions.reply_v1, hp.SendReply),
+        (transactions.reply_v2, hp.SendReplyV2),
+    ]
+    for adapter, kind in rows:
+        answer: Any = asyncio.run(adapter(asked, kind(topic="t", queue_id=-1), BROKER))
+        assert (answer.header.msg_id, answer.header.queue_id, answer.header.queue_offset) == ("0", 3, 0)
+
+
+@pytest.mark.parametrize("serialize", [0, 1])
+def test_a_pop_without_messages_says_when_it_was_served(serialize: int) -> None:
+    """Only one that was refused before it was served has zeros and no strings."""
+    command = Command(200_050, 7, serialize=serialize)
+    empty = Popped(ResponseCode.POLLING_TIMEOUT, pop_time=5, invisible_ms=6, revive_queue=2, rest=1)
+    answer = pop.popped_answer(command, empty)
+    if isinstance(answer, bytes):
+        told = decode(answer[4:])
+        fields = told.ext_dict()
+        assert told.code == 210
+        assert (fields["popTime"], fields["invisibleTime"], fields["reviveQid"]) == ("5", "6", "2")
+        assert (fields["restNum"], fields["startOffsetInfo"], fields["msgOffsetInfo"]) == ("1", "", "")
+    else:
+        header: Any = answer.header
+        assert (answer.code, header.pop_time, header.invisible_time, header.rest_num) == (210, 5, 6, 1)
+        assert (header.start_offset_info, header.msg_offset_info) == ("", "")
+    refused: Any = pop.popped_answer(command, Popped(ResponseCode.POLLING_TIMEOUT))
+    assert (refused.header.pop_time, refused.header.start_offset_info) == (0, None)

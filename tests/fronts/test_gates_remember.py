@@ -54,7 +54,7 @@ def test_a_refusal_is_not_remembered() -> None:
     def refuse(*told: Any) -> None:
         raise AccessDenied("no")
 
-    guard.check = refuse  # type: ignore[method-assign]
+    guard.check = refuse  # type: ignore[method-assign,assignment]
     gate = permissions.gate(at(guard))
     assert gate is not None
     for _ in range(2):

@@ -315,3 +315,16 @@ def test_the_size_is_that_of_the_messages_there_are_from_the_oldest_file_on(kit)
     store.close()
     checked = StoreCheck(kit.root, kit.config)
     assert checked.run().log.size_bytes == end - begin
+
+
+@pytest.mark.slow
+def test_who_waits_is_told_how_far_it_is_every_four_mebibytes(kit):
+    store = kit.open(commit_log_segment_bytes=1 << 24)
+    for _ in range(8):
+        store.append(kit.message(body=bytes(1_500_000)))
+    places = [store.unit("orders", 0, n).physical_offset for n in range(8)]
+    store.close()
+    told: list[int] = []
+    check = StoreCheck(kit.root, kit.config)
+    assert check.run(told.append).is_sound
+    assert told == [places[3], places[6]]

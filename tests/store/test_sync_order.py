@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.errors import DiskFull, StoreError
-from aerobee.store import commit_log, platform
+from aerobee.store import platform
 from aerobee.store.lock_file import StoreLock
 from aerobee.store.metadata import JsonFile
 from aerobee.store.recovery import Recovery
+from aerobee.store.segment import Segment
 from aerobee.store.timer_wheel import TimerWheel
 
 if TYPE_CHECKING:
@@ -339,7 +340,7 @@ def test_a_file_that_gets_no_space_leaves_no_trace(kit: Any, monkeypatch: pytest
         raise DiskFull("no space")
 
     with monkeypatch.context() as broken:
-        broken.setattr(commit_log.Segment, "reserve", full)
+        broken.setattr(Segment, "reserve", full)
         with pytest.raises(DiskFull):
             store.append(kit.message(body=bytes(60_000)))
     assert os.listdir(kit.root / "commitlog") == [FIRST]

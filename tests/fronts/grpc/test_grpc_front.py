@@ -43,7 +43,7 @@ class Bench:
         self.ticks: list[int] = []
         monkeypatch.setattr(front_module, "GrpcPort", self._port)
         monkeypatch.setattr(front_module, "Service", lambda broker: self.service)
-        self.service = Thing(method=object(), port=0, tick=self.ticks.append)
+        self.service: Any = Thing(method=object(), port=0, tick=self.ticks.append)
         self.moved: list[int] = []
         self.broker: Any = Thing(
             config=CONFIG,
@@ -52,7 +52,7 @@ class Bench:
             pops=Thing(renewals=Thing(moved=self.moved.append)),
         )
         self.unfinished = Unfinished(1)
-        self.front = GrpcFront(self.broker, 8_081, self.real_clock, self.unfinished, tls)
+        self.front = GrpcFront(self.broker, 8_081, self.real_clock, self.unfinished, tls)  # type: ignore[arg-type]
 
     def _port(self, *given: Any, **told: Any) -> Port:
         self.ports.append(Port(*given, **told))

@@ -12,7 +12,7 @@ import pytest
 from aerobee.broker.broker import assemble
 from aerobee.broker.operations.send import PlainOrigin, send
 from aerobee.clock import ManualClock
-from aerobee.fronts.grpc import offsets, service
+from aerobee.fronts.grpc import convert, service
 from aerobee.fronts.grpc.codes import Code
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.routes import ROUTES
@@ -204,13 +204,13 @@ async def test_an_answer_of_many_messages_goes_at_the_clients_pace(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
-    original = offsets.convert.from_record
+    original = convert.from_record
 
     def counted(*given: Any) -> Any:
         made.append(1)
         return original(*given)
 
-    monkeypatch.setattr(offsets.convert, "from_record", counted)
+    monkeypatch.setattr(convert, "from_record", counted)
     for _ in range(5):
         send(Record("orders", bytes(40_000), "", 0), PlainOrigin(), bench.broker)
     line = bench.line(greets=False)

@@ -171,7 +171,7 @@ def test_a_collector_is_spoken_to_in_secret_unless_told_otherwise(
 
 async def test_what_is_pushed_is_of_this_moment(bench: Bench) -> None:
     pushed: list[Any] = []
-    bench.push._exporter.export = lambda data, ms: pushed.append(data)  # type: ignore[method-assign,assignment]
+    bench.push._exporter.export = lambda data, ms: pushed.append(data)  # type: ignore[method-assign,assignment,misc]
     bench.scrapes.append(found(1, (1, 0, 0), 1, 1))
     await bench.push.push()
     (metric, *_) = pushed[0].resource_metrics[0].scope_metrics[0].metrics
@@ -268,3 +268,12 @@ def test_a_histogram_without_labels_has_only_its_ends() -> None:
         'sizes_bucket{le="1.0"} 2', 'sizes_bucket{le="5.0"} 2', 'sizes_bucket{le="+Inf"} 5', "sizes_sum 40",
         "sizes_count 5",
     ]  # fmt: skip
+
+
+async def test_a_log_that_is_stopped_has_written_its_last_line(bench: Bench) -> None:
+    await bench.log.start()
+    await asyncio.sleep(0)
+    writing = bench.log._writing
+    await bench.log.stop()
+    assert writing is not None
+    assert writing.done(), "nothing of it goes on"

@@ -136,7 +136,7 @@ async def test_connections_are_looked_at_every_second(
     front: HttpFront, dial: Dial, clock: ManualClock
 ) -> None:
     seen: list[int] = []
-    front.connections.sweep = seen.append  # type: ignore[method-assign]
+    front.connections.sweep = seen.append  # type: ignore[method-assign,assignment]
     start = clock.now()
     for _ in range(6):
         clock.advance(500)

@@ -147,8 +147,10 @@ class Bench:
         return Figures(*(statistics.median(each) for each in zip(*rounds, strict=True)))
 
     def table(self) -> None:
-        print("| client | what | Aerobee, proxy, floor /s | times the proxy | part of the floor | goal")
-        print("  | server CPU us, same order | client CPU us, same order | client's CPUs, same order |")
+        print("All threes: Aerobee, proxy, floor.")
+        print(
+            "| client | what | /s | times the proxy | part of the floor | goal | server CPU us | client CPU us | CPUs of the client |"
+        )
         print("|---|---|--:|--:|--:|---|--:|--:|--:|")
         for client, what, name in list(self.found):
             if name == "aerobee":

@@ -149,7 +149,8 @@ class Bench:
     def table(self) -> None:
         print("All threes: Aerobee, proxy, floor.")
         print(
-            "| client | what | /s | times the proxy | part of the floor | goal | server CPU us | client CPU us | CPUs of the client |"
+            "| client | what | /s | times the proxy | part of the floor | goal | server CPU us"
+            " | client CPU us | CPUs of the client |"
         )
         print("|---|---|--:|--:|--:|---|--:|--:|--:|")
         for client, what, name in list(self.found):

@@ -82,7 +82,7 @@ class Bench:
         self.found: dict[Cell, list[Figures]] = defaultdict(list)
 
     def count(self, usual: int) -> int:
-        return max(self.given.at_once, int(usual * self.given.share))
+        return max(int(self.given.at_once), int(usual * self.given.share))
 
     def pid(self, name: str) -> int:
         server = self.servers[name]

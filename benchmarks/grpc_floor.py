@@ -36,6 +36,9 @@ ACKED = pb.AckMessageResponse(
     status=OK, entries=[pb.AckMessageResultEntry(status=OK, message_id="01" + "0" * 32)]
 ).SerializeToString()
 STATUS = pb.ReceiveMessageResponse(status=OK).SerializeToString()
+DELIVERED_AT = pb.ReceiveMessageResponse(
+    delivery_timestamp={"seconds": 1_700_000_000}
+).SerializeToString()  # Python's client fails without it
 
 
 class Constants:
@@ -64,6 +67,7 @@ class Constants:
         exchange.write(STATUS)
         for _ in range(count):
             exchange.write(self._message(topic))
+        exchange.write(DELIVERED_AT)
         exchange.finish()
 
     def _message(self, topic: str) -> bytes:

@@ -31,6 +31,7 @@ MODULES = (
     "client_batches",
     "header_blocks",
     "grpc_calls",
+    "grpc_messages",
 )
 
 

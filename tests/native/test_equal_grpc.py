@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from aerobee import native
 from aerobee.broker.broker import assemble
+from aerobee.broker.operations.receive import Delivery
 from aerobee.clock import ManualClock
 from aerobee.errors import ProtocolError
 from aerobee.fronts.grpc import convert, limits
@@ -24,6 +25,8 @@ from aerobee.fronts.grpc.service import NAME, Service
 from aerobee.fronts.grpc.status import OK
 from aerobee.protocol import properties as props
 from aerobee.protocol.http2.hpack import HeaderBlocks
+from aerobee.protocol.message import Record
+from aerobee.protocol.receipt import Receipt
 from aerobee.settings import BrokerConfig, StoreConfig
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 if native.is_on:
+    from aerobee.fronts.grpc import plain_messages
     from aerobee.native import grpc_calls
 
 pytestmark = pytest.mark.skipif(not native.is_on, reason="the lane is not built")
@@ -287,3 +291,42 @@ def test_acks_are_refused_as_python_does(sides: tuple[Side, Side], handle: str) 
     found = sides[0].call("AckMessage", data, fields)
     assert found == sides[1].call("AckMessage", data, fields)
     assert pb.AckMessageResponse.FromString(found).status.code != pb.OK
+
+
+# -- deliveries ----------------------------------------------------------------------------------------------
+
+HOST = st.sampled_from([b"\x7f\0\0\1\0\0\x2a\x9f", b"\x0a\0\0\2\0\0\0\1", bytes(20)])
+LONG = st.integers(0, 2**63 - 1) | st.sampled_from([0, 999, 1_000, 1_700_000_000_123])
+NAMED = st.dictionaries(
+    st.sampled_from([props.UNIQ_KEY, props.TAGS, props.KEYS, props.WAIT, props.CLUSTER, "mine"]),
+    st.text("ab é", min_size=1, max_size=200),
+)
+DELIVERIES = st.builds(
+    lambda record, attempt: Delivery(record, Receipt(1, 2, 3, 0, "0", "broker-a", 1, 7, 99), attempt),
+    st.builds(
+        Record,
+        topic=st.sampled_from(["orders", "%RETRY%billing", "%DLQ%billing"]),
+        body=st.sampled_from([b"", b"body", b"y" * 20_000]),
+        properties_text=NAMED.map(props.render),
+        queue_id=st.integers(0, 2**31 - 1),
+        queue_offset=LONG,
+        physical_offset=LONG,
+        sys_flag=st.sampled_from([0, 0, 0, 1, 8]),
+        born_timestamp=LONG | st.just(-1),
+        born_host=HOST,
+        store_timestamp=LONG,
+        store_host=HOST,
+    ),
+    st.integers(1, 2**31 - 1),
+)
+
+
+@given(DELIVERIES)
+def test_a_message_is_brought_as_protobuf_writes_it(delivery: Delivery) -> None:
+    found = plain_messages.delivered(delivery, "orders")
+    if found is not None:
+        message = convert.from_record(delivery.record, "orders", delivery.receipt.text, delivery.attempt)
+        assert found == pb.ReceiveMessageResponse(message=message).SerializeToString()
+    names_told = delivery.record.properties.keys()
+    is_plain = "mine" not in names_told and delivery.record.sys_flag != 1
+    assert (found is not None) == (is_plain and not delivery.record.topic.startswith("%DLQ%"))

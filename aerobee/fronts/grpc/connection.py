@@ -160,19 +160,20 @@ class GrpcConnection(asyncio.Protocol):
         if out:
             transport.write(out[0] if len(out) == 1 else b"".join(out))
             out.clear()
-        if self._room is not None and self._has_room():
+        if self._room is not None and self.has_room:
             self._wake()
         unread = self.streams.unsent_bytes + (transport.get_write_buffer_size() if self._paused else 0)
         if unread > self._limits.max_unread:
             self._port.complaints.add(f"cutting off peer={self.remote_text}: unread_bytes={unread}")
             self.abort()
 
-    def _has_room(self) -> bool:
+    @property
+    def has_room(self) -> bool:
         return not self._paused and self.streams.unsent_bytes < self._limits.pause_bytes
 
     async def room(self) -> None:
         """Until there is little that the client has not read, over all its calls."""
-        while self._transport is not None and not self._has_room():
+        while self._transport is not None and not self.has_room:
             if self._room is None:
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)

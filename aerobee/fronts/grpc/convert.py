@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _LAST_MOMENT = LAST_SECOND * 1000 + 999
-_host_text = lru_cache(4_096)(host_text)  # a client's is that of all its messages
+host_of = lru_cache(4_096)(host_text)  # a client's is that of all its messages
 _TYPES = {"FIFO": pb.FIFO, "DELAY": pb.DELAY, "TRANSACTION": pb.TRANSACTION, "NORMAL": pb.NORMAL}
 
 
@@ -109,8 +109,7 @@ def from_record(record: Record, topic: str, receipt: str | None, attempt: int) -
     system = message.system_properties
     _identity(system, record, properties)
     system.body_digest.type = pb.MD5
-    # Upper case: the Python client takes lower case for a corrupted body.
-    system.body_digest.checksum = hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
+    system.body_digest.checksum = checksum_of(body)
     system.body_encoding = pb.IDENTITY
     system.delivery_attempt = attempt
     if receipt is not None:
@@ -118,10 +117,19 @@ def from_record(record: Record, topic: str, receipt: str | None, attempt: int) -
     return message
 
 
+def checksum_of(body: bytes) -> str:
+    """Upper case: the Python client takes lower case for a corrupted body."""
+    return hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
+
+
+def within_time(ms: int) -> int:
+    """As near as can be told: a producer may say anything of its message's birth."""
+    return ms if 0 <= ms <= _LAST_MOMENT else min(max(ms, 0), _LAST_MOMENT)
+
+
 def set_time(moment: Any, ms: int) -> None:
-    """As near as can be told: a producer may say anything of its message's birth. Several times as fast as protobuf's
-    own way."""
-    ms = min(max(ms, 0), _LAST_MOMENT)
+    """Several times as fast as protobuf's own way."""
+    ms = within_time(ms)
     moment.seconds = ms // 1000
     moment.nanos = ms % 1000 * 1_000_000
 
@@ -134,9 +142,9 @@ def _identity(system: Any, record: Record, properties: Mapping[str, str]) -> Non
     system.message_id = properties.get(props.UNIQ_KEY) or record.offset_id
     system.message_type = type_of(properties)
     set_time(system.born_timestamp, record.born_timestamp)
-    system.born_host = _host_text(record.born_host)
+    system.born_host = host_of(record.born_host)
     set_time(system.store_timestamp, record.store_timestamp)
-    system.store_host = _host_text(record.store_host)
+    system.store_host = host_of(record.store_host)
     system.queue_id = record.queue_id
     system.queue_offset = record.queue_offset
     if group := properties.get(props.SHARDING_KEY):

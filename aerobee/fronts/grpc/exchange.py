@@ -239,6 +239,10 @@ class Exchange(Stream):
             log.exception("a gRPC call failed peer=%s", self.connection.remote_text)
             self.fail(Code.INTERNAL, "the broker failed; its log says why")
 
+    @property
+    def has_room(self) -> bool:
+        return not self.unsent and self.connection.has_room
+
     async def room(self) -> None:
         """Until the client has taken what was written: who answers in many messages waits for each."""
         while self.unsent and not self.said_all:

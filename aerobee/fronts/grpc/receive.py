@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aerobee import native
 from aerobee.broker.delivery.keeping import until_kept
 from aerobee.broker.delivery.reading import Start
 from aerobee.broker.operations.ack import Ack, ack
@@ -47,7 +48,7 @@ async def receive_message(caller: Caller, request: Any, broker: Broker) -> Async
         for delivery in deliveries:
             if request.auto_renew:
                 keep_alive(peer.client_id, asked.group, asked.topic, delivery.receipt, broker)
-            yield pb.ReceiveMessageResponse(message=_message(delivery, asked.topic))
+            yield _brought(delivery, asked.topic)
             done += 1
         yield _delivered_at(broker)
     finally:
@@ -115,8 +116,16 @@ def _filter(expression: Any) -> tuple[str, str]:
     return TAG, text.strip() or "*"
 
 
-def _message(delivery: Delivery, topic: str) -> Any:
-    return convert.from_record(delivery.record, topic, delivery.receipt.text, delivery.attempt)
+def _brought(delivery: Delivery, topic: str) -> Any:
+    """The answer with the message, or its bytes where the compiled lane writes them."""
+    if native.is_on:
+        from aerobee.fronts.grpc.plain_messages import delivered
+
+        plain = delivered(delivery, topic)
+        if plain is not None:
+            return plain
+    message = convert.from_record(delivery.record, topic, delivery.receipt.text, delivery.attempt)
+    return pb.ReceiveMessageResponse(message=message)
 
 
 # -- ack, change, dead letters -------------------------------------------------------------------------

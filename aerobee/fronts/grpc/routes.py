@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 class Answers(Enum):
     ONE = auto()  # the adapter returns it, or a coroutine of it
-    STREAM = auto()  # the adapter yields them
+    STREAM = auto()  # the adapter yields them, or their bytes
 
 
 class Route(NamedTuple):

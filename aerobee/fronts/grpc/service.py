@@ -161,8 +161,9 @@ class Service:
             work = stream_through_gates(gates, call, lambda: self._work(route, call, exchange))
             async with aclosing(work) as answers:
                 async for answer in answers:
-                    exchange.write(answer.SerializeToString())
-                    await exchange.room()
+                    exchange.write(answer if type(answer) is bytes else answer.SerializeToString())
+                    if not exchange.has_room:
+                        await exchange.room()
         except Exception as error:
             exchange.write(_refusal(route, error).SerializeToString())
         exchange.finish()

@@ -39,6 +39,7 @@ class Wanted(msgspec.Struct, frozen=True):
     properties: dict[str, str]
     delay_level: int
     deliver_at: int | None
+    delay_ms: int | None
     sharding_key: str | None
 
     def message(self, body: bytes, line: Mapping[str, Any] | None = None) -> Message:
@@ -53,6 +54,7 @@ class Wanted(msgspec.Struct, frozen=True):
             properties={**self.properties, **(line.get("properties") or {})} or None,
             delay_level=line.get("delayLevel") or self.delay_level,
             deliver_at=line.get("deliverAt") or self.deliver_at,
+            delay_ms=self.delay_ms,
             sharding_key=line.get("shardingKey") or self.sharding_key,
         )
 
@@ -67,6 +69,9 @@ def send(
     ] = 0,
     deliver_at: Annotated[
         str | None, typer.Option("--deliver-at", help=f"deliver then: {times.EXAMPLES}")
+    ] = None,
+    delay_ms: Annotated[
+        int | None, typer.Option("--delay-ms", help="deliver in so many milliseconds", min=1)
     ] = None,
     sharding_key: Annotated[
         str | None, typer.Option("--sharding-key", help="same key, same queue, in order")
@@ -99,6 +104,7 @@ def send(
         pairs_of(property_, "--property"),
         delay_level,
         times.parse_time(deliver_at, connect.clock.now()) if deliver_at else None,
+        delay_ms,
         sharding_key,
     )
     wanted.message(b"checked before anything is sent")

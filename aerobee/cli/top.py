@@ -29,20 +29,22 @@ if TYPE_CHECKING:
 
 HELP = "g groups   t topics   c clients   s next order   r turn it round   q quit"
 SHOWN_PROBLEMS = 3
+EVERY_S = 2.0
 TONES = {"bad": "bold red", "warn": "yellow"}
 
 
 def top(
     by: Annotated[str, typer.Option("--by", help="groups, topics or clients")] = "groups",
     sort: Annotated[str | None, typer.Option("--sort", help="a column, such as ready or inRate")] = None,
-    every: Annotated[float, typer.Option("--every", help="seconds between looks", min=0.2)] = 2.0,
+    every: Annotated[float | None, typer.Option("--every", help="seconds between looks [2]", min=0.2)] = None,
     count: Annotated[int | None, typer.Option("--count", "-l", help="so many looks [no end]", min=1)] = None,
     namesrv: connect.Namesrv = None,
     json: output.Json = False,
 ) -> None:
     """Rates, lag and what is wrong, live: by group, topic or client. Keys: g t c s r q.
 
-    Where stdout is no terminal, and with --json, each look is printed by itself.
+    Where stdout is no terminal, and with --json, each look is printed by itself. Into a file or a pipe it is one look,
+    unless --count or --every ask for more.
 
     aerobee top
 
@@ -52,7 +54,9 @@ def top(
         raise typer.BadParameter(f"--by {by!r}: it is {', '.join(COLUMNS)}")
     if sort is not None and sort not in COLUMNS[by]:
         raise typer.BadParameter(f"--sort {sort!r}: {by} have {', '.join(COLUMNS[by])}")
-    screen = Screen(by, sort or usual_sort(by), round(every * 1000), count)
+    if every is None and count is None and not output.on_terminal():
+        count = 1
+    screen = Screen(by, sort or usual_sort(by), round((every or EVERY_S) * 1000), count)
     connect.run(_top(connect.address_of(namesrv), screen, json=json))
 
 

@@ -113,8 +113,9 @@ def test_a_timeout_with_messages_missing_fails_and_without_a_number_does_not(
 def test_delayed_messages_wait(good: Callable[..., Done]) -> None:
     good("send", "cli-later", "later", "--delay-level", "1")
     good("send", "cli-later", "timed", "--deliver-at", "+1s")
-    done = good("consume", "cli-later", "-g", "cli-later", "-c", "2", "--timeout", "20s")
-    assert sorted(done.out.split()) == ["later", "timed"]
+    good("send", "cli-later", "soon", "--delay-ms", "1000")
+    done = good("consume", "cli-later", "-g", "cli-later", "-c", "3", "--timeout", "20s")
+    assert sorted(done.out.split()) == ["later", "soon", "timed"]
 
 
 def run_in_shell(server: TestServer, text: str) -> subprocess.CompletedProcess[str]:

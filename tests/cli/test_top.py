@@ -34,6 +34,8 @@ def test_each_look_is_printed_by_itself_where_there_is_no_terminal(good: Run) ->
     good("groups", "create", "top-group")
     done = good("top", "--count", "2", "--every", "0.2")
     assert done.out.count("in flight 0") == 2 and done.out.count("top-group") == 2
+    assert good("top").out.count("in flight 0") == 1, "a pipe gets one look, and the end"
+    assert len(good("top", "--json").out.splitlines()) == 1
     rows = json.loads(good("top", "--by", "topics", "--count", "1", "--json").out)["topics"]
     assert {row["topic"]: row["messages"] for row in rows}["top-orders"] == 1
 

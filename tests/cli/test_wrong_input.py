@@ -215,6 +215,8 @@ WRONG = [
     ("send", "cli-known", "x", "--deliver-at", "soon"),
     ("send", "cli-known", "x", "--deliver-at", "+60d"),
     ("send", "cli-known", "x", "--deliver-at", "+1m", "--delay-level", "2"),
+    ("send", "cli-known", "x", "--deliver-at", "+1m", "--delay-ms", "2"),
+    ("send", "cli-known", "x", "--delay-ms", "0"),
     ("send", "cli-known", "x", "--property", "nothing"),
     ("send", "cli-known", "x", "--property", "TAGS=reserved"),
     ("send", "cli-known", "x", "--jsonl"),

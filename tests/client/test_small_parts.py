@@ -60,6 +60,21 @@ async def test_no_more_run_at_once_than_there_are_slots_and_the_rest_follows_in_
     assert {task.get_name() for task in tasks._tasks} == {"work-1", "work-2", "work-3"}
 
 
+async def test_closed_slots_end_what_runs_and_begin_nothing_whoever_adds_it(tasks: Any, settle: Any) -> None:
+    gates = Gates()
+    slots: Slots[int] = Slots(tasks, 2, each(gates.work), "work")
+    slots.add_all(range(4))
+    await settle()
+    slots.close()
+    slots.add(4)
+    slots.add_all([5])
+    for gate in gates.open.values():
+        gate.set()
+    assert await slots.drained(60_000)
+    await settle()
+    assert sorted(gates.open) == [0, 1]
+
+
 async def test_drained_means_that_the_last_has_ended_and_what_only_waits_is_dropped(
     tasks: Any, settle: Any
 ) -> None:

@@ -108,7 +108,7 @@ def nobody_waits(request: ReceivedMessage, refused: SystemFailure) -> bool:
     """Whether a reply was refused because it could not be brought to who asked, and for nothing else: then Aerobee's
     brokers and RocketMQ's name that client."""
     client_id = request.property(props.REPLY_TO_CLIENT)
-    return bool(client_id) and client_id in str(refused)
+    return client_id is not None and client_id in str(refused)
 
 
 def _host(text: str) -> bytes:

@@ -22,13 +22,14 @@ from aerobee.errors import (
     AerobeeError,
     GroupNotFound,
     NetworkError,
+    NoPermission,
     NoRoute,
     RequestCodeNotSupported,
     TopicNotFound,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 
     from aerobee.client.admin import Admin
 
@@ -186,7 +187,7 @@ async def existing_topic(admin: Admin, topic: str) -> None:
 
     names.check_topic(topic)
     if not await admin.topic_exists(topic):
-        hint = nearest(topic, await admin.user_topics(), "topics list")
+        hint = nearest(topic, await _as_far_as_allowed(admin.user_topics()), "topics list")
         raise Failed(f"topic {topic!r} does not exist{hint}")
 
 
@@ -194,6 +195,25 @@ async def existing_group(admin: Admin, group: str) -> None:
     from aerobee.protocol import names
 
     names.check_group(group)
-    known = await admin.groups()
-    if group not in known and await admin.members(group) is None:
-        raise Failed(f"group {group!r} does not exist{nearest(group, known, 'groups list')}")
+    if await admin.members(group) is not None or await admin.group_topics(group):
+        return  # who may look at this group need not be allowed to list all of them
+    known = await _as_far_as_allowed(admin.groups())
+    if group in known or (not known and await _has_settings(admin, group)):
+        return
+    raise Failed(f"group {group!r} does not exist{nearest(group, known, 'groups list')}")
+
+
+async def _as_far_as_allowed(asked: Awaitable[Iterable[str]]) -> list[str]:
+    """All names, or none where they may not be listed."""
+    try:
+        return list(await asked)
+    except NoPermission:
+        return []
+
+
+async def _has_settings(admin: Admin, group: str) -> bool:
+    try:
+        await admin.group_config(group)
+    except GroupNotFound:
+        return False
+    return True

@@ -132,10 +132,7 @@ async def explained(error: AerobeeError | OSError, admin: Admin) -> Exception:
         case Failed():
             return error
         case NetworkError() if any(each in str(error) for each in servers_of(namesrv)):
-            return Failed(
-                f"no name server at {namesrv} ({error}): start one with `aerobee serve`, or name another with "
-                f"--namesrv HOST:PORT"
-            )
+            return Failed(f"no name server at {namesrv} ({error}): {_next_step(error, admin)}")
         case NetworkError():
             return Failed(f"the broker does not answer ({error}): see `aerobee cluster`")
         case RequestCodeNotSupported():
@@ -145,6 +142,18 @@ async def explained(error: AerobeeError | OSError, admin: Admin) -> Exception:
         case GroupNotFound():
             return Failed(f"{error}{await _nearest_groups(error, admin)}")
     return error
+
+
+def _next_step(error: Exception, admin: Admin) -> str:
+    """What may be wrong with the address, or with TLS on either side of it."""
+    if "CERTIFICATE_VERIFY_FAILED" in str(error) or "certificate verify failed" in str(error):
+        return "its certificate is not of the authority in `tls_ca`: see the profile, or AEROBEE_TLS_CA"
+    if admin.session.options.tls == "off":
+        return (
+            "start one with `aerobee serve`, or name another with --namesrv HOST:PORT; a server that takes TLS alone "
+            '(tls_required) needs tls = "on" in the profile, or AEROBEE_TLS=on'
+        )
+    return "start one with `aerobee serve`, or name another with --namesrv HOST:PORT; does it speak TLS?"
 
 
 def _first_part(error: Exception) -> str:

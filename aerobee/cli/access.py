@@ -290,7 +290,19 @@ def audit(
             for each in wanted.newest(await admin.audit(address, asked), last)
         ]
 
-    titles = ("time", "broker", "user", "from", "request", "action", "resources", "target", "result", "why")
+    titles = (
+        "time",
+        "broker",
+        "user",
+        "from",
+        "request",
+        "action",
+        "resources",
+        "target",
+        "change",
+        "result",
+        "why",
+    )
     _show(_rows(cluster, namesrv, of), {each: each for each in titles}, json=json)
 
 

@@ -179,8 +179,20 @@ def set_(
 async def _set(address: str, broker: str | None, settings: dict[str, str]) -> None:
     async with connect.connected(address) as admin:
         for name, where in (await chosen(admin, broker)).items():
+            before = await admin.broker_config(where)
             await admin.update_broker_config(where, settings)
-            output.line(f"changed {', '.join(settings)} of {name}")
+            after = await admin.broker_config(where)
+            output.line(f"changed {_differences(before, after, settings)} of {name}, until its next start")
+
+
+def _differences(before: dict[str, str], after: dict[str, str], asked: dict[str, str]) -> str:
+    """Under RocketMQ's names, which brokers tell them by; secrets are not told, and one may have been that already."""
+    changed = [
+        f"{name}: {before.get(name, '')} -> {value}"
+        for name, value in after.items()
+        if before.get(name) != value
+    ]
+    return ", ".join(changed or asked)
 
 
 @app.command("stop-writes")

@@ -22,13 +22,14 @@ from aerobee.errors import (
     AerobeeError,
     GroupNotFound,
     NetworkError,
+    NoPermission,
     NoRoute,
     RequestCodeNotSupported,
     TopicNotFound,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 
     from aerobee.client.admin import Admin
 
@@ -131,10 +132,7 @@ async def explained(error: AerobeeError | OSError, admin: Admin) -> Exception:
         case Failed():
             return error
         case NetworkError() if any(each in str(error) for each in servers_of(namesrv)):
-            return Failed(
-                f"no name server at {namesrv} ({error}): start one with `aerobee serve`, or name another with "
-                f"--namesrv HOST:PORT"
-            )
+            return Failed(f"no name server at {namesrv} ({error}): {_next_step(error, admin)}")
         case NetworkError():
             return Failed(f"the broker does not answer ({error}): see `aerobee cluster`")
         case RequestCodeNotSupported():
@@ -144,6 +142,18 @@ async def explained(error: AerobeeError | OSError, admin: Admin) -> Exception:
         case GroupNotFound():
             return Failed(f"{error}{await _nearest_groups(error, admin)}")
     return error
+
+
+def _next_step(error: Exception, admin: Admin) -> str:
+    """What may be wrong with the address, or with TLS on either side of it."""
+    if "CERTIFICATE_VERIFY_FAILED" in str(error) or "certificate verify failed" in str(error):
+        return "its certificate is not of the authority in `tls_ca`: see the profile, or AEROBEE_TLS_CA"
+    if admin.session.options.tls == "off":
+        return (
+            "start one with `aerobee serve`, or name another with --namesrv HOST:PORT; a server that takes TLS alone "
+            '(tls_required) needs tls = "on" in the profile, or AEROBEE_TLS=on'
+        )
+    return "start one with `aerobee serve`, or name another with --namesrv HOST:PORT; does it speak TLS?"
 
 
 def _first_part(error: Exception) -> str:
@@ -186,7 +196,7 @@ async def existing_topic(admin: Admin, topic: str) -> None:
 
     names.check_topic(topic)
     if not await admin.topic_exists(topic):
-        hint = nearest(topic, await admin.user_topics(), "topics list")
+        hint = nearest(topic, await _as_far_as_allowed(admin.user_topics()), "topics list")
         raise Failed(f"topic {topic!r} does not exist{hint}")
 
 
@@ -194,6 +204,25 @@ async def existing_group(admin: Admin, group: str) -> None:
     from aerobee.protocol import names
 
     names.check_group(group)
-    known = await admin.groups()
-    if group not in known and await admin.members(group) is None:
-        raise Failed(f"group {group!r} does not exist{nearest(group, known, 'groups list')}")
+    if await admin.members(group) is not None or await admin.group_topics(group):
+        return  # who may look at this group need not be allowed to list all of them
+    known = await _as_far_as_allowed(admin.groups())
+    if group in known or (not known and await _has_settings(admin, group)):
+        return
+    raise Failed(f"group {group!r} does not exist{nearest(group, known, 'groups list')}")
+
+
+async def _as_far_as_allowed(asked: Awaitable[Iterable[str]]) -> list[str]:
+    """All names, or none where they may not be listed."""
+    try:
+        return list(await asked)
+    except NoPermission:
+        return []
+
+
+async def _has_settings(admin: Admin, group: str) -> bool:
+    try:
+        await admin.group_config(group)
+    except GroupNotFound:
+        return False
+    return True

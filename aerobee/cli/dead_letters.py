@@ -107,9 +107,9 @@ def resend(
     elif dry_run:
         output.table(rows[:_SHOWN], {"msgId": "message", "topic": "to topic", "keys": "keys"})
         more = f" ({_SHOWN} shown; --json has all)" if len(rows) > _SHOWN else ""
-        output.line(f"{len(rows)} dead letters of {group} would be sent again{more}")
+        output.line(f"{output.many(len(rows), 'dead letter')} of {group} would be sent again{more}")
     else:
-        output.line(f"sent {len(rows)} dead letters of {group} again")
+        output.line(f"sent {output.many(len(rows), 'dead letter')} of {group} again")
 
 
 def _choice(ids: list[str] | None, key: str | None) -> Callable[[ReceivedMessage], bool]:
@@ -143,7 +143,7 @@ async def _resend(
             others = await _other_readers(
                 admin, group, {topic for each in letters if (topic := _origin(each))}
             )
-            output.confirmed(f"{others}Send {len(rows):,} dead letters of {group!r} again?", yes)
+            output.confirmed(f"{others}Send {output.many(len(rows), 'dead letter')} of {group!r} again?", yes)
         sent = await admin.resend_dead_letters(group, choose=chosen)
     # As many were sent as were chosen: the topic only grows, and what grew meanwhile stands at the end.
     return [{**row, "newMsgId": each.message_id} for row, each in zip(rows, sent, strict=False)]

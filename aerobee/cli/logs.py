@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING
 from aerobee.errors import AerobeeError
 
 if TYPE_CHECKING:
+    from io import TextIOWrapper
+
     from aerobee.settings import BrokerConfig
 
 TEXT = "%(asctime)s %(levelname)-7s {}%(name)s %(message)s"
@@ -39,6 +42,14 @@ class JsonLines(logging.Formatter):
         return json.dumps(said, ensure_ascii=False)
 
 
+class _LogFiles(RotatingFileHandler):
+    """For the server's user and its group alone: lines name users, topics and addresses."""
+
+    def _open(self) -> TextIOWrapper:
+        handle = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        return os.fdopen(handle, self.mode, encoding=self.encoding)
+
+
 def to_stderr(level: str) -> None:
     """Until the settings are read: they may have something to say themselves."""
     logging.basicConfig(level=level.upper(), stream=sys.stderr, format=TEXT.format(""))
@@ -54,7 +65,7 @@ def as_set(config: BrokerConfig, whose: str = "") -> None:
     if config.log_file:
         try:
             root.addHandler(
-                RotatingFileHandler(
+                _LogFiles(
                     _file_of(Path(config.log_file), whose),
                     maxBytes=config.log_file_bytes,
                     backupCount=config.log_files,

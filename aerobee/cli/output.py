@@ -281,3 +281,8 @@ def confirmed(question: str, yes: bool) -> None:
         raise typer.BadParameter(f"{question} Say so with --yes.")
     if not typer.confirm(question, err=True):
         raise typer.Exit(1)
+
+
+def many(count: int, noun: str) -> str:
+    """`1 message`, `1,013 messages`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")

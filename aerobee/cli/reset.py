@@ -43,21 +43,27 @@ def reset(
     place = times.parse_start(to, connect.clock.now()) if offset is None else offset
     address = connect.address_of(namesrv)
     rows = connect.run(_plan(address, group, topic, place, queue, offset))
+    again, skipped = (sum(row[name] for row in rows) for name in ("again", "skipped"))
+    meant = f"{output.many(again, 'message')} again, {skipped:,} skipped"
     if dry_run:
         _show(rows, json=json)
+        _say(f"would move group {group} in {topic}: {meant}", json=json)
         return
     if not yes:
         if sys.stdin.isatty():
             _show(rows, json=False)
-        again, skipped = (sum(row[name] for row in rows) for name in ("again", "skipped"))
         output.confirmed(
             f"Move group {group!r}: {again:,} messages come again, {skipped:,} are skipped?", yes
         )
     moved = connect.run(_move(address, group, topic, place, queue, rows))
     if yes or output.wants_json(json):
         _show([{**row, "offset": moved[row["brokerName"], row["queueId"]]} for row in rows], json=json)
-    else:
-        output.line(f"moved group {group} in {topic}")
+    _say(f"moved group {group} in {topic}: {meant}", json=json)
+
+
+def _say(text: str, *, json: bool) -> None:
+    if not output.wants_json(json):
+        output.line(text)
 
 
 def _show(rows: list[dict[str, Any]], *, json: bool) -> None:

@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aerobee import __version__
 from aerobee.cli import logs
 from aerobee.client.running import loop_factory, on_signals
 from aerobee.errors import AerobeeError
@@ -80,6 +81,7 @@ def serve(
     from aerobee.fleet.keeper import Keeper
 
     keeper = Keeper(loaded, brokers, arguments, ephemeral=ephemeral)
+    logs.as_set(loaded.broker)  # its own lines, and the name server's; each broker has a file of its name
     return lambda: _run(keeper)
 
 
@@ -190,7 +192,9 @@ async def _until_signal(server: Server | Keeper, until: Until | None) -> None:
     hang_up = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has none
     on_signals({signal.SIGTERM, signal.SIGINT, hang_up}, stopping.set)
     async with server:
-        print(_ready_line(server), flush=True)  # noqa: T201 - scripts wait for this line
+        ready = _ready_line(server)
+        print(ready, flush=True)  # noqa: T201 - scripts wait for this line
+        log.info("version=%s %s", __version__, ready.removeprefix("aerobee "))
         # What exists now stays for good; leaving it out keeps collections short while messages flow. So does looking
         # often at what is rather new: the middle generation is kept to some ten thousand objects, a few ms.
         gc.collect()

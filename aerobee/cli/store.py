@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`aerobee store`: looking after the files of a broker that is not running."""
+"""`aerobee store`: looking after the files of a broker."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check(
 ) -> None:
     """Compare every message with its check, its queue and its keys; exit code 1 when something is damaged.
 
-    The store may be RocketMQ's, a backup, or in use; nothing is changed without --repair.
+    The store may be RocketMQ's, a backup, or in use by a broker that runs; nothing is changed without --repair.
 
     aerobee store check data
 
@@ -72,6 +72,11 @@ def store_root(directory: Path) -> Path:
     for candidate in (directory, directory / "store"):
         if (candidate / "commitlog").is_dir():
             return candidate
+    several = sorted(each.parent for each in directory.glob("brokers/*/store"))
+    if several:
+        raise StoreError(
+            f"{directory} is of several brokers, each with a store: check {', '.join(map(str, several))} one by one"
+        )
     raise StoreError(
         f"{directory} holds no store: neither it nor {directory / 'store'} has a directory 'commitlog'"
     )

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aerobee.client.admin.topics import is_of_users, named_after_brokers
-from aerobee.errors import AerobeeError, SystemFailure
+from aerobee.errors import AerobeeError, GroupNotFound, NoPermission, SystemFailure
 from aerobee.protocol import names
 
 if TYPE_CHECKING:
@@ -115,6 +116,15 @@ class ClusterView:
         """Users' groups."""
         found = await self.once("groups", self.admin.groups)
         return {name: config for name, config in found.items() if not names.is_system_group(name)}
+
+    async def group_config(self, group: str) -> bodies.GroupConfig | None:
+        """Also for who may look at this group and not list all of them; None: there is none."""
+        try:
+            return (await self.groups()).get(group)
+        except NoPermission:
+            with suppress(GroupNotFound):
+                return await self.admin.group_config(group)
+            return None
 
     async def lag(self, group: str, topic: str | None = None) -> GroupLag:
         return await self.once(("lag", group, topic), lambda: self.admin.lag(group, topic))

@@ -17,6 +17,8 @@ from aerobee.client.options import SessionOptions
 from aerobee.console.cluster_view import ClusterView
 from aerobee.console.sampler import Sampler
 from aerobee.errors import AclDenied, NoPermission, NoRoute
+from aerobee.protocol import bodies
+from aerobee.protocol.headers.consume import SendHeartbeat
 
 if TYPE_CHECKING:
     from aerobee.clock import Clock
@@ -134,8 +136,12 @@ class Desks:
 
 
 async def _ask_as(desk: Desk) -> None:
-    """Something small that a broker answers only to an account it knows; no broker, no question."""
+    """Something small that a broker answers to every account it knows, whatever it may, and to no other; no broker, no
+    question."""
+    session = desk.admin.session
+    said = bodies.encode(bodies.Heartbeat(client_id=session.client_id))
     try:
-        await desk.view.groups()
+        for address in (await desk.view.masters()).values():
+            await session.call(address, SendHeartbeat(), said)
     except NoRoute:
         return

@@ -40,7 +40,10 @@ def fault_of(error: Exception, t: Words) -> Fault:
         case WrongForm():
             return Fault(403, t("Not accepted"), text)
         case NoPermission() | AclDenied():
-            hint = t("Log in with an account that may, or have it granted.")
+            hint = t(
+                "Log in with an account that may, or have it granted. "
+                "A topic or group that it may look at opens by its whole name in the search field."
+            )
             return Fault(403, t("This account may not do that"), text, hint)
         case RequestCodeNotSupported():
             hint = t("It is a request of Aerobee's own, or newer than the broker; the other pages work.")

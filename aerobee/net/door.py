@@ -168,7 +168,10 @@ class Door:
                 ssl_shutdown_timeout=seconds,
             )
         except (OSError, TimeoutError) as error:  # SSLError is an OSError
-            self._complaints.add(f"not admitted address={self.address}: {error or 'nothing said in time'}")
+            peer = _peer_of(accepted)
+            self._complaints.add(
+                f"not admitted peer={peer} address={self.address}: {error or 'nothing said in time'}"
+            )
             accepted.close()
         except BaseException:
             accepted.close()
@@ -244,3 +247,12 @@ async def _first_byte(accepted: socket.socket) -> bytes:
     if not first:
         raise ConnectionError("closed before its first byte")
     return first
+
+
+def _peer_of(accepted: socket.socket) -> str:
+    """Who asked; one that has gone already is nobody."""
+    try:
+        host, port = accepted.getpeername()[:2]
+    except (OSError, ValueError):
+        return "gone"
+    return f"{host}:{port}"

@@ -53,7 +53,7 @@ def change(text: str, holders: Mapping[str, InForce[Any]]) -> list[Change]:
     except ValueError as error:
         raise InvalidParameter(str(error)) from None
     warn_of_ignored(ignored)
-    changes = [each for table in holders for each in _changes(holders[table].value, structs[table])]
+    changes = [each for table in holders for each in changes_between(holders[table].value, structs[table])]
     for table, holder in holders.items():
         holder.swap(structs[table])
     for each in changes:
@@ -82,7 +82,7 @@ def _wanted(text: str, holders: Mapping[str, InForce[Any]]) -> tuple[Wanted, lis
     return wanted, ignored
 
 
-def _changes(before: Declared, after: Declared) -> list[Change]:
+def changes_between(before: Declared, after: Declared) -> list[Change]:
     pairs = (
         (each, getattr(before, each.name), getattr(after, each.name)) for each in fields(type(after)).values()
     )

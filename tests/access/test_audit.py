@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.broker.access.audit import REFUSALS_A_SECOND, Audit
+from aerobee.client.admin import acl_of
 from aerobee.fronts.gates.audit import CHANGES
 from aerobee.fronts.gates.rights import BROKER, NAMESRV
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.protocol import bodies
 from aerobee.protocol.accounts import Credentials
-from aerobee.protocol.bodies import UserInfo
+from aerobee.protocol.bodies import GroupConfig, UserInfo
 from aerobee.protocol.headers import accounts as h
+from aerobee.protocol.headers.cluster import UpdateBrokerConfig
+from aerobee.protocol.headers.groups import CreateGroup
+from aerobee.protocol.headers.offsets import ResetOffset
 from aerobee.protocol.headers.produce import SendMessageV2
 from aerobee.protocol.headers.route import WipeWritePerm
-from aerobee.protocol.headers.topics import DeleteTopic
+from aerobee.protocol.headers.topics import CreateTopic, DeleteTopic
 from aerobee.settings import BrokerConfig
 from tests.access.ports import ANN, NOBODY, ROOT, Ports, running
 
@@ -120,6 +124,25 @@ def test_a_file_that_was_moved_away_is_begun_anew(file: Path) -> None:
         each.close()
     assert [each["n"] for each in lines(file)] == [2, 3]
     assert [each["n"] for each in lines(file.with_name("moved"))] == [1]
+
+
+async def test_the_audit_says_what_was_changed(ports: Ports, file: Path) -> None:
+    await ports.ask(ROOT, CreateTopic(topic="orders"))
+    await ports.ask(ROOT, CreateGroup(), bodies.encode(GroupConfig(group_name="billing")))
+    before = len(lines(file))
+    acl = acl_of("ann", ["Topic:orders"], ["Pub", "Get"], "Allow", ["10.0.0.0/8"])
+    await ports.ask(ROOT, UpdateBrokerConfig(), b"pull_messages=5\n")
+    await ports.ask(ROOT, h.CreateAcl(subject="User:ann"), bodies.encode(acl))
+    await ports.ask(ROOT, h.DeleteAcl(subject="User:ann", resource="Topic:orders"))
+    await ports.ask(ROOT, ResetOffset(topic="orders", group="billing", timestamp=0, queue_id=1))
+    await ports.ask(ROOT, ResetOffset(topic="orders", group="billing"))
+    assert [each.get("change") for each in lines(file)[before:]] == [
+        "pull_messages: 32 -> 5",
+        "Allow Pub,Get on Topic:orders from 10.0.0.0/8",
+        "rules on Topic:orders",
+        "billing on orders queue 1 to 1970-01-01T00:00:00.000+00:00",
+        "billing on orders to the end",
+    ]
 
 
 def test_every_audited_code_is_a_code_of_ours() -> None:

@@ -124,6 +124,30 @@ def test_a_consumer_without_the_right_ends_at_once_and_says_why(
         assert "`aerobee access allow reader Sub Group:shopreader`" in done.err
 
 
+def test_a_team_looks_at_its_own_group_and_no_other(
+    good: Callable[..., Done], aerobee: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, as_root: None
+) -> None:
+    good("topics", "create", "bills")
+    good("groups", "create", "bills-new")
+    good("send", "bills", "hello")
+    good("consume", "bills", "-g", "bills-team", "--from", "first", "-c", "1")
+    good("topics", "create", "%DLQ%bills-team")
+    good("send", "%DLQ%bills-team", "gave up")
+    good("access", "add-user", "team", stdin=b"team-secret\n")
+    for what in ("Topic:bills", "Topic:%DLQ%bills-team", "Group:bills-team"):
+        good("access", "allow", "team", "Sub,Get,Update", what)
+    good("access", "allow", "team", "Get", "Group:bills-new")
+    monkeypatch.setenv("AEROBEE_ACCESS_KEY", "team")
+    monkeypatch.setenv("AEROBEE_SECRET_KEY", "team-secret")
+    assert good("groups", "show", "bills-team", "--json").json["ready"] == 0
+    assert good("groups", "show", "bills-new", "--json").json["members"] == 0
+    assert [row["body"] for row in good("groups", "dead", "bills-team", "--json").json] == ["gave up"]
+    good("groups", "reset", "bills-team", "-t", "bills", "--to", "first", "--yes")
+    assert good("groups", "show", "bills-team", "--json").json["ready"] == 1
+    assert "Needs Get on Group:others." in aerobee("groups", "show", "others").err
+    assert "Needs List on Group:*." in aerobee("groups", "list").err
+
+
 def test_a_profile_says_who_and_where(
     aerobee: Callable[..., Done], tmp_path: Path, server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aerobee.cli import logs
+from aerobee.cli import logs, serving
 from aerobee.errors import AerobeeError
 from aerobee.settings import BrokerConfig
 
@@ -64,3 +64,25 @@ def test_json_lines_are_one_object_each_whatever_is_said(tmp_path: Path) -> None
 def test_a_file_that_cannot_be_written_fails_the_start(tmp_path: Path) -> None:
     with pytest.raises(AerobeeError, match=r"log_file .*No such file or directory"):
         logs.as_set(BrokerConfig(log_file=str(tmp_path / "none" / "aerobee.log")))
+
+
+def test_who_keeps_several_brokers_logs_as_the_settings_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "aerobee.log"
+    said = [f"log_file={file}", "log_format=json"]
+
+    def run(_: object) -> int:
+        logging.getLogger("aerobee.fleet").warning("broker=broker-b ended")
+        return 0
+
+    monkeypatch.setattr(serving, "_run", run)
+    assert serving.serve(brokers=2, data=tmp_path / "data", set=said)() == 0
+    (line,) = map(json.loads, file.read_text().splitlines())
+    assert (line["logger"], line["message"]) == ("aerobee.fleet", "broker=broker-b ended")
+
+
+def test_a_log_file_is_not_for_everybody(tmp_path: Path) -> None:
+    file = tmp_path / "aerobee.log"
+    logs.as_set(BrokerConfig(log_file=str(file)))
+    assert file.stat().st_mode & 0o777 & ~0o640 == 0

@@ -225,7 +225,7 @@ async def test_dead_letters_are_listed_and_sent_again(
     ).json
     assert gone["groups"]["cli-dead"].startswith("dead: ")
     dry = await asyncio.to_thread(good, "groups", "resend", "cli-dead", "--dry-run", "--key", "d-*")
-    assert "1 dead letters of cli-dead would be sent again" in dry.out
+    assert "1 dead letter of cli-dead would be sent again" in dry.out
     assert letter["msgId"] in dry.out
     assert "d-1" in dry.out
     none = await asyncio.to_thread(good, "groups", "resend", "cli-dead", "--dry-run", "--key", "x*", "--json")

@@ -81,6 +81,24 @@ async def test_an_account_does_what_it_may_and_no_more(secured: Server, open_con
         assert not await root.topic_exists("forbidden")
 
 
+async def test_an_account_that_may_look_at_one_group_gets_in_and_sees_it(
+    secured: Server, open_console: Any
+) -> None:
+    async with Admin(secured.namesrv, options=ROOT) as root:
+        await root.create_topic("orders", queues=1)
+        await root.create_group("billing")
+        await root.create_user(secured.broker_address, UserInfo(username="team", password="secret-of-team"))
+        await root.create_acl(secured.broker_address, acl_of("team", ["Group:billing"], ["Get"]))
+    async with open_console(secured.namesrv) as browser:
+        page = await log_in(browser, "team", "secret-of-team", 403)
+        assert "Needs List on Group:*." in page, "of the overview, which is of everything"
+        assert "Log out" in page
+        assert "billing" in await browser.get("/groups/billing")
+        assert "<h1>billing" in await browser.get("/find?q=billing", follow_redirects=True)
+        assert "Needs Get on Group:shop." in await browser.get("/groups/shop", 403)
+        assert "Needs List on Group:*." in await browser.get("/groups", 403)
+
+
 async def test_who_logs_out_or_stays_away_is_asked_again(secured: Server, open_console: Any) -> None:
     clock = ManualClock()
     async with open_console(secured.namesrv, clock=clock) as browser:

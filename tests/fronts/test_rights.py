@@ -119,6 +119,8 @@ BROKER: list[tuple[Header, bytes, str]] = [
     (hr.PullMessage(**{**PULL, "topic": "%RETRY%g_h"}), b"", "Group:g_h Sub + Group:g Sub"),
     (hr.PullMessage(**{**PULL, "topic": "%DLQ%g"}), b"", "Topic:%DLQ%g Sub + Group:g Sub"),
     (hr.LitePullMessage(**PULL), b"", "Topic:t Sub + Group:g Sub"),
+    (hr.PullMessage(**{**PULL, "consumer_group": "TOOLS_CONSUMER"}), b"", "Topic:t Sub"),
+    (hr.PullMessage(**{**PULL, "consumer_group": "TOOLS_CONSUMER", "topic": "%RETRY%g"}), b"", "Group:g Sub"),
     (hr.ReadUnits(**QUEUE, offset=0, count=1), b"", "Topic:t Sub"),
     (hr.ReadLog(position=0, size=1), b"", "Topic:* Sub"),
     (hr.ReadHeads(), b'["t","u"]', "Topic:t Get|Sub + Topic:u Get|Sub"),

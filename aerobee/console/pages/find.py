@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aerobee.console.pages.listing import sought
+from aerobee.errors import AerobeeError, NoPermission
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -18,7 +19,10 @@ SHOWN = 50
 async def show(visit: Visit) -> Response:
     """Straight to it where the name is the whole name of one thing."""
     text, view = visit.query("q"), visit.desk.view
-    topics, groups = await view.every_topic(), list(await view.groups())
+    try:
+        topics, groups = await view.every_topic(), list(await view.groups())
+    except NoPermission:
+        return visit.go(await _one_that_it_may_see(visit, text))
     if text in topics and text not in groups:
         return visit.go(visit.link("topics", text))
     if text in groups and text not in topics:
@@ -32,3 +36,12 @@ async def show(visit: Visit) -> Response:
         groups=found_groups[:SHOWN],
         more=max(0, len(found_topics) - SHOWN) + max(0, len(found_groups) - SHOWN),
     )
+
+
+async def _one_that_it_may_see(visit: Visit, text: str) -> str:
+    """Where the account may not list topics or groups: the one of that whole name, or the list that refuses it."""
+    try:
+        await visit.desk.view.lag(text)
+    except AerobeeError:
+        return visit.link("topics", text) if text else visit.link("groups")
+    return visit.link("groups", text)

@@ -62,7 +62,7 @@ async def show(visit: Visit) -> Response:
 async def head(visit: Visit, group: str) -> dict[str, Any]:
     """What every tab shows above."""
     lag = await visit.desk.view.lag(group)
-    config = (await visit.desk.view.groups()).get(group)
+    config = await visit.desk.view.group_config(group)
     if config is None and not lag.queues:
         raise GroupNotFound(f"group {group!r} does not exist")
     history = visit.desk.history

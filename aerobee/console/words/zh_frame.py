@@ -35,7 +35,10 @@ FRAME = {
     "Start it without --read-only to change things from here.": "要在此修改,请不带 --read-only 启动。",
     "Not accepted": "未被接受",
     "This account may not do that": "该账号没有权限",
-    "Log in with an account that may, or have it granted.": "请用有权限的账号登录,或申请授权。",
+    "Log in with an account that may, or have it granted. "
+    "A topic or group that it may look at opens by its whole name in the search field.": (
+        "请用有权限的账号登录,或申请授权。有权查看的主题或消费组,可在搜索框中输入全名打开。"
+    ),
     "This broker cannot tell": "该 Broker 无法提供",
     "It is a request of Aerobee's own, or newer than the broker; the other pages work.":
         "这是 Aerobee 特有的请求,或比该 Broker 更新;其他页面可用。",

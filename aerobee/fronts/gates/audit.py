@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aerobee.errors import AccessDenied, AclDenied, AerobeeError, ProtocolError
+from aerobee.fronts.gates.changes import change_of, settings_before
 from aerobee.fronts.gates.needs import Asked
 from aerobee.fronts.gates.rights import needs_at
 from aerobee.protocol.accounts import ACCESS_KEY, AUTHORIZATION, parse_authorization
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from aerobee.fronts.gates.call import Call, Gate, Outcome, Place
     from aerobee.fronts.gates.guard import AuditLog, Guard
     from aerobee.protocol.access import Need
+    from aerobee.settings.declare import Declared
 
 _MAX_TEXT = 256
+_MAX_CHANGE = 1_024
 _MAX_STRANGERS_BODY = 4_096
 # Operators' changes, and reading users and accounts, whose passwords may be told.
 CHANGES = frozenset(
@@ -78,10 +81,17 @@ def gate(place: Place) -> Gate | None:
 
 
 def _watch(place: Place, guard: Guard, audit: AuditLog, call: Call) -> Outcome:
-    return partial(_ended, place, guard, audit, call)
+    return partial(_ended, place, guard, audit, call, settings_before(place))
 
 
-def _ended(place: Place, guard: Guard, audit: AuditLog, call: Call, error: BaseException | None) -> None:
+def _ended(
+    place: Place,
+    guard: Guard,
+    audit: AuditLog,
+    call: Call,
+    before: list[Declared],
+    error: BaseException | None,
+) -> None:
     refused = isinstance(error, (AccessDenied, AclDenied))
     if not refused and place.code not in CHANGES:
         return
@@ -98,12 +108,26 @@ def _ended(place: Place, guard: Guard, audit: AuditLog, call: Call, error: BaseE
     target = _target(call)
     if target:
         facts["target"] = target[:_MAX_TEXT]
+    if not refused and (change := _change(place, call, before)):
+        facts["change"] = change[:_MAX_CHANGE]
     if error is not None:
         facts["why"] = str(getattr(error, "remark", error))[:_MAX_TEXT]
     if refused:
         audit.refused(place.clock.wall(), call.remote[0], facts)
     else:
         audit.changed(place.clock.wall(), facts)
+
+
+def _change(place: Place, call: Call, before: list[Declared]) -> str:
+    try:
+        return change_of(place, call, before)
+    except (
+        AerobeeError,
+        ValueError,
+        OverflowError,
+        OSError,
+    ):  # a time that is none, a body that says nothing
+        return ""
 
 
 def _who(call: Call) -> str:

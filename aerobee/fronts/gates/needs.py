@@ -153,6 +153,12 @@ def reply(asked: Asked) -> list[Need]:
     return [need for topic in topics for need in _sent_to(topic, asked.look_up)]
 
 
+def pull(asked: Asked) -> list[Need]:
+    """Who looks at a topic with a tool is in no group of anybody's: the topic is all there is to ask for."""
+    topic, group = asked.header.topic, asked.header.consumer_group
+    return [_topic(topic, SUB)] if group == names.TOOLS_GROUP else _both(asked, topic, group, SUB)
+
+
 def recall(asked: Asked) -> list[Need]:
     """The handle is of the topic named, or the operation refuses it."""
     return _sent_to(asked.header.topic, asked.look_up)

@@ -40,8 +40,8 @@ BROKER: dict[int, Needs] = {
     Code.RESUME_CHECK_HALF_MESSAGE: of.resume_check,
     Code.RECALL_MESSAGE: of.recall,
     # messages go
-    Code.PULL_MESSAGE: of.topic_and_group(SUB),
-    Code.LITE_PULL_MESSAGE: of.topic_and_group(SUB),
+    Code.PULL_MESSAGE: of.pull,
+    Code.LITE_PULL_MESSAGE: of.pull,
     Code.AEROBEE_READ_UNITS: of.topic(SUB),
     Code.AEROBEE_READ_LOG: of.every(Kind.TOPIC, action=SUB),
     Code.AEROBEE_READ_HEADS: of.heads,

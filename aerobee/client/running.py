@@ -70,10 +70,15 @@ async def _until_told(clients: tuple[Client, ...]) -> None:
         await told.wait()
         log.info("told to stop, finishing clients=%d", len(started))
     finally:
-        await asyncio.gather(*(client.stop() for client in consumers if client in started))
+        # One that fails to stop keeps no other from it, nor from the producers that its handlers send with.
+        stopping = (client.stop() for client in consumers if client in started)
+        ends = await asyncio.gather(*stopping, return_exceptions=True)
         for client in reversed(producers):
             if client in started:
                 await client.stop()
+        for failure in ends:
+            if failure is not None:
+                raise failure
 
 
 def _by_role(clients: Iterable[Client]) -> tuple[list[Client], list[Client]]:

@@ -260,7 +260,7 @@ async def test_a_full_inbox_is_told_the_first_time_and_then_seldom(
 ) -> None:
     member = make_member()
     owned = own(member)
-    loop = FetchLoop(member, lambda *_: None, lambda _: None)
+    loop = FetchLoop(member, lambda *_: None, lambda _queue, _offset: None)
     for _ in range(1_000):
         loop._warn_full(owned, Full.COUNT)
     assert len(caplog.records) == 1

@@ -16,8 +16,7 @@ from aerobee.client.consume.simple_consumer import SimpleConsumer
 from aerobee.errors import NoPermission, NoRoute, SystemFailure
 from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.filters.tags import TAG, subscribe
-from aerobee.protocol.headers.consume import LitePullMessage, PopMessage, PopResult, PullResult
-from aerobee.protocol.headers.offsets import QueryConsumerOffset
+from aerobee.protocol.headers.consume import LitePullMessage, PopMessage, PopResult, PullResult, SendHeartbeat
 from aerobee.protocol.reading import PullRequest
 from tests.client.holding_broker import Broker, broker
 
@@ -137,7 +136,7 @@ async def test_one_that_a_broker_refuses_leaves_before_it_says_so(
     broker: Broker, session: Any, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(session, "open_connection", lambda address: object())
-    session.answers[QueryConsumerOffset] = lambda *_: NoPermission("not yours")
+    session.answers[SendHeartbeat] = lambda *_: NoPermission("not yours")
     consumer: Any = PullConsumer(group="g", topics={"T": "*"}) if kind == "pull" else simple(session)
     with pytest.raises(NoPermission, match="not yours"):
         await consumer.start()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that is its clients: started in order, stopped the other way round, by one signal or two."""
+"""A program that is its clients: started in order, stopped side by side, by one signal or two."""
 
 from __future__ import annotations
 
@@ -42,14 +42,29 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
     return found
 
 
-async def test_clients_are_started_in_order_and_stopped_the_other_way_round(heard: Any, settle: Any) -> None:
+async def test_clients_are_started_in_order_and_all_stopped(heard: Any, settle: Any) -> None:
     story: list[str] = []
     program = asyncio.ensure_future(running._until_told((Client("a", story), Client("b", story))))
     await settle()
     assert (story, program.done()) == (["start a", "start b"], False)
     heard[0]()
     await program
-    assert story == ["start a", "start b", "stop b", "stop a"]
+    assert story == ["start a", "start b", "stop a", "stop b"]
+
+
+async def test_one_that_cannot_stop_keeps_no_other_from_it(heard: Any, settle: Any) -> None:
+    story: list[str] = []
+
+    class Stuck(Client):
+        async def stop(self) -> None:
+            raise OSError("stuck")
+
+    program = asyncio.ensure_future(running._until_told((Stuck("a", story), Client("b", story))))
+    await settle()
+    heard[0]()
+    with pytest.raises(OSError, match="stuck"):
+        await program
+    assert story == ["start a", "start b", "stop b"]
 
 
 async def test_one_that_cannot_start_stops_those_before_it(heard: Any) -> None:

@@ -179,6 +179,7 @@ FACTS = {
     "from": "10.0.0.1",
     "port": "broker",
     "request": "CreateTopic",
+    "action": "Create",
     "resources": ["Topic:orders"],
 }
 

@@ -191,10 +191,10 @@ async def test_a_disk_that_failed_once_is_not_believed_again(
 
 def test_a_run_of_requests_is_timed_by_its_share(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     store, added = kit.open(), []
-    monkeypatch.setattr(store._appender, "keep", lambda draft: None)
+    monkeypatch.setattr(store._appender, "dispatch", lambda draft: None)
     monkeypatch.setattr(store._append_times, "add", lambda took, calls: added.append((took, calls)))
     monkeypatch.setattr(message_store, "perf_counter_ns", lambda: 9_000)
-    store.keep(object(), 4, 1_000)
+    assert store.dispatch(object(), 4, 1_000) == 8_000
     assert added == [(2_000, 4)]
 
 

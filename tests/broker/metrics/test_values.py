@@ -157,7 +157,7 @@ async def test_how_long_requests_took(bench: Any) -> None:
 async def test_what_it_holds_and_could_not_do(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = bench.broker
     broker.pops.parked.count = 4
-    monkeypatch.setattr(type(broker.parked), "count", 3)
+    broker.parked.count = 3
     broker.stats.counted.late_ms.add(700)
     broker.stats.skipped.count = 5
     monkeypatch.setattr(type(broker.store), "cold_reads", 6, raising=False)

@@ -10,7 +10,7 @@ import sys
 from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from aerobee.errors import AerobeeError
 
@@ -47,7 +47,7 @@ class _LogFiles(RotatingFileHandler):
 
     def _open(self) -> TextIOWrapper:
         handle = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
-        return os.fdopen(handle, self.mode, encoding=self.encoding)
+        return cast("TextIOWrapper", os.fdopen(handle, self.mode, encoding=self.encoding))
 
 
 def to_stderr(level: str) -> None:

@@ -131,8 +131,13 @@ async def explained(error: AerobeeError | OSError, admin: Admin) -> Exception:
     match error:
         case Failed():
             return error
+        case NetworkError() if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return Failed(
+                f"the certificate of the server is not of the authority in `tls_ca` ({error}): see the profile, or "
+                f"AEROBEE_TLS_CA"
+            )
         case NetworkError() if any(each in str(error) for each in servers_of(namesrv)):
-            return Failed(f"no name server at {namesrv} ({error}): {_next_step(error, admin)}")
+            return Failed(f"no name server at {namesrv} ({error}): {_next_step(admin)}")
         case NetworkError():
             return Failed(f"the broker does not answer ({error}): see `aerobee cluster`")
         case RequestCodeNotSupported():
@@ -144,10 +149,8 @@ async def explained(error: AerobeeError | OSError, admin: Admin) -> Exception:
     return error
 
 
-def _next_step(error: Exception, admin: Admin) -> str:
+def _next_step(admin: Admin) -> str:
     """What may be wrong with the address, or with TLS on either side of it."""
-    if "CERTIFICATE_VERIFY_FAILED" in str(error) or "certificate verify failed" in str(error):
-        return "its certificate is not of the authority in `tls_ca`: see the profile, or AEROBEE_TLS_CA"
     if admin.session.options.tls == "off":
         return (
             "start one with `aerobee serve`, or name another with --namesrv HOST:PORT; a server that takes TLS alone "

@@ -8,14 +8,15 @@ import logging
 import os
 import sys
 from datetime import UTC, datetime
-from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from aerobee.errors import AerobeeError
 
 if TYPE_CHECKING:
+    from io import TextIOWrapper
+
     from aerobee.settings import BrokerConfig
 
 TEXT = "%(asctime)s %(levelname)-7s {}%(name)s %(message)s"
@@ -46,7 +47,7 @@ class _LogFiles(RotatingFileHandler):
 
     def _open(self) -> TextIOWrapper:
         handle = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
-        return TextIOWrapper(os.fdopen(handle, "ab"), self.encoding, line_buffering=True)
+        return cast("TextIOWrapper", os.fdopen(handle, self.mode, encoding=self.encoding))
 
 
 def to_stderr(level: str) -> None:

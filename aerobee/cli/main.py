@@ -229,6 +229,11 @@ def _how_to_be_allowed(error: NoPermission) -> str:
             "; the server asks who you are: name an account with --profile NAME, or by AEROBEE_ACCESS_KEY and "
             "AEROBEE_SECRET_KEY"
         )
+    if error.remark.startswith("User:") and error.remark.endswith(" is not found."):
+        return (
+            "; it was never made there. Under `serve --brokers` users made while running are the brokers': the name "
+            "server knows those of `init_user` and `inner_credentials`"
+        )
     if "check signature failed" in error.remark:
         return "; the secret is not the user's: see the profile, or AEROBEE_SECRET_KEY"
     if "has no permission to access" in error.remark:
@@ -256,6 +261,8 @@ def _wrong_usage(error: Any) -> int:
             typer.echo(text, err=True)
         return 2
     text = text.removeprefix("Invalid value: ")
+    if text.startswith("No such option: --profile"):
+        text = "--profile goes before the command: `aerobee --profile NAME topics list`"
     if context is not None:
         text = f"{text.rstrip('.')}; see `{context.command_path} --help`"
     _say(text)

@@ -26,7 +26,7 @@ app = typer.Typer(
 app.command()(trace)
 
 Topic = Annotated[str, typer.Argument(help="topic", autocompletion=complete.topics)]
-Limit = Annotated[int, typer.Option("--limit", "-l", help="at most so many", min=1)]
+Limit = Annotated[int, typer.Option("--limit", "-l", "--count", "-c", help="at most so many", min=1)]
 Broker = Annotated[
     str | None, typer.Option("--broker", "-b", help="broker name, where several have the topic")
 ]

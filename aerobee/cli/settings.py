@@ -13,6 +13,7 @@ import typer
 from aerobee.cli import connect, output
 from aerobee.cli.cluster import chosen
 from aerobee.settings import Settings, load
+from aerobee.settings.declare import HIDDEN
 from aerobee.settings.names import all_fields
 from aerobee.settings.sources import DEFAULT
 
@@ -41,7 +42,8 @@ def settings(
 ) -> None:
     """Every setting: its value, where that came from, its range, whether it may change while running.
 
-    With --broker or --namesrv those of running brokers, otherwise those that `serve` would start with.
+    With --broker or --namesrv those of running brokers, otherwise those that `serve` would start with. A running broker
+    tells values alone: FROM is then `default`, or the broker, whether a file, a flag or a later change has set it.
 
     aerobee settings
 
@@ -93,14 +95,16 @@ async def _running(address: str, broker: str | None) -> list[output.Row]:
         for name, where in (await chosen(admin, broker)).items():
             told = await admin.broker_config(where)
             rows += [
-                _told(field, told[field.official], f"broker {name}")
+                _told(field, told.get(field.official, HIDDEN), f"broker {name}")
                 for field in all_fields()
-                if field.table != "namesrv" and field.official in told
+                if field.table != "namesrv" and (field.official in told or field.about.secret)
             ]
     return rows
 
 
 def _told(field: Field, text: str, source: str) -> output.Row:
+    if field.about.secret:  # never told: set or not
+        return _row(field, HIDDEN, source)
     try:
         value = field.read(text, field.official)
     except ValueError:  # Apache's may be what ours may not

@@ -148,6 +148,14 @@ def test_a_move_is_shown_in_messages_before_it_is_made(
     good(*move, "--queue", "0", "--offset", "2", "--yes")
     [row] = good(*move, "--to", "last", "--dry-run").json
     assert (row["from"], row["offset"], row["again"], row["skipped"]) == (2, 5, 0, 3)
+    for_people, said = move[:-1], "group cli-plan in cli-plan: 0 messages again, 3 skipped"
+    assert good(*for_people, "--to", "last", "--dry-run").out.splitlines()[-1] == f"would move {said}"
+    assert good(*for_people, "--to", "last", "--yes").out.splitlines()[-1] == f"moved {said}"
+
+
+def test_a_profile_after_the_command_is_told_its_place(aerobee: Callable[..., Done]) -> None:
+    done = aerobee("topics", "--profile", "prod")
+    assert (done.code, "--profile goes before the command" in done.err) == (2, True)
 
 
 async def test_members_and_conflicting_subscriptions_are_shown(
@@ -385,7 +393,9 @@ def test_settings_are_listed_with_value_source_range_and_whether_they_may_change
 
 
 def test_settings_of_a_running_broker(server: TestServer, good: Callable[..., Done]) -> None:
-    good("cluster", "set", "popPollingSize=77")
+    done = good("cluster", "set", "popPollingSize=77")
+    assert done.out == "changed popPollingSize: 1024 -> 77 of broker-a, until its next start\n"
+    assert good("settings", "*inner_cred*", "-b", "broker-a", "--json").json[0]["value"] == "(hidden)"
     rows = {row["setting"]: row for row in good("settings", "-b", "broker-a", "--json").json}
     assert (rows["broker.pop_polling_per_key"]["value"], rows["broker.pop_polling_per_key"]["from"]) == (
         77, "broker broker-a",

@@ -30,7 +30,7 @@ ROWS: list[tuple[tuple[str, ...], dict[str, str]]] = [
     (("topics", "create", "u"), {"Topic:u": "Create"}),
     (("topics", "update", "u", "--retention", "12h"), {"Topic:u": "Create,Get"}),
     (("topics", "delete", "u", "--yes"), {"Topic:u": "Get,Delete", NAME: "Update"}),
-    (("messages", "browse", "t"), {"Topic:t": "Sub"}),
+    (("messages", "browse", "t", "-c", "1"), {"Topic:t": "Sub"}),
     (("messages", "by-key", "t", "k"), {"Topic:t": "Get"}),
     (("cluster",), {NAME: "Get"}),
     (("settings", "-b", "broker-a"), {NAME: "Get"}),

@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.main import get_command
 
+from aerobee.cli import connect
 from aerobee.cli.main import COMMANDS, EXTRAS, app, as_command, install
+from aerobee.client.admin import Admin
+from aerobee.client.options import SessionOptions
+from aerobee.errors import NetworkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -473,3 +477,16 @@ def test_a_wrong_interval_is_refused_before_spark_starts(
     done = aerobee("pipeline", *pipeline, *given)
     assert done.code == 2
     assert said in " ".join(done.err.split())
+
+
+@pytest.mark.parametrize(
+    ("tls", "error", "told"),
+    [
+        ("off", "connection to 127.0.0.1:9876 was lost", "AEROBEE_TLS=on"),
+        ("on", "connection to 127.0.0.1:9876 was lost", "does it speak TLS?"),
+        ("on", "cannot connect to 127.0.0.1:9876: [SSL: CERTIFICATE_VERIFY_FAILED]", "AEROBEE_TLS_CA"),
+    ],
+)
+async def test_a_server_that_cannot_be_talked_to_may_be_so_for_tls(tls: str, error: str, told: str) -> None:
+    async with Admin("127.0.0.1:9876", options=SessionOptions(tls=tls)) as admin:
+        assert told in str(await connect.explained(NetworkError(error), admin))

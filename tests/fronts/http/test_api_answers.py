@@ -443,6 +443,7 @@ def test_refusals_have_a_status_a_reason_and_rocketmqs_code(error: Any, status: 
     answer = refusal(error, None)
     said = json.loads(bytes(answer.body))
     assert (answer.status_code, said["error"]) == (status, "no")
+    assert ("HTTP Basic" in said.get("hint", "")) == (status == 401)
     if code:
         assert said["code"] == int(error.code)
     asked = 'Basic realm="aerobee", charset="UTF-8"'

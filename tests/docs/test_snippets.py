@@ -84,6 +84,13 @@ def server() -> Iterator[TestServer]:
         yield running
 
 
+async def _die(server: TestServer | Server) -> None:
+    from aerobee import Message, Producer
+
+    async with Producer(server.namesrv, group="docs") as producer:
+        await producer.send(Message("%DLQ%billing", b"dead"))
+
+
 async def _populate(server: TestServer | Server) -> None:
     from aerobee import Admin, Message, Producer, PullConsumer
 
@@ -93,7 +100,7 @@ async def _populate(server: TestServer | Server) -> None:
     async with Producer(server.namesrv, group="docs") as producer:
         for number in range(50):
             await producer.send(Message("orders", b"{}", tags="paid", keys=[f"o-{number}"]))
-        await producer.send(Message("%DLQ%billing", b"dead"))
+    await _die(server)
     async with PullConsumer(
         server.namesrv, group="billing", topics={"orders": "*"}, start="first"
     ) as consumer:
@@ -225,6 +232,7 @@ for line in {lines!r}:
 @pytest.mark.spark
 @pytest.mark.timeout(2 * BUSY_S)
 def test_the_pipeline_commands_of_the_docs_work(server: TestServer, tmp_path: Path) -> None:
+    asyncio.run(_die(server))  # another page shows how dead letters are cleared
     (tmp_path / "billing.py").write_text("def charge(message):\n    return message.msgId\n")
     # A cluster is for tests/interop; the commands are the same.
     told = [line.replace("spark://host:7077", "local[2]") for _, line in commands() if "pipeline" in line]

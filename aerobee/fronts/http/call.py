@@ -96,7 +96,7 @@ def refusal(error: AerobeeError | ValueError, call: HttpCall | None) -> JSONResp
     if isinstance(error, (AccessDenied, AclDenied)):
         known = call is not None and bool(call.user)
         if not known:
-            said["error"] += " Send an account by HTTP Basic: access key and secret."
+            said["hint"] = "send an account by HTTP Basic: access key and secret"
         return JSONResponse(said, 403) if known else JSONResponse(said, 401, headers=_WHO)
     if isinstance(error, (TopicNotFound, GroupNotFound, QueryNotFound)):
         return JSONResponse(said, 404)

@@ -117,12 +117,10 @@ class Table:
             "batch of 16": (16, load.send_frames(["load-send"], 128, FRAMES // 16, 16)),
             "batch of 64": (16, load.send_frames(["load-send"], 128, FRAMES // 64, 64)),
         }
-        backlog = {}
         for run in runs:
-            for topic, queues in (("load-send", 4), ("load-pull", 4), ("load-late", 1)):
+            for topic, queues in (("load-send", 4), ("load-late", 1)):
                 load.create_topic(run.address, topic, queues)
-            backlog[run.kind] = load.fill(run.address, "load-pull", 128, BACKLOG)
-            self.warm(run, frames["send 128 B, 64 outstanding"][1], backlog[run.kind])
+            self.warm(run, frames["send 128 B, 64 outstanding"][1])
         for number in range(self.rounds):
             turn = runs if number % 2 == 0 else runs[::-1]
             for name, (outstanding, made) in frames.items():
@@ -134,22 +132,33 @@ class Table:
                             run.address, made, outstanding, seconds, load.MANY_TIMES
                         ),
                     )
-            for run in turn:
-                self.rate(run, "pull of 32", lambda run=run: load.pull(run.address, "load-pull", seconds))
-            for run in turn:
-                self.rate(
-                    run,
-                    "POP + ack, one ack a request",
-                    lambda run=run: load.pop(run.address, "load-pull", backlog[run.kind], seconds),
-                )
+            self.reads(turn, f"load-pull-{number}")
             for run in turn:
                 self.late(run, frames["send 128 B, 64 outstanding"][1])
             self.write()
 
-    def warm(self, run: Run, frames: load.Frames, backlog: int) -> None:
+    def reads(self, turn: list[Run], topic: str) -> None:
+        """Of a backlog of this round's own: one that lies 40 % of the memory behind the log's end is cold, and both
+        brokers then give 8 messages a request. Who takes more sends would come there first."""
+        backlog = {}
+        for run in turn:
+            load.create_topic(run.address, topic, 4)
+            backlog[run.kind] = load.fill(run.address, topic, 128, BACKLOG)
+        for run in turn:
+            self.rate(run, "pull of 32", lambda run=run: load.pull(run.address, topic, self.seconds))
+        for run in turn:
+            self.rate(
+                run,
+                "POP + ack, one ack a request",
+                lambda run=run: load.pop(run.address, topic, backlog[run.kind], self.seconds),
+            )
+
+    def warm(self, run: Run, frames: load.Frames) -> None:
         """RocketMQ's compiler wants some seconds of each load."""
         seconds = min(4, 8 * self.seconds) if run.kind == "rocketmq" else 0.5
         load.send(run.address, frames, 64, seconds, load.MANY_TIMES)
+        load.create_topic(run.address, "load-pull", 4)
+        backlog = load.fill(run.address, "load-pull", 128, BACKLOG)
         load.pull(run.address, "load-pull", seconds / 2)
         load.pop(run.address, "load-pull", backlog, seconds / 2)
 

@@ -22,7 +22,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import hpack
+
 from aerobee import native
+from aerobee.errors import ProtocolError
+from aerobee.fronts.grpc.generated import messaging_pb2 as pb
+from aerobee.fronts.grpc.header_reader import header_reader
 from aerobee.protocol import bodies
 from aerobee.protocol.bodies import BatchAck, BatchAckEntry
 from aerobee.protocol.command import Command, request
@@ -38,7 +43,7 @@ from tests.native.bench import SMALL, Bench, settled
 from tests.native.frames import frame, pop, properties, written
 
 if native.is_on:
-    from aerobee.native import headers, reads, signed, texts
+    from aerobee.native import grpc_calls, headers, reads, signed, texts
 
 ROOT = Path(__file__).parents[2]
 FLAGS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O1")
@@ -130,6 +135,45 @@ def popped(random: Random, number: int) -> Command:
     return pop(random, 1_700_000_000_000)
 
 
+GRPC_HEADERS = [
+    (":method", "POST"),
+    (":path", "/a.Service/SendMessage"),
+    ("te", "trailers"),
+    ("x-mq", "Zm9v" * 9),
+]
+
+
+class GrpcCalls:
+    """Header blocks, sends and acks of the gRPC port, whole and broken."""
+
+    def __init__(self) -> None:
+        sent = pb.Message(topic=pb.Resource(name="orders"), body=b"body" * 20)
+        sent.system_properties.MergeFrom(
+            pb.SystemProperties(tag="paid", keys=["o-1", "o-2"], message_id="0" * 32, born_host="h")
+        )
+        sent.system_properties.born_timestamp.FromMilliseconds(1_700_000_000_123)
+        acked = pb.AckMessageRequest(group=pb.Resource(name="g"), topic=pb.Resource(name="orders"))
+        acked.entries.add(message_id="0" * 32, receipt_handle=RECEIPTS[0])
+        self.send, self.ack = (
+            pb.SendMessageRequest(messages=[sent]).SerializeToString(),
+            acked.SerializeToString(),
+        )
+        assert grpc_calls.sending(self.send) and grpc_calls.acking(self.ack), (
+            "or nothing of it would be tried"
+        )
+
+    def read(self, random: Random) -> None:
+        grpc_calls.sending(broken(random, self.send))
+        grpc_calls.acking(broken(random, self.ack))
+        blocks, encoder = header_reader(1_000), hpack.Encoder()
+        for _ in range(2):
+            block = encoder.encode(GRPC_HEADERS, huffman=random.random() < 0.7)
+            try:
+                blocks.read(broken(random, block))
+            except ProtocolError:
+                return  # and the connection ends
+
+
 async def run(cases: int, seed: int) -> None:
     assert native.is_on, native.state
     logging.disable()
@@ -142,6 +186,7 @@ async def run(cases: int, seed: int) -> None:
         signed.SignedRequests(AckMessage, ("topic", "extraInfo"), ("topic", "consumer_group"), ""),
     ]
     words = texts.Texts(("DELAY\x01", "TIMER_"), "TAGS", "UNIQ_KEY", "KEYS")
+    grpc = GrpcCalls()
     with tempfile.TemporaryDirectory() as directory:
         bench = Bench(Path(directory), SMALL, lane=True)
         lane, connection = bench.front.run, bench.connect()
@@ -162,6 +207,7 @@ async def run(cases: int, seed: int) -> None:
             texts.read(words, broken(random, properties(random, number).encode()))
             units = broken(random, random.randbytes(8).rjust(8, b"\0") + (40).to_bytes(4) + bytes(8)) * 3
             reads.collect(units, data, random.choice([0, -5, 10]), (0, 0), (32, 1 << 20), None, [], [])
+            grpc.read(random)
             if number % 997 == 0:
                 bench.broker.store.tick(bench.clock.wall())
                 bench.clock.advance(1_000)

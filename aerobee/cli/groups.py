@@ -57,6 +57,8 @@ def list_(
 ) -> None:
     """Every group, connected or not: messages ready, in flight, retrying, delayed, dead, and the oldest one's age.
 
+    Delayed are failed ones until their next try. Finished ones are in flight until who pulls tells of them, every 5 s.
+
     aerobee groups list --json
     """
     address, as_json = connect.address_of(namesrv), output.wants_json(json)

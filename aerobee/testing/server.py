@@ -8,6 +8,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aerobee.clock import Clock, ManualClock, SystemClock
+from aerobee.protocol.access import Action, Resource, named
 from aerobee.server_thread import LoopThread
 from aerobee.testing.cluster import ClusterUnderTest
 from aerobee.testing.moved_clock import TestClock
@@ -161,6 +162,13 @@ class TestServer(ClusterUnderTest):
 
     def add_user(self, name: str, password: str, rights: Mapping[str, str]) -> dict[str, Any]:
         """A user who may do that: `{"Topic:orders": "Pub", "Group:billing": "Sub"}`; returns its options."""
+        for resource, actions in rights.items():
+            Resource.parse(resource)
+            for action in actions.split(","):
+                if named(Action, action) is None:
+                    raise ValueError(
+                        f"no action {action!r} on {resource}: {', '.join(Action)}, ',' between several"
+                    )
 
         async def add() -> None:
             from aerobee.client.admin import Admin, acl_of

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aerobee.cli import complete, connect, output
+from aerobee.errors import NoPermission
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,9 +141,11 @@ async def _resend(
         if dry_run or not rows:
             return rows
         if not yes:
-            others = await _other_readers(
-                admin, group, {topic for each in letters if (topic := _origin(each))}
-            )
+            topics = {topic for each in letters if (topic := _origin(each))}
+            try:
+                others = await _other_readers(admin, group, topics)
+            except NoPermission:
+                others = "Who else reads the topic you may not be told. "
             output.confirmed(f"{others}Send {output.many(len(rows), 'dead letter')} of {group!r} again?", yes)
         sent = await admin.resend_dead_letters(group, choose=chosen)
     # As many were sent as were chosen: the topic only grows, and what grew meanwhile stands at the end.

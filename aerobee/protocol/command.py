@@ -151,11 +151,12 @@ def decode(frame: bytes | memoryview, max_header: int = MAX_HEADER) -> Command:
         raise ProtocolError(f"frame of {len(frame)} bytes has no header length")
     (info,) = _INT.unpack_from(frame)
     serialize = (info >> 24) & 0xFF
-    end = 4 + (info & 0xFFFFFF)
+    size = info & 0xFFFFFF
+    end = 4 + size
     if end > len(frame):
-        raise ProtocolError(f"header of {end - 4} bytes in a frame of {len(frame)}")
-    if end - 4 > max_header:
-        raise ProtocolError(f"header of {end - 4} bytes, limit {max_header}")
+        raise ProtocolError(f"header of {size} bytes in a frame of {len(frame)}")
+    if size > max_header:
+        raise ProtocolError(f"header of {size} bytes, limit {max_header}")
     body = frame[end:]
     if type(body) is not bytes:
         body = bytes(body)
@@ -164,7 +165,9 @@ def decode(frame: bytes | memoryview, max_header: int = MAX_HEADER) -> Command:
             head = _decode_json_header(frame[4:end])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return _decode_loosely(frame[4:end], body)
-        language = head.language if isinstance(head.language, str) else "OTHER"
+        language = head.language
+        if type(language) is not str:
+            language = "OTHER"
         return Command(
             head.code, head.opaque, head.flag, head.version, language, head.remark, head.extFields, body
         )

@@ -17,6 +17,7 @@ from aerobee.protocol.codes import VERSION, RequestCode
 _LENGTHS = struct.Struct(">II").pack
 _json = msgspec.json.encode
 _END = f'"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
+_DONE = b'{"code":0,"extFields":{},"flag":1,"language":"PYTHON","opaque":%d,' + _END.encode()
 
 
 # -- answers -------------------------------------------------------------------------------------------
@@ -24,8 +25,9 @@ _END = f'"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
 
 def done(opaque: int) -> bytes:
     """Success, and nothing else to say."""
-    head = f'{{"code":0,"extFields":{{}},"flag":1,"language":"PYTHON","opaque":{opaque},{_END}'.encode()
-    return _LENGTHS(4 + len(head), len(head)) + head
+    head = _DONE % opaque
+    size = len(head)
+    return _LENGTHS(4 + size, size) + head
 
 
 def sent(

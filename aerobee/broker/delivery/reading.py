@@ -142,10 +142,9 @@ def waiting(topic: str, group: str, queue_ids: Iterable[int], broker: Broker) ->
     offsets, store, lanes = broker.offsets, broker.store, broker.pops.leases.in_flight.lanes
     committed, count = offsets.of(group, topic), 0
     for queue_id in queue_ids:
-        low, high = store.bounds(topic, queue_id)
-        position = committed.get(queue_id, -1)
+        high, position = store.max_offset(topic, queue_id), committed.get(queue_id, -1)
         if position < 0:
-            position = low
+            position = store.min_offset(topic, queue_id)
         lane = lanes.get((topic, group, queue_id))
         if lane is not None and lane.line and not offsets.has_reset(group, topic, queue_id):
             position = max(position, lane.line[-1].next_offset)

@@ -265,10 +265,11 @@ class _Visit:
         if request.ordered and self._blocked(lane):
             return  # not counted as rest: nobody could take it (8592)
         waiting = broker.store.max_offset(topic, queue_id) - offset
-        if self.room <= 0 or not waiting:
+        room = self.room
+        if room <= 0 or not waiting:
             popped.rest += max(0, waiting)
             return
-        limit = ordinary_limit(self.room, broker.settings.value)
+        limit = ordinary_limit(room, broker.settings.value)
         found = broker.store.read(topic, queue_id, offset, limit, self.accept)
         if found.status in reading.CORRECTED:
             offset = reading.correct(lane, offset, found, broker)

@@ -161,6 +161,7 @@ class Stats:
         self._behind: dict[tuple[str, str, int], tuple[int, int]] = {}
         self._topic_put = self._meters[TOPIC_PUT]
         self._group_get = self._meters[GROUP_GET]
+        self._group_ack = self._meters[GROUP_ACK]
         self._wanted_at = now
         self.late_ms = 0  # so long the last call waited for its turn of the loop, as a request would have
         self._sampled_at = now
@@ -272,7 +273,12 @@ class Stats:
         self._meter(SENT_BACK, f"{topic}@{group}").add(count, 0)
 
     def acked(self, group: str, topic: str, count: int = 1) -> None:
-        self._meter(GROUP_ACK, f"{topic}@{group}").add(count, 0)
+        """Written out, as `sent` is."""
+        meter = self._group_ack.get(f"{topic}@{group}")
+        if meter is None:
+            meter = self._meter(GROUP_ACK, f"{topic}@{group}")
+        meter.calls += 1
+        meter.count += count
 
     def acked_one_by_one(self, group: str, topic: str, count: int) -> None:
         """As `acked`, for so many requests of one message each."""

@@ -82,7 +82,11 @@ def send(
     count: counted.Count = None,
     size: Annotated[int | None, typer.Option("--size", help="bytes of each generated body", min=1)] = None,
     jsonl: Annotated[
-        bool, typer.Option("--jsonl", help="stdin lines are JSON, as `consume --json` prints them")
+        bool,
+        typer.Option(
+            "--jsonl",
+            help='stdin lines are JSON, as `consume --json` prints: {"body": "...", "tags": "paid", "keys": ["o-7"]}',
+        ),
     ] = False,
     namesrv: counted.Server = None,
     json: output.Json = False,

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,29 +14,9 @@ from aerobee.protocol.http2 import frames
 from aerobee.protocol.http2.frames import ACK, DATA, END_STREAM, GOAWAY, PING, PREFACE, Reason, frame
 from aerobee.protocol.http2.hpack import HeaderBlocks
 from aerobee.protocol.http2.streams import StreamLimits
+from tests.fronts.grpc.lines import for_ever, held, line_of
 from tests.grpc_line import Ended, Line, as_message
 from tests.turning import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-ECHO = Method(Exchange.answer)
-
-
-@asynccontextmanager
-async def line_of(method: Method = ECHO, **limits: Any) -> AsyncIterator[Line]:
-    line = Line(lambda path: method, **limits)
-    yield line
-    await line.close()
-
-
-def held(work: Callable[[Exchange], Any]) -> Method:
-    return Method(lambda exchange, data: exchange.hold(work(exchange)))
-
-
-async def for_ever(exchange: Exchange) -> None:
-    await asyncio.Event().wait()
-
 
 # -- messages ----------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ class Done(NamedTuple):
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server() -> Iterator[TestServer]:
     store = StoreConfig(delay_levels=QUICK_RETRIES)
     with TestServer(store=store, config=BrokerConfig(default_queues=2)) as running:

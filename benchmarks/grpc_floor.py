@@ -41,37 +41,24 @@ DELIVERED_AT = pb.ReceiveMessageResponse(
 ).SerializeToString()  # Python's client fails without it
 
 
-class Constants:
-    def __init__(self, service: Service, messages: int, size: int) -> None:
-        self._hold = service.method(f"/{NAME}/ReceiveMessage").heard
+class ReadyMade:
+    """Messages of a topic, as many as there are said to be, written before they are asked for."""
+
+    def __init__(self, messages: int, size: int) -> None:
         self._body = b"x" * size
         self._left: dict[str, int] = defaultdict(lambda: messages)
-        self._ready: dict[str, bytes] = {}
-        heard = {"SendMessage": self.sent, "AckMessage": self.acked, "ReceiveMessage": self.received}
-        service._methods |= {f"/{NAME}/{name}": Method(each) for name, each in heard.items()}
+        self._made: dict[str, bytes] = {}
 
-    def sent(self, exchange: Exchange, data: bytes) -> None:
-        exchange.answer(SENT)
-
-    def acked(self, exchange: Exchange, data: bytes) -> None:
-        exchange.answer(ACKED)
-
-    def received(self, exchange: Exchange, data: bytes) -> None:
-        request = pb.ReceiveMessageRequest.FromString(data)
-        topic = request.message_queue.topic.name
-        count = min(request.batch_size, self._left[topic])
-        if not count:
-            self._hold(exchange, data)  # the broker knows of no message, and lets it wait
-            return
+    def answers_to(self, request: bytes) -> list[bytes]:
+        """To one receive; none when all are taken."""
+        asked = pb.ReceiveMessageRequest.FromString(request)
+        topic = asked.message_queue.topic.name
+        count = min(asked.batch_size, self._left[topic])
         self._left[topic] -= count
-        exchange.write(STATUS)
-        for _ in range(count):
-            exchange.write(self._message(topic))
-        exchange.write(DELIVERED_AT)
-        exchange.finish()
+        return [STATUS, *[self._message(topic)] * count, DELIVERED_AT] if count else []
 
     def _message(self, topic: str) -> bytes:
-        made = self._ready.get(topic)
+        made = self._made.get(topic)
         if made is None:
             message = pb.Message(body=self._body)
             message.topic.name = topic
@@ -83,24 +70,54 @@ class Constants:
             system.born_host = system.store_host = "127.0.0.1:10911"
             system.born_timestamp.seconds = system.store_timestamp.seconds = 1_700_000_000
             system.delivery_attempt = 1
-            made = self._ready[topic] = pb.ReceiveMessageResponse(message=message).SerializeToString()
+            made = self._made[topic] = pb.ReceiveMessageResponse(message=message).SerializeToString()
         return made
 
 
-async def main(data: str, messages: int, size: int) -> None:
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+class Constants:
+    def __init__(self, service: Service, ready: ReadyMade) -> None:
+        self._hold = service.method(f"/{NAME}/ReceiveMessage").heard
+        self._ready = ready
+        heard = {"SendMessage": self.sent, "AckMessage": self.acked, "ReceiveMessage": self.received}
+        service._methods |= {f"/{NAME}/{name}": Method(each) for name, each in heard.items()}
+
+    def sent(self, exchange: Exchange, data: bytes) -> None:
+        exchange.answer(SENT)
+
+    def acked(self, exchange: Exchange, data: bytes) -> None:
+        exchange.answer(ACKED)
+
+    def received(self, exchange: Exchange, data: bytes) -> None:
+        answers = self._ready.answers_to(data)
+        if not answers:
+            self._hold(exchange, data)  # the broker knows of no message, and lets it wait
+            return
+        for answer in answers:
+            exchange.write(answer)
+        exchange.finish()
+
+
+def broker_behind(data: str) -> Server:
     roomy = StoreConfig(disk_clean_ratio=1.0, disk_full_ratio=1.0)
-    server = Server(
+    return Server(
         data, namesrv_port=0, broker_port=0, grpc_port=0, config=BrokerConfig(host="127.0.0.1"), store=roomy
     )
-    async with server:
-        Constants(server._grpc.service, messages, size)  # type: ignore[union-attr]
-        print(
-            f"aerobee ready namesrv={server.namesrv} broker={server.broker_address} grpc={server.grpc_address}",
-            flush=True,
-        )
-        await stop.wait()
+
+
+async def ready_until_ended(server: Server, grpc_address: str) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    print(
+        f"aerobee ready namesrv={server.namesrv} broker={server.broker_address} grpc={grpc_address}",
+        flush=True,
+    )
+    await stop.wait()
+
+
+async def main(data: str, messages: int, size: int) -> None:
+    async with broker_behind(data) as server:
+        Constants(server._grpc.service, ReadyMade(messages, size))  # type: ignore[union-attr]
+        await ready_until_ended(server, server.grpc_address)
 
 
 if __name__ == "__main__":

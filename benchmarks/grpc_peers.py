@@ -3,12 +3,14 @@
 
     python -m benchmarks.grpc_peers [--rounds 3] [--clients python5,go5,java5] [--share 1.0]
 
-Aerobee, the proxy with its broker inside, and the floor (`grpc_floor.py`: Aerobee's port with constants behind it) run
-side by side with fresh data; each round runs every client against each of them, another one first each time. A send is
-one call and waits for its answer, `--at-once` of them under way; a push consumer then takes what was sent, acknowledging
-each, and is measured from its first messages on: clients wait for seconds before they ask. Every client is one process
-for all three servers, so what its first round compiles is compiled for all: that round is not counted. Medians. How many
-messages is said by client, so that each part takes a second or more; `--share` makes it more or less.
+Aerobee, the proxy with its broker inside, and two floors run side by side with fresh data: grpcio's server with
+constants behind it (`grpcio_floor.py`) and Aerobee's port with the same constants (`grpc_floor.py`). Each round runs
+every client against each of them, another one first each time. A send is one call and waits for its answer,
+`--at-once` of them under way; a push consumer then takes what was sent, acknowledging each, and is measured from its
+first messages on: clients wait for seconds before they ask. Every client is one process for all servers, so what its
+first rounds compile is compiled for all: two rounds are not counted. Medians; ratios are medians of those of each
+round, whose servers are measured within seconds of each other. How many messages is said by client, so that each part
+takes a second or more; `--share` makes it more or less.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ COMMANDS: dict[str, Callable[[], list[str]]] = {
 
 SENDS = {"python5": 2_500, "go5": 12_000, "java5": 8_000}
 RECEIVES = {"python5": 2_000, "go5": 3_000, "java5": 5_000}
-GOAL, NEAR = 2.0, 0.8  # times the proxy's rate, or part of the floor's
+GOAL, NEAR = 2.0, 0.8  # times the proxy's rate, or part of that of grpcio's floor
+WARM_UP = 2  # rounds
+ALL = ("aerobee", "proxy", "grpcio", "floor")
 
 
 def cpu_seconds(pid: int) -> float:
@@ -52,13 +56,13 @@ def cpu_seconds(pid: int) -> float:
 
 
 class Floor(servers.Aerobee):
-    def __init__(self, data: Path, messages: int, size: int) -> None:
+    def __init__(self, data: Path, module: str, messages: int, size: int) -> None:
         super().__init__(data)
-        self._sizes = (str(messages), str(size))
+        self._arguments = (module, str(data), str(messages), str(size))
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "benchmarks.grpc_floor", str(self.data), *self._sizes]
-        self.process = servers.Process(command, self.data.parent / "floor.log")
+        log = self.data.parent / f"{self.data.name}.log"
+        self.process = servers.Process([sys.executable, "-m", *self._arguments], log)
         ready = self.process.start(r"aerobee ready namesrv=(\S+) broker=(\S+) grpc=(\S+)", 30)
         self.namesrv, self.broker, self.grpc = ready.groups()
 
@@ -72,12 +76,14 @@ class Figures(NamedTuple):
 class Bench:
     def __init__(self, folder: Path, given: argparse.Namespace) -> None:
         self.given = given
+        most = self.count(max(SENDS.values()))
         self.servers: dict[str, servers.Server] = {
             "aerobee": servers.Aerobee(folder / "aerobee", compare.SETTINGS),
             "proxy": compare.RocketMQ(
                 folder / "proxy", peers.server_class_path(), compare.SETTINGS, proxy=True
             ),
-            "floor": Floor(folder / "floor", self.count(max(SENDS.values())), given.size),
+            "grpcio": Floor(folder / "grpcio", "benchmarks.grpcio_floor", most, given.size),
+            "floor": Floor(folder / "floor", "benchmarks.grpc_floor", most, given.size),
         }
         self.found: dict[Cell, list[Figures]] = defaultdict(list)
 
@@ -94,7 +100,7 @@ class Bench:
             server.start()
         clients = {name: peers.Peer(name, COMMANDS[name]()) for name in self.given.clients.split(",")}
         try:
-            for number in range(self.given.rounds + 1):
+            for number in range(self.given.rounds + WARM_UP):
                 for client, peer in clients.items():
                     names = list(self.servers)
                     for turn in range(len(names)):
@@ -139,39 +145,42 @@ class Bench:
             f"round {number} {cell}: {seen.rate:,.0f} /s, {seen.server_us:.0f} + {seen.client_us:.0f} us",
             flush=True,
         )
-        if number:
+        if number >= WARM_UP:
             self.found[cell].append(seen)
 
     def medians(self, *cell: str) -> Figures:
         rounds = self.found[cell]  # type: ignore[index]
         return Figures(*(statistics.median(each) for each in zip(*rounds, strict=True)))
 
+    def times(self, client: str, what: str, other: str) -> float:
+        """How many times the other's rate Aerobee's is."""
+        ours, theirs = self.found[client, what, "aerobee"], self.found[client, what, other]
+        return statistics.median(our.rate / their.rate for our, their in zip(ours, theirs, strict=True))
+
     def table(self) -> None:
-        print("All threes: Aerobee, proxy, floor.")
+        print("All fours: Aerobee, proxy, grpcio's floor, floor of Aerobee's port.")
         print(
-            "| client | what | /s | times the proxy | part of the floor | goal | server CPU us"
+            "| client | what | /s | times the proxy | of grpcio's floor | of our port's | goal | server CPU us"
             " | client CPU us | CPUs of the client |"
         )
-        print("|---|---|--:|--:|--:|---|--:|--:|--:|")
+        print("|---|---|--:|--:|--:|--:|---|--:|--:|--:|")
         for client, what, name in list(self.found):
             if name == "aerobee":
                 print(self.row(client, what))
         print(f"load average {' '.join(f'{each:.1f}' for each in os.getloadavg())}")
 
     def row(self, client: str, what: str) -> str:
-        all_three = [self.medians(client, what, each) for each in ("aerobee", "proxy", "floor")]
-        ours, proxy, floor = all_three
-        times, part = ours.rate / proxy.rate, ours.rate / floor.rate
+        figures = [self.medians(client, what, each) for each in ALL]
+        times = [self.times(client, what, each) for each in ALL[1:]]
         cells = (
             client,
             what,
-            ", ".join(f"{each.rate:,.0f}" for each in all_three),
-            f"{times:.2f}",
-            f"{part:.2f}",
-            "met" if times >= GOAL or part >= NEAR else "**missed**",
-            ", ".join(f"{each.server_us:.0f}" for each in all_three),
-            ", ".join(f"{each.client_us:.0f}" for each in all_three),
-            ", ".join(f"{each.rate * each.client_us / 1e6:.2f}" for each in all_three),
+            ", ".join(f"{each.rate:,.0f}" for each in figures),
+            *(f"{each:.2f}" for each in times),
+            "met" if times[0] >= GOAL or times[1] >= NEAR else "**missed**",
+            ", ".join(f"{each.server_us:.0f}" for each in figures),
+            ", ".join(f"{each.client_us:.0f}" for each in figures),
+            ", ".join(f"{each.rate * each.client_us / 1e6:.2f}" for each in figures),
         )
         return f"| {' | '.join(cells)} |"
 

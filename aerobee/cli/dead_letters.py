@@ -46,9 +46,7 @@ async def _dead(address: str, group: str, limit: int, key: str | None, *, json: 
         await connect.existing_group(admin, group)
         async for letter in admin.dead_letters(group):
             if _has_key(letter, key):
-                rows.append(
-                    {**output.message_row(letter), "originTopic": _origin(letter), "reason": _reason(letter)}
-                )
+                rows.append(_row(letter))
             if len(rows) >= limit:
                 break
     if json:
@@ -60,9 +58,19 @@ async def _dead(address: str, group: str, limit: int, key: str | None, *, json: 
     shown = [{**row, "stored": output.local_time(row["storeTimestamp"]), "body": _body(row)} for row in rows]
     columns = {
         "msgId": "message", "originTopic": "topic", "tags": "tags", "keys": "keys",
-        "reconsumeTimes": "attempts", "stored": "died", "reason": "reason", "body": "body",
+        "attempts": "attempts", "stored": "died", "reason": "reason", "body": "body",
     }  # fmt: skip
     output.table(shown, columns, title=f"Dead letters of {group}")
+
+
+def _row(letter: ReceivedMessage) -> dict[str, Any]:
+    """Each attempt but the first was counted when it began, and the last one when it had failed."""
+    return {
+        **output.message_row(letter),
+        "originTopic": _origin(letter),
+        "attempts": letter.reconsume_times,
+        "reason": _reason(letter),
+    }
 
 
 def _body(row: dict[str, Any]) -> str:

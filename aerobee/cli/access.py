@@ -41,13 +41,16 @@ Replace = Annotated[
 ]
 
 
-def _each(cluster: str | None, namesrv: str | None, work: Work, done: str) -> None:
-    """On every broker, and say so."""
+def _each(cluster: str | None, namesrv: str | None, work: Work, done: str) -> int:
+    """On every broker, and say so; on how many."""
+    brokers = []
 
     def say(name: str, address: str, nothing: None) -> None:
+        brokers.append(name)
         output.note(f"{done} on {name}")
 
     on_each(namesrv, lambda admin: admin.masters(cluster), work, say)
+    return len(brokers)
 
 
 def _rows(cluster: str | None, namesrv: str | None, of: Rows) -> list[output.Row]:
@@ -108,7 +111,12 @@ def add_user(
     info = UserInfo(
         username=name, password=typed(f"password of {name}: "), user_type="Super" if super_user else "Normal"
     )
-    _each(cluster, namesrv, lambda admin, address: admin.create_user(address, info), f"made user {name}")
+    made = f"made user {name}"
+    if _each(cluster, namesrv, lambda admin, address: admin.create_user(address, info), made) > 1:
+        output.note(
+            f"a name server without a broker in its process (`serve --brokers`) does not know {name}: `topics list` and "
+            "`topics delete` ask it, and want an account of its settings (`init_user`); clients do not"
+        )
 
 
 @app.command("set-user")

@@ -247,6 +247,13 @@ async def test_dead_letters_are_listed_and_sent_again(
     again = (await asyncio.to_thread(good, "messages", "by-key", "cli-dead", "d-1", "--json")).json
     [new] = [row for row in again if row["msgId"] == sent["newMsgId"]]
     assert "AEROBEE_LAST_ERROR" not in new["properties"], "a new message has not failed yet"
+    told = await asyncio.to_thread(good, "groups", "resend", "cli-dead", "--yes", "--id", letter["msgId"])
+    heading, row, last = told.out.splitlines()
+    assert (heading.split()[:3], last) == (
+        ["MESSAGE", "SENT_AS", "TO_TOPIC"],
+        "sent 1 dead letter of cli-dead again",
+    )
+    assert row.split()[0] == letter["msgId"] and row.split()[1] not in (letter["msgId"], sent["newMsgId"])
 
 
 # -- messages ----------------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def _row(each: Waiting, by: str) -> dict[str, Any]:
         "msgId": message.message_id,
         "topic": each.topic,
         "brokerName": message.broker_name,
-        "due": each.due,
+        "dueTimestamp": each.due,
         "by": by,
         "tags": message.tags,
         "keys": message.keys,

@@ -54,7 +54,7 @@ def test_the_next_one_due_comes_first(good: Callable[..., Done], sent: list[Any]
         ("orders", "level 18", [], "late"),
         ("letters", "timer", [], None),
     ]
-    assert [row["due"] - row["bornTimestamp"] for row in rows[::2]] == [
+    assert [row["dueTimestamp"] - row["bornTimestamp"] for row in rows[::2]] == [
         pytest.approx(HOUR_MS, abs=2_000),
         pytest.approx(48 * HOUR_MS, abs=2_000),
     ]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aerobee.errors import (
     AerobeeError,
+    BrokerError,
     NetworkError,
     NoPermission,
     NoRoute,
@@ -79,7 +80,8 @@ def bounds_of(options: Read, source: QueueSource, topics: list[str]) -> dict[str
         if not isinstance(error, MISSING):
             raise error
         if is_named(options, topic) and options.fail_on_data_loss:
-            raise type(error)(f"{error}{nearest(topic, source)}") from error
+            told = error.remark if isinstance(error, BrokerError) else str(error)
+            raise type(error)(f"{told}{nearest(topic, source)}") from error
         log.warning("topic=%s left out: %s", topic, error)
     return look.bounds
 

@@ -46,12 +46,13 @@ def official_text(*structs: Declared) -> str:
 
 
 def changed_names(*holders: InForce[Any]) -> list[str]:
-    """RocketMQ's names of those that differ from what the start was given."""
+    """RocketMQ's names of those that requests have changed since the start. Others change while it starts: a port that
+    was any becomes the one that was free."""
     return [
         each.field.official
         for holder in holders
         for each in changes_between(holder.at_start, holder.value)
-        if not each.field.about.secret
+        if each.field.about.live and not each.field.about.secret
     ]
 
 

@@ -71,6 +71,11 @@ class Clock(Protocol):
         """Run `callback` on the loop once `now() >= when`."""
         ...
 
+    def release_at(self, when: int, callback: Callable[[], object]) -> Timer:
+        """As `call_at`, for a peer that waits at the other end: it lives in the machine's time, also where this clock
+        stands still, and gives up when that has gone by."""
+        ...
+
     async def sleep(self, delay_ms: int) -> None: ...
 
 
@@ -120,6 +125,9 @@ class SystemClock:
         delay_ms = max(0, when - self.now())
         return asyncio.get_running_loop().call_later(delay_ms / 1000, callback)
 
+    def release_at(self, when: int, callback: Callable[[], object]) -> Timer:
+        return self.call_at(when, callback)
+
     async def sleep(self, delay_ms: int) -> None:
         await asyncio.sleep(max(0, delay_ms) / 1000)
 
@@ -159,6 +167,10 @@ class ManualClock:
         heapq.heappush(self._timers, (max(when, self._now), next(self._sequence), timer))
         return timer
 
+    def release_at(self, when: int, callback: Callable[[], object]) -> Timer:
+        """Our own tests are their peers themselves; for others there is `aerobee.testing`'s clock."""
+        return self.call_at(when, callback)
+
     async def sleep(self, delay_ms: int) -> None:
         await told(self, self._now + max(0, delay_ms), asyncio.get_running_loop().create_future(), None)
 
@@ -192,7 +204,15 @@ def tell(waiter: asyncio.Future[T], what: T) -> None:
 
 async def told(clock: Clock, deadline: int, waiter: asyncio.Future[T], late: T) -> T:
     """What the waiter is told, by `tell` or as its owner likes, before the deadline; else `late`."""
-    timer = clock.call_at(deadline, lambda: tell(waiter, late))
+    return await _until(clock.call_at(deadline, lambda: tell(waiter, late)), waiter)
+
+
+async def held(clock: Clock, deadline: int, waiter: asyncio.Future[T], late: T) -> T:
+    """As `told`, on behalf of a peer whose request is held."""
+    return await _until(clock.release_at(deadline, lambda: tell(waiter, late)), waiter)
+
+
+async def _until(timer: Timer, waiter: asyncio.Future[T]) -> T:
     try:
         return await waiter
     finally:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aerobee.cli import audit_lines, connect, output, times
+from aerobee.cli import access_rules, audit_lines, connect, output, times
 from aerobee.cli.access_init import init
 from aerobee.cli.each_broker import on_each
 from aerobee.cli.secrets import typed
@@ -36,14 +36,21 @@ Actions = Annotated[str, typer.Argument(help="Pub,Sub,Create,Update,Delete,Get,L
 What = Annotated[str, typer.Argument(help="Topic:orders, Topic:ord*, Group:*, Cluster:name, or *")]
 Source = Annotated[str, typer.Option("--from", help="only from these addresses and networks: 10.0.0.0/8,::1")]
 
+Replace = Annotated[
+    bool, typer.Option("--replace", help="in place of the user's rule about the resource, not beside it")
+]
 
-def _each(cluster: str | None, namesrv: str | None, work: Work, done: str) -> None:
-    """On every broker, and say so."""
+
+def _each(cluster: str | None, namesrv: str | None, work: Work, done: str) -> int:
+    """On every broker, and say so; on how many."""
+    brokers = []
 
     def say(name: str, address: str, nothing: None) -> None:
+        brokers.append(name)
         output.note(f"{done} on {name}")
 
     on_each(namesrv, lambda admin: admin.masters(cluster), work, say)
+    return len(brokers)
 
 
 def _rows(cluster: str | None, namesrv: str | None, of: Rows) -> list[output.Row]:
@@ -104,7 +111,12 @@ def add_user(
     info = UserInfo(
         username=name, password=typed(f"password of {name}: "), user_type="Super" if super_user else "Normal"
     )
-    _each(cluster, namesrv, lambda admin, address: admin.create_user(address, info), f"made user {name}")
+    made = f"made user {name}"
+    if _each(cluster, namesrv, lambda admin, address: admin.create_user(address, info), made) > 1:
+        output.note(
+            f"a name server without a broker in its process (`serve --brokers`) does not know {name}: `topics list` and "
+            "`topics delete` ask it, and want an account of its settings (`init_user`); clients do not"
+        )
 
 
 @app.command("set-user")
@@ -176,11 +188,34 @@ def _entries(acl: AclInfo) -> list[dict[str, Any]]:
     ]
 
 
-def _put(decision: str, given: tuple[str, str, str, str], cluster: str | None, namesrv: str | None) -> None:
+def _put(
+    decision: str,
+    given: tuple[str, str, str, str],
+    cluster: str | None,
+    namesrv: str | None,
+    *,
+    replace: bool,
+) -> None:
     user, actions, what, source = given
     acl = acl_of(user, [what], actions.split(","), decision, [each for each in source.split(",") if each])
-    done = f"{decision} {actions} on {what} for {user}"
-    _each(cluster, namesrv, lambda admin, address: admin.update_acl(address, acl), done)
+    [policy] = acl.policies
+    [rule] = policy.entries
+
+    async def put(admin: Admin, address: str) -> str:
+        try:
+            before = access_rules.standing(await admin.acl(address, user), what)
+            now = rule if replace else access_rules.added(rule, before)
+        except ValueError as error:
+            raise connect.Failed(str(error)) from None
+        policy.entries = [now]
+        await admin.update_acl(address, acl)
+        was = f" (before: {access_rules.in_words(before)})" if before else ""
+        return f"{now.decision} {','.join(now.actions)} on {what} for {user}{was}"
+
+    def say(name: str, address: str, done: str) -> None:
+        output.note(f"{done} on {name}")
+
+    on_each(namesrv, lambda admin: admin.masters(cluster), put, say)
 
 
 @app.command()
@@ -189,14 +224,17 @@ def allow(
     actions: Actions,
     what: What,
     source: Source = "",
+    replace: Replace = False,
     cluster: Cluster = None,
     namesrv: connect.Namesrv = None,
 ) -> None:
-    """Give a user a right; one on the same resource is replaced.
+    """Give a user a right, beside those it has; what its rule about the resource was before is said.
 
     aerobee access allow shop Pub Topic:orders
+
+    aerobee access allow shop Get Topic:orders --replace
     """
-    _put("Allow", (user, actions, what, source), cluster, namesrv)
+    _put("Allow", (user, actions, what, source), cluster, namesrv, replace=replace)
 
 
 @app.command()
@@ -205,14 +243,15 @@ def deny(
     actions: Actions,
     what: What,
     source: Source = "",
+    replace: Replace = False,
     cluster: Cluster = None,
     namesrv: connect.Namesrv = None,
 ) -> None:
-    """Forbid a user something that a wider rule allows.
+    """Forbid a user something that a wider rule allows, beside what the rule about the resource forbids already.
 
     aerobee access deny shop All Topic:payroll
     """
-    _put("Deny", (user, actions, what, source), cluster, namesrv)
+    _put("Deny", (user, actions, what, source), cluster, namesrv, replace=replace)
 
 
 @app.command()

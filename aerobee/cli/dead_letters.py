@@ -46,9 +46,7 @@ async def _dead(address: str, group: str, limit: int, key: str | None, *, json: 
         await connect.existing_group(admin, group)
         async for letter in admin.dead_letters(group):
             if _has_key(letter, key):
-                rows.append(
-                    {**output.message_row(letter), "originTopic": _origin(letter), "reason": _reason(letter)}
-                )
+                rows.append(_row(letter))
             if len(rows) >= limit:
                 break
     if json:
@@ -60,9 +58,19 @@ async def _dead(address: str, group: str, limit: int, key: str | None, *, json: 
     shown = [{**row, "stored": output.local_time(row["storeTimestamp"]), "body": _body(row)} for row in rows]
     columns = {
         "msgId": "message", "originTopic": "topic", "tags": "tags", "keys": "keys",
-        "reconsumeTimes": "attempts", "stored": "died", "reason": "reason", "body": "body",
+        "attempts": "attempts", "stored": "died", "reason": "reason", "body": "body",
     }  # fmt: skip
     output.table(shown, columns, title=f"Dead letters of {group}")
+
+
+def _row(letter: ReceivedMessage) -> dict[str, Any]:
+    """Each attempt but the first was counted when it began, and the last one when it had failed."""
+    return {
+        **output.message_row(letter),
+        "originTopic": _origin(letter),
+        "attempts": letter.reconsume_times,
+        "reason": _reason(letter),
+    }
 
 
 def _body(row: dict[str, Any]) -> str:
@@ -97,12 +105,17 @@ def resend(
 ) -> None:
     """Send dead letters again to the topic they came from, as new messages that name the old id.
 
-    The dead-letter topic keeps its copies: what is sent twice is consumed twice.
+    The dead-letter topic keeps its copies: what is sent twice is consumed twice. A message that died several times left
+    several letters of its id, and --id sends all of them: --dry-run lists them.
 
     aerobee groups resend billing --key 'o-1*' --dry-run
     """
     work = _resend(connect.address_of(namesrv), group, _choice(ids, key), dry_run=dry_run, yes=yes)
     rows = connect.run(work)
+    if ids and len(rows) > len({row["msgId"] for row in rows}):
+        output.note(
+            "some of them are of one id: each time a message died it left a letter, and all of them count"
+        )
     if output.wants_json(json):
         output.line(output.pretty_json(rows))
     elif dry_run:
@@ -110,6 +123,11 @@ def resend(
         more = f" ({_SHOWN} shown; --json has all)" if len(rows) > _SHOWN else ""
         output.line(f"{output.many(len(rows), 'dead letter')} of {group} would be sent again{more}")
     else:
+        if rows:
+            output.table(
+                rows[:_SHOWN],
+                {"msgId": "message", "newMsgId": "sent as", "topic": "to topic", "keys": "keys"},
+            )
         output.line(f"sent {output.many(len(rows), 'dead letter')} of {group} again")
 
 
@@ -131,6 +149,14 @@ async def _other_readers(admin: Admin, group: str, topics: set[str]) -> str:
     return f"{len(found)} other {which} {', '.join(sorted(topics))} and will get them too ({shown}). "
 
 
+def _counted(rows: list[dict[str, Any]]) -> str:
+    """How many letters, and of how many messages where these are fewer: one that died twice has left two."""
+    letters, messages = len(rows), len({row["msgId"] for row in rows})
+    return output.many(letters, "dead letter") + (
+        f" (of {output.many(messages, 'message')})" if messages < letters else ""
+    )
+
+
 async def _resend(
     address: str, group: str, chosen: Callable[[ReceivedMessage], bool], *, dry_run: bool, yes: bool
 ) -> list[dict[str, Any]]:
@@ -146,7 +172,7 @@ async def _resend(
                 others = await _other_readers(admin, group, topics)
             except NoPermission:
                 others = "Who else reads the topic you may not be told. "
-            output.confirmed(f"{others}Send {output.many(len(rows), 'dead letter')} of {group!r} again?", yes)
+            output.confirmed(f"{others}Send {_counted(rows)} of {group!r} again?", yes)
         sent = await admin.resend_dead_letters(group, choose=chosen)
     # As many were sent as were chosen: the topic only grows, and what grew meanwhile stands at the end.
     return [{**row, "newMsgId": each.message_id} for row, each in zip(rows, sent, strict=False)]

@@ -57,7 +57,8 @@ def list_(
 ) -> None:
     """Every group, connected or not: messages ready, in flight, retrying, delayed, dead, and the oldest one's age.
 
-    Delayed are failed ones until their next try. Finished ones are in flight until who pulls tells of them, every 5 s.
+    Delayed are failed ones until their next try; OLDEST leaves them out (`aerobee messages delayed` has them). Finished
+    ones are in flight until who pulls tells of them, every 5 s.
 
     aerobee groups list --json
     """

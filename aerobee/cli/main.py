@@ -239,8 +239,8 @@ def _how_to_be_allowed(error: NoPermission) -> str:
     if "has no permission to access" in error.remark:
         user, action, resource = _lacking(error.remark)
         return (
-            f"; `aerobee access allow {user} {action} {resource}`, by an administrator, gives the right (a rule about "
-            "the same resource is replaced: name all its actions, as in Sub,Get)"
+            f"; `aerobee access allow {user} {action} {resource}`, by an administrator, gives the right beside those "
+            "there are"
         )
     return ""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aerobee.cli import complete, connect, output, times
+from aerobee.cli.delayed import delayed
 from aerobee.cli.message_trace import trace
 
 if TYPE_CHECKING:
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Find messages by id, key, offset or time; browse queues; what happened to one.",
+    help="Find messages by id, key, offset or time; browse queues; what waits for its time; what happened to one.",
 )
 app.command()(trace)
+app.command()(delayed)
 
 Topic = Annotated[str, typer.Argument(help="topic", autocompletion=complete.topics)]
 Limit = Annotated[int, typer.Option("--limit", "-l", "--count", "-c", help="at most so many", min=1)]

@@ -49,7 +49,9 @@ app = typer.Typer(
 
 Namesrv = Annotated[
     str | None,
-    typer.Option("--namesrv", "-n", envvar="AEROBEE_NAMESRV", help="name servers, ';' between them"),
+    typer.Option(
+        "--namesrv", "-n", envvar="AEROBEE_NAMESRV", help="name servers, ';' between them [127.0.0.1:9876]"
+    ),
 ]
 Store = Annotated[str | None, typer.Option("--store", help="read a store directory instead of brokers")]
 Master = Annotated[
@@ -67,9 +69,19 @@ PyFiles = Annotated[
 ]
 Once = Annotated[bool, typer.Option("--once", help="stop when all that is there now is done")]
 Every = Annotated[
-    str | None, typer.Option("--every", help="make a batch this often, as 500ms, 10s or 1m; not with --once")
+    str | None,
+    typer.Option(
+        "--every",
+        help="make a batch this often, as 500ms, 10s or 1m [lake: 10s, consume: at once]; not with --once",
+    ),
 ]
-Checkpoint = Annotated[str | None, typer.Option("--checkpoint", help="checkpoint directory of the stream")]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint",
+        help="checkpoint directory of the stream [lake: in the lake, consume: aerobee-checkpoints/consume-GROUP]",
+    ),
+]
 Opt = Annotated[
     list[str] | None, typer.Option("--option", "-o", help="data source option, as name=value; repeatable")
 ]
@@ -183,7 +195,7 @@ def ledger(
     rows = [row.asDict() for row in summary(book).collect()]
     messages = totals.per_message(book)
     print_rows(rows, "Ledger", as_json=json)
-    for line in [totals.told(messages), *totals.missing(rows)]:
+    for line in [totals.told(messages, rows), *totals.missing(rows)]:
         say(line)
     if messages["lost"]:
         raise typer.Exit(1)
@@ -215,7 +227,7 @@ def report(
     book = _book(topics, group, source, _session("report", master, conf, py_files))
     figures = pipeline(book, out, title=f"Aerobee: {topics}")
     print_rows(figures.groups, "Groups", as_json=json)
-    for line in [totals.told(figures.messages), *figures.missing, f"report: {out.resolve()}"]:
+    for line in [totals.told(figures.messages, figures.groups), *figures.missing, f"report: {out.resolve()}"]:
         say(line)
 
 

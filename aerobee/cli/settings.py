@@ -27,6 +27,7 @@ Config = Annotated[Path | None, typer.Option("--config", help="settings file tha
 Pairs = Annotated[list[str] | None, typer.Option("--set", help="name=value that `serve` would be given")]
 Broker = Annotated[str | None, typer.Option("--broker", "-b", help="of a running broker, by name or address")]
 
+LIVE = "live"  # changed while the broker runs
 COLUMNS = {
     "setting": "setting", "value": "value", "from": "from", "range": "range", "live": "live", "official": "official",
 }  # fmt: skip
@@ -42,8 +43,9 @@ def settings(
 ) -> None:
     """Every setting: its value, where that came from, its range, whether it may change while running.
 
-    With --broker or --namesrv those of running brokers, otherwise those that `serve` would start with. A running broker
-    tells values alone: FROM is then `default`, or the broker, whether a file, a flag or a later change has set it.
+    With --broker or --namesrv those of running brokers, otherwise those that `serve` would start with. Of a running
+    broker FROM is `default`; the broker, where a file, a flag or the environment has set it; or `live`, where it was
+    changed while running (`cluster set`, updateBrokerConfig): that lasts until the next start.
 
     aerobee settings
 
@@ -93,9 +95,13 @@ async def _running(address: str, broker: str | None) -> list[output.Row]:
     rows = []
     async with connect.connected(address) as admin:
         for name, where in (await chosen(admin, broker)).items():
-            told = await admin.broker_config(where)
+            told, live = await admin.broker_config(where), await admin.live_settings(where)
             rows += [
-                _told(field, told.get(field.official, HIDDEN), f"broker {name}")
+                _told(
+                    field,
+                    told.get(field.official, HIDDEN),
+                    LIVE if field.official in live else f"broker {name}",
+                )
                 for field in all_fields()
                 if field.table != "namesrv" and (field.official in told or field.about.secret)
             ]
@@ -109,7 +115,7 @@ def _told(field: Field, text: str, source: str) -> output.Row:
         value = field.read(text, field.official)
     except ValueError:  # Apache's may be what ours may not
         value = text
-    return _row(field, value, DEFAULT if value == field.default else source)
+    return _row(field, value, DEFAULT if value == field.default and source != LIVE else source)
 
 
 def _row(field: Field, value: Any, source: str) -> output.Row:

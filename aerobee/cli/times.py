@@ -6,12 +6,11 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from aerobee.protocol.durations import UNITS_MS
+from aerobee.protocol.durations import UNITS_MS, relative
 
 FORMATS = ("%Y%m%d%H%M%S", "%Y-%m-%d#%H:%M:%S:%f", "%Y-%m-%d#%H:%M:%S")
 EXAMPLES = "'2026-08-01 12:30', '-10m' (ten minutes ago), '+30s', 'now', or epoch milliseconds"
 
-_relative = re.compile(r"([+-])(\d+(?:\.\d+)?)(ms|s|m|h|d)").fullmatch
 _duration = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?").fullmatch
 # 100 billion seconds are the year 5138, as many milliseconds are 1973: what is smaller was meant in seconds.
 SECONDS_BELOW = 100_000_000_000
@@ -21,12 +20,8 @@ LAST_MS = 253_402_300_799_000  # the end of the year 9999
 def parse_time(text: str, now: int) -> int:
     """Epoch milliseconds. ValueError shows how to write it."""
     text = text.strip()
-    if text == "now":
-        return now
-    if found := _relative(text):
-        sign, number, unit = found.groups()
-        step = round(float(number) * UNITS_MS[unit])
-        return max(0, now + step if sign == "+" else now - step)
+    if (meant := relative(text, now)) is not None:
+        return meant
     if text.isascii() and text.isdigit() and len(text) != 14:
         number_given = int(text)
         value = number_given * 1000 if number_given < SECONDS_BELOW else number_given

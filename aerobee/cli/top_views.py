@@ -25,7 +25,7 @@ COLUMNS: dict[str, dict[str, tuple[str, Callable[[Any], str]]]] = {
         "done": ("done/s", rate),
         "ready": ("ready", number),
         "inFlight": ("in flight", number),
-        "retrying": ("retrying", number),
+        "retrying": ("retrying+delayed", number),
         "dead": ("dead", number),
         "oldestMs": ("oldest", age),
         "online": ("online", lambda value: "yes" if value else "no"),
@@ -139,6 +139,6 @@ def summary_line(row: Row) -> str:
     late = "–" if row["lateMs"] is None else f"{row['lateMs']} ms"
     return (
         f"in {rate(row['inRate'])}/s  out {rate(row['outRate'])}/s  ready {number(row['ready'])}  "
-        f"in flight {number(row['inFlight'])}  retrying {number(row['retrying'])}  dead {number(row['dead'])}  "
+        f"in flight {number(row['inFlight'])}  retrying+delayed {number(row['retrying'])}  dead {number(row['dead'])}  "
         f"disk {percent(row['disk'])}  late {late}"
     )

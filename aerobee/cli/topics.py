@@ -10,6 +10,7 @@ import typer
 
 from aerobee.cli import complete, connect, output, topic_retention
 from aerobee.cli.pairs import pairs_of
+from aerobee.protocol.codes import perm_text
 
 if TYPE_CHECKING:
     from aerobee.client.admin import Admin
@@ -87,10 +88,6 @@ async def _summary(admin: Admin, topic: str) -> dict[str, Any]:
         "messages": sum(entry.max_offset - entry.min_offset for entry in stats.values()),
         "lastStored": max((entry.last_update_timestamp for entry in stats.values()), default=0),
     }
-
-
-def perm_text(perm: int) -> str:
-    return "".join(letter for bit, letter in ((4, "r"), (2, "w")) if perm & bit) or "none"
 
 
 @app.command()

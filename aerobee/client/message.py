@@ -140,6 +140,7 @@ class ReceivedMessage(Record, gc=False):
     origin: Origin = _NOWHERE
     consume_started: int = 0
     lease: Leased | None = None
+    retry_topic: str = ""  # where its queue and offset are, when it comes from a retry topic
 
     @property
     def broker_name(self) -> str:
@@ -186,6 +187,10 @@ class ReceivedMessage(Record, gc=False):
 
     def property(self, name: str) -> str | None:
         return props.get(self.properties_text, name)
+
+    def call_it(self, topic: str) -> None:
+        """The topic it was sent to, in place of the one it was fetched from."""
+        self.retry_topic, self.topic = self.topic, topic
 
     async def ack(self) -> None:
         """Done: never deliver it to this group again."""

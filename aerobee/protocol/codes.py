@@ -220,6 +220,11 @@ class Perm(IntFlag):
     PRIORITY = 8
 
 
+def perm_text(perm: int) -> str:
+    """`rw`, `r`, `w` or `none`."""
+    return "".join(letter for bit, letter in ((Perm.READ, "r"), (Perm.WRITE, "w")) if perm & bit) or "none"
+
+
 LANGUAGES = (
     "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS",
     "RUST", "NODE_JS",

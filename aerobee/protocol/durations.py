@@ -3,8 +3,23 @@
 
 from __future__ import annotations
 
+import re
+
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TWO_UNITS = (("d", "h"), ("h", "m"), ("m", "s"))
+
+_relative = re.compile(r"([+-])(\d+(?:\.\d+)?)(ms|s|m|h|d)").fullmatch
+
+
+def relative(text: str, now: int) -> int | None:
+    """Epoch milliseconds of `-10m` (ten minutes ago), `+30s`, `now`; None for what is written in another way."""
+    if text == "now":
+        return now
+    found = _relative(text)
+    if found is None:
+        return None
+    step = round(float(found[2]) * UNITS_MS[found[3]])
+    return max(0, now + step if found[1] == "+" else now - step)
 
 
 def in_words(ms: int) -> str:

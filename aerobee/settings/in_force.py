@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class InForce(Generic[T]):
-    __slots__ = ("value",)
+    __slots__ = ("at_start", "value")
 
     def __init__(self, value: T) -> None:
-        self.value = value
+        self.value = self.at_start = value
 
     def swap(self, value: T) -> None:
         self.value = value

@@ -45,6 +45,17 @@ def official_text(*structs: Declared) -> str:
     return "".join(sorted(lines))
 
 
+def changed_names(*holders: InForce[Any]) -> list[str]:
+    """RocketMQ's names of those that requests have changed since the start. Others change while it starts: a port that
+    was any becomes the one that was free."""
+    return [
+        each.field.official
+        for holder in holders
+        for each in changes_between(holder.at_start, holder.value)
+        if each.field.about.live and not each.field.about.secret
+    ]
+
+
 def change(text: str, holders: Mapping[str, InForce[Any]]) -> list[Change]:
     """Put in force what the lines say. `holders` has the settings in force by table."""
     try:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aerobee.protocol.durations import UNITS_MS
+from aerobee.clock import SystemClock
+from aerobee.protocol.durations import UNITS_MS, relative
 from aerobee.protocol.filters import compile_filter
 from aerobee.protocol.names import check_group, check_topic
 from aerobee.spark import schema
@@ -167,7 +168,16 @@ def place(raw: str) -> Position:
 
 
 def time(raw: str) -> Position:
-    return Position(timestamp=whole(0)(raw))
+    """Epoch milliseconds, or a time from now on or back."""
+    meant = relative(raw.strip(), SystemClock().wall())
+    if meant is not None:
+        return Position(timestamp=meant)
+    try:
+        return Position(timestamp=whole(0)(raw))
+    except ValueError:
+        raise ValueError(
+            "expected epoch milliseconds, or a time before now such as -1h, -30m or -2d"
+        ) from None
 
 
 def times(raw: str) -> Position:

@@ -19,7 +19,7 @@ from aerobee.clock import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from aerobee.clock import Clock
+    from aerobee.clock import Clock, Timer
 
 _SETTLE_TURNS = 50
 
@@ -50,6 +50,38 @@ class _Wait:
     def _hurried(self) -> None:
         if not self._handle.cancelled():
             self._fire()
+
+
+class _Either:
+    """Two timers of one callback: it runs when the first of them is due."""
+
+    __slots__ = ("_callback", "_timers")
+
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self._callback = callback
+        self._timers: tuple[Timer, ...] = ()
+
+    def begin(self, *timers: Timer) -> None:
+        self._timers = timers
+
+    def due(self) -> None:
+        self.cancel()
+        self._callback()
+
+    def cancel(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+
+
+class StandingClock(ManualClock):
+    """The server's own. Nothing fires but by moving it, with one exception: a request that is held goes back after its
+    wait in real time, too, for whoever sent it gives up by then."""
+
+    def release_at(self, when: int, callback: Callable[[], object]) -> Timer:
+        first = _Either(callback)
+        left_s = max(0, when - self.now()) / 1000
+        first.begin(self.call_at(when, first.due), asyncio.get_running_loop().call_later(left_s, first.due))
+        return first
 
 
 class TestClock:
@@ -105,6 +137,8 @@ class TestClock:
         with self._lock:
             self._waits.add(wait)
         return wait
+
+    release_at = call_at
 
     def forget(self, wait: _Wait) -> None:
         with self._lock:

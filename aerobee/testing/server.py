@@ -11,7 +11,7 @@ from aerobee.clock import Clock, ManualClock, SystemClock
 from aerobee.protocol.access import Action, Resource, named
 from aerobee.server_thread import LoopThread
 from aerobee.testing.cluster import ClusterUnderTest
-from aerobee.testing.moved_clock import TestClock
+from aerobee.testing.moved_clock import StandingClock, TestClock
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -54,7 +54,7 @@ class TestServer(ClusterUnderTest):
     def with_manual_clock(cls, **settings: Any) -> TestServer:
         """Its clock starts now and stands still: `server.clock.advance(minutes=30)` moves it."""
         # Not at ManualClock's own start: clients that live in real time shall find its times plausible.
-        return cls(ManualClock(SystemClock().now()), **settings)
+        return cls(StandingClock(SystemClock().now()), **settings)
 
     @classmethod
     def secured(cls, **settings: Any) -> TestServer:

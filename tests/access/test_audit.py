@@ -129,6 +129,8 @@ def test_a_file_that_was_moved_away_is_begun_anew(file: Path) -> None:
 async def test_the_audit_says_what_was_changed(ports: Ports, file: Path) -> None:
     await ports.ask(ROOT, CreateTopic(topic="orders"))
     await ports.ask(ROOT, CreateGroup(), bodies.encode(GroupConfig(group_name="billing")))
+    made = [each.get("change") for each in lines(file)[-2:]]
+    assert made == ["orders: queues 8, permission rw", "billing: retries 16, may consume"]
     before = len(lines(file))
     acl = acl_of("ann", ["Topic:orders"], ["Pub", "Get"], "Allow", ["10.0.0.0/8"])
     await ports.ask(ROOT, UpdateBrokerConfig(), b"pull_messages=5\n")
@@ -140,7 +142,7 @@ async def test_the_audit_says_what_was_changed(ports: Ports, file: Path) -> None
         "pull_messages: 32 -> 5",
         "Allow Pub,Get on Topic:orders from 10.0.0.0/8",
         "rules on Topic:orders",
-        "billing on orders queue 1 to 1970-01-01T00:00:00.000+00:00",
+        "billing on orders queue 1 to the first message",
         "billing on orders to the end",
     ]
 

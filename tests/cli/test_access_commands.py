@@ -124,6 +124,31 @@ def test_a_consumer_without_the_right_ends_at_once_and_says_why(
         assert "`aerobee access allow reader Sub Group:shopreader`" in done.err
 
 
+def test_a_right_is_added_to_those_there_are_unless_it_is_to_replace_them(
+    good: Callable[..., Done], aerobee: Callable[..., Done], as_root: None
+) -> None:
+    good("access", "add-user", "adder", stdin=b"adder-secret\n")
+    made = good("access", "allow", "adder", "Pub", "Topic:bits")
+    assert made.err == "Allow Pub on Topic:bits for adder on broker-a\n"
+    more = good("access", "allow", "adder", "sub,Pub", "Topic:bits")
+    assert more.err == "Allow Pub,Sub on Topic:bits for adder (before: Allow Pub) on broker-a\n"
+    refused = aerobee("access", "deny", "adder", "Pub", "Topic:bits")
+    assert refused.code == 1
+    assert (
+        "a rule about Topic:bits already: Allow Pub,Sub; --replace puts the new one in its place"
+        in refused.err
+    )
+    other = aerobee("access", "allow", "adder", "Get", "Topic:bits", "--from", "10.0.0.1")
+    assert "--replace" in other.err
+    put = good("access", "deny", "adder", "Pub", "Topic:bits", "--replace")
+    assert put.err == "Deny Pub on Topic:bits for adder (before: Allow Pub,Sub) on broker-a\n"
+    [rule] = good("access", "policies", "adder", "--json").json
+    assert (rule["decision"], rule["actions"]) == ("Deny", "Pub")
+    assert good("access", "deny", "adder", "All", "Topic:bits").err.startswith(
+        "Deny All on Topic:bits for adder ("
+    )
+
+
 def test_a_team_looks_at_its_own_group_and_no_other(
     good: Callable[..., Done], aerobee: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, as_root: None
 ) -> None:

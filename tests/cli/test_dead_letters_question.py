@@ -42,3 +42,9 @@ async def test_who_may_not_see_the_readers_is_asked_all_the_same(monkeypatch: py
     asked = r"Who else reads the topic you may not be told\. Send 1 dead letter of 'billing' again\? Say so with --yes\."
     with pytest.raises(typer.BadParameter, match=asked):
         await dead_letters._resend("a:1", "billing", lambda letter: True, dry_run=False, yes=False)
+
+
+def test_a_message_that_died_twice_is_said_to_have_left_two_letters() -> None:
+    rows = [{"msgId": "m-1"}, {"msgId": "m-1"}, {"msgId": "m-2"}]
+    assert dead_letters._counted(rows) == "3 dead letters (of 2 messages)"
+    assert dead_letters._counted(rows[1:]) == "2 dead letters"

@@ -224,6 +224,7 @@ async def test_dead_letters_are_listed_and_sent_again(
         await eventually(lambda: server.lag("cli-dead").dead == 1, timeout_ms=20_000)
     [letter] = (await asyncio.to_thread(good, "groups", "dead", "cli-dead", "--json")).json
     assert (letter["body"], letter["originTopic"], letter["keys"]) == ("doomed", "cli-dead", ["d-1"])
+    assert letter["attempts"] == 1
     assert letter["reason"] == "RuntimeError: never"
     listed = (await asyncio.to_thread(good, "groups", "dead", "cli-dead")).out
     assert "doomed" in listed
@@ -246,6 +247,13 @@ async def test_dead_letters_are_listed_and_sent_again(
     again = (await asyncio.to_thread(good, "messages", "by-key", "cli-dead", "d-1", "--json")).json
     [new] = [row for row in again if row["msgId"] == sent["newMsgId"]]
     assert "AEROBEE_LAST_ERROR" not in new["properties"], "a new message has not failed yet"
+    told = await asyncio.to_thread(good, "groups", "resend", "cli-dead", "--yes", "--id", letter["msgId"])
+    heading, row, last = told.out.splitlines()
+    assert (heading.split()[:3], last) == (
+        ["MESSAGE", "SENT_AS", "TO_TOPIC"],
+        "sent 1 dead letter of cli-dead again",
+    )
+    assert row.split()[0] == letter["msgId"] and row.split()[1] not in (letter["msgId"], sent["newMsgId"])
 
 
 # -- messages ----------------------------------------------------------------------------------------------
@@ -398,10 +406,13 @@ def test_settings_of_a_running_broker(server: TestServer, good: Callable[..., Do
     assert good("settings", "*inner_cred*", "-b", "broker-a", "--json").json[0]["value"] == "(hidden)"
     rows = {row["setting"]: row for row in good("settings", "-b", "broker-a", "--json").json}
     assert (rows["broker.pop_polling_per_key"]["value"], rows["broker.pop_polling_per_key"]["from"]) == (
-        77, "broker broker-a",
+        77, "live",
     )  # fmt: skip
+    assert rows["broker.default_queues"]["from"] == "broker broker-a"
     assert rows["broker.pop_polling_total"]["from"] == "default"
     good("cluster", "set", "popPollingSize=1024")
+    [back] = good("settings", "pop_polling_per_key", "-b", "broker-a", "--json").json
+    assert back["from"] == "default"
 
 
 # -- on a terminal -----------------------------------------------------------------------------------------

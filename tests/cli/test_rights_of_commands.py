@@ -32,6 +32,10 @@ ROWS: list[tuple[tuple[str, ...], dict[str, str]]] = [
     (("topics", "delete", "u", "--yes"), {"Topic:u": "Get,Delete", NAME: "Update"}),
     (("messages", "browse", "t", "-c", "1"), {"Topic:t": "Sub"}),
     (("messages", "by-key", "t", "k"), {"Topic:t": "Get"}),
+    (
+        ("messages", "delayed"),
+        {NAME: "Get", "Topic:SCHEDULE_TOPIC_XXXX": "Sub", "Topic:rmq_sys_wheel_timer": "Sub"},
+    ),
     (("cluster",), {NAME: "Get"}),
     (("settings", "-b", "broker-a"), {NAME: "Get"}),
     (("cluster", "set", "popPollingSize=1024"), {NAME: "Get,Update"}),

@@ -111,6 +111,21 @@ async def test_the_handler_may_choose_the_delay_level(loop: Any, session: Any) -
     assert [header.delay_level for header in session.headers(SendBack)] == [-1, 3]
 
 
+@pytest.mark.parametrize("options", [Options(max_reconsume=2)])
+async def test_the_last_failure_is_told_with_where_the_message_went(
+    loop: Any, session: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    session.answers[SendBack] = [OK, OK]
+    one = loop(fail)
+    await one.consume(5, reconsume_times=1)
+    assert "no retries left" not in caplog.text
+    await one.consume(6, reconsume_times=2)
+    assert (
+        "no retries left topic=T message_id=ID6 group=g attempts=3: it went to %DLQ%g; `aerobee groups dead g` shows it"
+        in caplog.text
+    )
+
+
 @pytest.mark.parametrize("options", [Options(consume_batch=4)])
 async def test_in_a_batch_the_ack_index_parts_good_from_failed(loop: Any, session: Any) -> None:
     session.answers[SendBack] = [OK, OK]

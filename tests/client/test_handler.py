@@ -87,7 +87,16 @@ async def test_a_failure_is_an_outcome_and_each_of_several_has_its_own(
     handler = Handler(fail, 1, 1, "g")
     outcome = await handler.call([make_message(5, reconsume_times=2)])
     assert (outcome.result, repr(outcome.error)) == (ConsumeResult.RETRY, "ValueError('no')")
-    assert "handler failed topic=T queue=0 offset=5 attempt=3 message_id=ID5: ValueError: no" in caplog.text
+    said = "handler failed topic=T message_id=ID5 attempt=3 stored_in=T queue=0 offset=5: ValueError: no"
+    assert said in caplog.text
+    again = make_message(7, reconsume_times=3)
+    again.topic = "%RETRY%g"
+    again.call_it("T")
+    await handler.call([again])
+    said = (
+        "handler failed topic=T message_id=ID7 attempt=4 stored_in=%RETRY%g queue=0 offset=7: ValueError: no"
+    )
+    assert said in caplog.text
     handler.close()
     mixed = Handler(lambda m: fail(m) if m.queue_offset == 1 else plain(m), 1, 1, "g")
     first, second = await mixed.call_each([[make_message(0)], [make_message(1)]])

@@ -101,7 +101,7 @@ async def test_the_handler_says_how_long_to_rest(loop: Any, session: Any, settle
 
 @pytest.mark.parametrize("options", [Options(max_reconsume=2)])
 async def test_past_the_limit_it_goes_to_the_dead_letters_and_the_queue_goes_on(
-    loop: Any, session: Any, settle: Any
+    loop: Any, session: Any, settle: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     session.know("%RETRY%g", queues=1)
     session.answers[SendMessageV2] = [(0, None, b"")]
@@ -115,6 +115,7 @@ async def test_past_the_limit_it_goes_to_the_dead_letters_and_the_queue_goes_on(
     (header,) = session.headers(SendMessageV2)
     assert (header.topic, header.reconsume_times, header.max_reconsume_times) == ("%RETRY%g", 3, 2)
     assert one.offset == 3
+    assert "no retries left topic=T message_id=ID1 group=g attempts=3: it went to %DLQ%g" in caplog.text
 
 
 @pytest.mark.parametrize("options", [Options(max_reconsume=0)])

@@ -211,17 +211,21 @@ def test_an_outage_is_told_when_it_begins_each_minute_and_when_it_ends(
     assert said() == []
     clock.advance(1)
     outages.failed("a:1", NetworkError("refused"))
-    assert said() == ["server=a:1 has not answered for s=60 failures=3: refused"]
+    assert said() == [
+        "server=a:1 has not answered for s=60; failed attempts of this process's clients: 3, the last with: refused"
+    ]
     clock.advance(59_999)
     outages.failed("a:1", NetworkError("refused"))
     outages.failed("b:1", NetworkError("refused"))
     assert len(said()) == 1, "of the other"
     clock.advance(1)
     outages.failed("a:1", NetworkError("refused"))
-    assert said() == ["server=a:1 has not answered for s=120 failures=5: refused"]
+    assert said() == [
+        "server=a:1 has not answered for s=120; failed attempts of this process's clients: 5, the last with: refused"
+    ]
     clock.advance(500)
     outages.answered("a:1")
-    assert said() == ["server=a:1 answers again after s=120.5 failures=5"]
+    assert said() == ["server=a:1 answers again after s=120.5; failed attempts of this process's clients: 5"]
     assert list(outages.open) == ["b:1"]
     outages.answered("a:1")
     assert said() == []

@@ -9,8 +9,8 @@ from urllib.parse import quote
 import pytest
 
 from aerobee import Message, Producer, Server
-from aerobee.console import waiting
-from aerobee.console.waiting import Level, levels_of
+from aerobee.client.admin import waiting
+from aerobee.client.admin.waiting import Level, levels_of
 from aerobee.errors import RequestCodeNotSupported
 from aerobee.protocol.recall_handle import recall_handle
 

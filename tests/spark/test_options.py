@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from aerobee.clock import SystemClock
 from aerobee.spark import options, schema
 from aerobee.spark.options import OptionError
 from aerobee.spark.writing.encode import check_columns
@@ -218,3 +219,18 @@ def test_a_secret_comes_from_a_file_or_the_environment(
         options.for_write({**known, "secretKey": "env:NONE"})
     with pytest.raises(options.OptionError, match="option 'secretKey': the file '/nowhere' cannot be read"):
         options.for_write({**known, "secretKey": "@/nowhere"})
+
+
+@pytest.mark.parametrize(("text", "back_ms"), [("-1h", 3_600_000), ("-30m", 1_800_000), ("-2d", 172_800_000)])
+def test_a_time_may_be_so_long_ago(text: str, back_ms: int) -> None:
+    read = options.for_batch(
+        {"namesrv": "a:1", "subscribe": "t", "startingTimestamp": text, "endingTimestamp": "now"}
+    )
+    assert read.end.timestamp and read.start.timestamp
+    assert read.end.timestamp - read.start.timestamp == pytest.approx(back_ms, abs=1_000)
+    assert read.end.timestamp == pytest.approx(SystemClock().wall(), abs=5_000)
+
+
+def test_a_time_that_is_none_is_told_how_to_write_it() -> None:
+    with pytest.raises(options.OptionError, match="epoch milliseconds, or a time before now such as -1h"):
+        options.for_batch({"namesrv": "a:1", "subscribe": "t", "startingTimestamp": "-1 hour"})

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aerobee.errors import AerobeeError, GroupNotFound, NetworkError, NoRoute, QueryNotFound, TopicNotFound
+from aerobee.errors import (
+    AerobeeError,
+    GroupNotFound,
+    NetworkError,
+    NoPermission,
+    NoRoute,
+    QueryNotFound,
+    TopicNotFound,
+)
 from aerobee.protocol.command import Command, header_fields
 from aerobee.protocol.headers.consume import ReadUnits
 from aerobee.protocol.headers.offsets import (
@@ -106,6 +114,20 @@ def test_a_topic_that_is_missing_stops_a_read_that_named_it(missing: AerobeeErro
     assert source.looked == [["t", "u"]]
     for goes_on in (read(subscribePattern=".*"), read(subscribe="t,u", failOnDataLoss="false")):
         assert bounds_of(goes_on, source, ["t", "u"]) == BOUNDS  # type: ignore[arg-type]
+
+
+def test_a_misspelt_topic_is_answered_with_the_nearest_one() -> None:
+    source = look({"ordres": NoRoute("no route to topic 'ordres'")})
+    source.topics = lambda: ["orders", "letters"]  # type: ignore[method-assign]
+    with pytest.raises(NoRoute, match=r"no route to topic 'ordres'; did you mean 'orders'\?"):
+        bounds_of(read(subscribe="ordres"), source, ["ordres"])  # type: ignore[arg-type]
+
+    def refused() -> list[str]:
+        raise NoPermission("no")
+
+    source.topics = refused  # type: ignore[method-assign]
+    with pytest.raises(NoRoute, match=r"no route to topic 'ordres'$"):
+        bounds_of(read(subscribe="ordres"), source, ["ordres"])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])

@@ -8,8 +8,10 @@ import threading
 
 import pytest
 
+from aerobee import PullConsumer, SimpleConsumer
 from aerobee.clock import ManualClock, SystemClock
 from aerobee.testing import TestClock, TestServer, eventually, wait_until
+from aerobee.testing.moved_clock import StandingClock
 
 
 def clock_here() -> TestClock:
@@ -86,3 +88,30 @@ def test_a_server_that_does_not_start_leaves_no_thread() -> None:
 def test_waiting_for_what_never_comes_fails() -> None:
     with pytest.raises(AssertionError, match=r"did not hold within 1 ms: .*lambda: False"):
         wait_until(lambda: False, timeout_ms=1)
+
+
+async def test_a_held_request_comes_back_after_its_wait_though_the_clock_stands(
+    aerobee_manual_server: TestServer,
+) -> None:
+    server, topics = aerobee_manual_server, {"orders": "*"}
+    server.create_topic("orders", queues=1)
+    async with (
+        asyncio.timeout(5),
+        SimpleConsumer(server.namesrv, group="popping", topics=topics, clock=server.clock) as popping,
+        SimpleConsumer(server.namesrv, group="real-time", topics=topics) as in_real_time,
+        PullConsumer(server.namesrv, group="pulling", topics=topics) as pulling,
+    ):
+        assert await popping.receive(wait_ms=60) == []
+        assert await in_real_time.receive(wait_ms=60) == []
+        assert await pulling.poll(timeout_ms=60) == []
+
+
+async def test_moving_the_clock_ends_a_hold_too() -> None:
+    clock, released = StandingClock(), list[int]()
+    kept, gone = clock.release_at(clock.now() + 60_000, lambda: released.append(1)), list[int]()
+    clock.release_at(clock.now() + 60_000, lambda: gone.append(1)).cancel()
+    clock.advance(59_999)
+    assert released == []
+    clock.advance(1)
+    kept.cancel()
+    assert (released, gone) == ([1], [])

@@ -252,6 +252,7 @@ async def change_settings(scene: Scene) -> None:
     assert await scene.ask(25, {}, b"fileReservedTime=24\nbrokerPermission=4\n") == DONE
     told = (await scene.ask(26)).body.decode().splitlines()
     assert {"fileReservedTime=24", "brokerPermission=4"} <= {*told}
+    assert {*(await scene.ask(26)).fields["changed"].split(",")} == {"fileReservedTime", "brokerPermission"}
     both = await scene.ask(25, {}, b"fileReservedTime=48\nbrokerName=other")
     assert (both.code, both.fields) == (29, {})
     assert "fileReservedTime=24" in (await scene.ask(26)).body.decode().splitlines()  # all or nothing

@@ -59,12 +59,16 @@ def redeliver(expired: Expired, broker: Broker) -> int:
     if dead:
         broker.stats.counted.dead[expired.group, origin] += len(dead)
         log.warning(
-            "group=%s topic=%s queue=%d messages=%d: not acked after %d redeliveries, dead-lettered",
+            "no retries left group=%s topic=%s queue=%d messages=%d first_message_id=%s: not acked after %d "
+            "redeliveries, they went to %s; `aerobee groups dead %s` shows them",
             expired.group,
             expired.topic,
             expired.queue_id,
             len(dead),
+            dead[0].message_id,
             group.retry_max_times,
+            dead[0].topic,
+            expired.group,
         )
     return len(copies) + len(dead)
 

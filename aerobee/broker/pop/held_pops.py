@@ -21,7 +21,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from aerobee.broker.state.parked_reads import Arrival
-from aerobee.clock import tell, told
+from aerobee.clock import held, tell
 from aerobee.protocol import names
 from aerobee.store.results import EVERY_QUEUE
 
@@ -100,7 +100,7 @@ class ParkedPops:
         woken: asyncio.Future[Parked] = asyncio.get_running_loop().create_future()
         self._add(place, deadline, _line_key(accept, reads), woken, accept)
         try:
-            return await told(self._clock, deadline - EARLY_MS, woken, Parked.EXPIRED)
+            return await held(self._clock, deadline - EARLY_MS, woken, Parked.EXPIRED)
         except asyncio.CancelledError:
             # The connection went away. What it was woken for is somebody else's now.
             if woken.done() and not woken.cancelled() and woken.result() is Parked.WOKEN:

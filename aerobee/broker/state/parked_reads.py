@@ -16,7 +16,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from aerobee.clock import tell, told
+from aerobee.clock import held, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +98,7 @@ class ParkedReads:
         waiter = _Waiter(offset, accept, woken)
         self._add((topic, queue_id), waiter)
         try:
-            return await told(self._clock, deadline, woken, late=False)
+            return await held(self._clock, deadline, woken, late=False)
         finally:
             # Also when the connection went away and this coroutine was cancelled.
             self._discard((topic, queue_id), waiter)

@@ -289,6 +289,11 @@ class Admin:
     async def broker_config(self, address: str) -> dict[str, str]:
         return await self._brokers.broker_config(address)
 
+    async def live_settings(self, address: str) -> frozenset[str]:
+        """Names, as `broker_config` has them, of settings changed since the broker started: its file says otherwise.
+        Aerobee's brokers tell it, others none."""
+        return await self._brokers.live_settings(address)
+
     async def update_broker_config(self, address: str, settings: dict[str, str]) -> None:
         await self._brokers.update_broker_config(address, settings)
 

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from aerobee.client.admin.asking import TIMEOUT_MS
 from aerobee.protocol import bodies
-from aerobee.protocol.headers.cluster import BrokerRuntime, BrokerStats, GetBrokerConfig, UpdateBrokerConfig
+from aerobee.protocol.headers.cluster import (
+    BrokerConfigResult,
+    BrokerRuntime,
+    BrokerStats,
+    GetBrokerConfig,
+    UpdateBrokerConfig,
+)
 from aerobee.protocol.headers.route import AddWritePerm, WipeWritePerm
 
 if TYPE_CHECKING:
@@ -27,6 +33,10 @@ class Brokers:
     async def broker_config(self, address: str) -> dict[str, str]:
         answer = await self._session.call(address, GetBrokerConfig(), timeout_ms=TIMEOUT_MS)
         return parse_lines(answer.body.decode())
+
+    async def live_settings(self, address: str) -> frozenset[str]:
+        answer = await self._session.call(address, GetBrokerConfig(), timeout_ms=TIMEOUT_MS)
+        return frozenset(filter(None, (answer.fields(BrokerConfigResult).changed or "").split(",")))
 
     async def update_broker_config(self, address: str, settings: dict[str, str]) -> None:
         body = "".join(f"{name}={value}\n" for name, value in settings.items()).encode()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from aerobee.client.consume import backoff
 from aerobee.client.consume.done_soon import DoneSoon
 from aerobee.client.consume.handler import SUCCESS, ConsumeResult, Handler, Outcome
-from aerobee.client.consume.send_back import send_back
+from aerobee.client.consume.send_back import send_back, tell_of_death
 from aerobee.client.consume.slots import YIELD_EVERY, Slots, each
 from aerobee.errors import AerobeeError
 from aerobee.protocol import names
@@ -106,8 +106,8 @@ class ConsumeLoop:
             message.consume_started = now
             if message.topic[0] == "%" and message.topic.startswith(names.RETRY_PREFIX):
                 group = self._member.group
-                message.topic = message.property(props.RETRY_TOPIC) or names.normal_topic(
-                    message.topic, group
+                message.call_it(
+                    message.property(props.RETRY_TOPIC) or names.normal_topic(message.topic, group)
                 )
         if self._hooks.active:
             self._hooks.before(batch, now)
@@ -178,6 +178,8 @@ class ConsumeLoop:
         except (AerobeeError, IndexError) as error:
             log.warning("send-back failed, retrying here message_id=%s: %s", message.message_id, error)
             return False
+        if delay_level < 0 or message.reconsume_times >= limit:
+            tell_of_death(member.group, message)
         return True
 
     async def _retry_here(self, owned: OwnedQueue, messages: Batch) -> None:

@@ -136,7 +136,8 @@ class Handler:
 def _log_failure(messages: Sequence[ReceivedMessage], error: Exception) -> None:
     first = messages[0]
     log.warning(
-        "handler failed topic=%s queue=%d offset=%d attempt=%d message_id=%s: %s: %s",
-        first.topic, first.queue_id, first.queue_offset, first.attempt, first.message_id, type(error).__name__, error,
+        "handler failed topic=%s message_id=%s attempt=%d stored_in=%s queue=%d offset=%d: %s: %s",
+        first.topic, first.message_id, first.attempt, first.retry_topic or first.topic, first.queue_id,
+        first.queue_offset, type(error).__name__, error,
         exc_info=error,
     )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from aerobee.client.consume import backoff
 from aerobee.client.consume.handler import ConsumeResult, Handler, Outcome
-from aerobee.client.consume.send_back import send_to_retry_topic
+from aerobee.client.consume.send_back import send_to_retry_topic, tell_of_death
 from aerobee.client.consume.slots import Slots, each
 from aerobee.errors import AerobeeError
 from aerobee.protocol import names
@@ -102,7 +102,7 @@ class OrderedLoop:
         for message in batch:
             message.consume_started = now
             if message.topic == self._retry:
-                message.topic = message.property(props.RETRY_TOPIC) or message.topic
+                message.call_it(message.property(props.RETRY_TOPIC) or message.topic)
         self._hooks.before(batch, now)
         # Whoever takes the queue from us waits for this before the broker may give it to someone else.
         owned.handling = asyncio.get_running_loop().create_future()
@@ -174,4 +174,5 @@ class OrderedLoop:
                 error,
             )
             return False
+        tell_of_death(self._member.group, message)
         return True

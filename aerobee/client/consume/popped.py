@@ -111,6 +111,7 @@ class PopAnswer(msgspec.Struct, frozen=True):
     rest: int
     full: bool
     until: int  # by our clock
+    came: int = 0  # how many messages, wanted or not
 
 
 async def pop(session: Session, address: str, request: PopMessage) -> PopAnswer:
@@ -127,7 +128,7 @@ async def pop(session: Session, address: str, request: PopMessage) -> PopAnswer:
         for message, handle in zip(messages, handles, strict=True):
             message.lease = Lease(session, request.consumer_group, request.topic, handle, until)
     full = answer.code == ResponseCode.POLLING_FULL
-    return PopAnswer(messages, result.rest_num, full, until)
+    return PopAnswer(messages, result.rest_num, full, until, len(messages))
 
 
 def add_receipts(
@@ -160,7 +161,8 @@ def add_receipts(
         if _FIRST_POPPED not in text or props.get(text, props.FIRST_POP_TIME) is None:
             text += first_popped
         message.properties_text = text
-        message.topic = topic
+        if message.topic != topic:
+            message.call_it(topic)
     return handles
 
 

@@ -73,6 +73,15 @@ async def send_to_retry_topic(
     )
 
 
+def tell_of_death(group: str, message: ReceivedMessage) -> None:
+    """It has gone where nobody looks unasked."""
+    log.warning(
+        "no retries left topic=%s message_id=%s group=%s attempts=%d: it went to %s; "
+        "`aerobee groups dead %s` shows it, `aerobee groups resend %s` sends it again",
+        message.topic, message.message_id, group, message.attempt, names.dead_letter_topic(group), group, group,
+    )  # fmt: skip
+
+
 def retry_copy(message: ReceivedMessage, group: str, max_reconsume: int, failure: str = "") -> Sending:
     """The message as a producer of the retry topic sends it."""
     found = message.properties

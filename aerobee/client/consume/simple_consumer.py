@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.client.pop")
 
 MAX_MESSAGES = 32
+LET_GO_EARLY_MS = 50  # brokers answer a held request so long before its time is over
 
 
 class SimpleConsumer:
@@ -100,6 +101,7 @@ class SimpleConsumer:
         self._check(max_messages, invisible_ms, wait_ms)
         deadline = self._clock.now() + wait_ms
         attempt = str(uuid.uuid4()) if self._ordered else None
+        left_ms = wait_ms
         while True:
             places = await self._places()
             if len(places) == 1:
@@ -112,13 +114,11 @@ class SimpleConsumer:
                     answer = await self._pop(place, max_messages, invisible_ms, 0, attempt)
                     if answer.messages:
                         return answer.messages
-            left_ms = deadline - self._clock.now()
+            before_ms, left_ms = left_ms, deadline - self._clock.now()
             if left_ms <= 0:
                 return []
-            if answer_is_idle(places, answer):
-                await self._clock.sleep(min(left_ms, 1_000))
-            elif len(places) > 1:
-                await self._notified(places, left_ms)
+            if not await self._waited(places, answer, before_ms, left_ms):
+                deadline = self._clock.now()  # look once more
 
     def messages(
         self, max_messages: int = MAX_MESSAGES, invisible_ms: int = 30_000, wait_ms: int = 15_000
@@ -171,11 +171,27 @@ class SimpleConsumer:
             answer.messages.remove(message)
         return answer
 
-    async def _notified(self, places: list[tuple[str, str]], wait_ms: int) -> None:
-        """Until one of several places has something, without taking it from the others."""
+    async def _waited(
+        self, places: list[tuple[str, str]], answer: PopAnswer, before_ms: int, left_ms: int
+    ) -> bool:
+        """After a look that found nothing. False when the whole wait has gone by, though our clock may stand still."""
+        clock = self._clock
+        if answer_is_idle(places, answer):
+            await clock.sleep(min(left_ms, 1_000))
+        elif len(places) > 1:
+            return await self._notified(places, left_ms)
+        elif left_ms == before_ms and not answer.came:  # it was not held, or the clock stands
+            at = clock.now()
+            await clock.sleep(min(left_ms, LET_GO_EARLY_MS))
+            return clock.now() != at
+        return True
+
+    async def _notified(self, places: list[tuple[str, str]], wait_ms: int) -> bool:
+        """Until one of several places has something, without taking it from the others. False when none had in time."""
         asking = [asyncio.ensure_future(self._ask(place, wait_ms)) for place in places]
         try:
-            await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED, timeout=wait_ms / 1000)
+            told, _ = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED, timeout=wait_ms / 1000)
+            return bool(told)
         finally:
             for each in asking:
                 each.cancel()

@@ -63,7 +63,11 @@ class Outages:
             known.told = now
             seconds = (now - known.began) // 1000
             log.warning(
-                "server=%s has not answered for s=%d failures=%d: %s", address, seconds, known.failures, error
+                "server=%s has not answered for s=%d; failed attempts of this process's clients: %d, the last with: %s",
+                address,
+                seconds,
+                known.failures,
+                error,
             )
 
     def answered(self, address: str) -> None:
@@ -71,7 +75,12 @@ class Outages:
         if known is not None and _SHARED.get(address) is known:  # else another session has told it
             del _SHARED[address]
             seconds = (known.now() - known.began) / 1000
-            log.warning("server=%s answers again after s=%.1f failures=%d", address, seconds, known.failures)
+            log.warning(
+                "server=%s answers again after s=%.1f; failed attempts of this process's clients: %d",
+                address,
+                seconds,
+                known.failures,
+            )
 
     def forget(self, address: str) -> None:
         """We have nothing to ask there any more."""

@@ -3,23 +3,21 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from aerobee.client.produce.producer import Producer
-from aerobee.console.bodies import SHOWN_IN_LIST, body_of, glimpse
-from aerobee.console.pages.one_broker import chosen
-from aerobee.console.pages.topic import SENDER
-from aerobee.console.waiting import (
+from aerobee.client.admin.waiting import (
     LOOKED_AT,
     Level,
     Timers,
     Waiting,
-    levels_of,
+    every_level,
     of_level,
     of_timer,
-    untouched,
 )
+from aerobee.client.produce.producer import Producer
+from aerobee.console.bodies import SHOWN_IN_LIST, body_of, glimpse
+from aerobee.console.pages.one_broker import chosen
+from aerobee.console.pages.topic import SENDER
 from aerobee.errors import AerobeeError, QueryNotFound
 from aerobee.protocol.recall_handle import parse_handle
 
@@ -92,10 +90,7 @@ async def _figures(visit: Visit, broker: Chosen) -> tuple[dict[str, str], list[L
         )
     except AerobeeError:
         settings = {}  # how long the levels wait is not told
-    levels = levels_of(runtime, settings)
-    with suppress(AerobeeError):  # those with a figure are shown
-        levels += await untouched(visit.desk.admin, broker.name, levels, settings)
-    return runtime, sorted(levels)
+    return runtime, await every_level(visit.desk.admin, broker.name, runtime, settings)
 
 
 def _figure(runtime: dict[str, str], name: str) -> int | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aerobee.protocol import bodies
 from aerobee.protocol.codes import RequestCode as Code
+from aerobee.protocol.codes import perm_text
 from aerobee.settings.running import changes_between
 
 if TYPE_CHECKING:
@@ -61,9 +62,27 @@ def _moved(call: Call) -> str:
         to = f"offset {asked.offset}"
     elif asked.timestamp < 0:
         to = "the end"
+    elif asked.timestamp == 0:
+        to = "the first message"
     else:
         to = datetime.fromtimestamp(asked.timestamp / 1000, UTC).isoformat(timespec="milliseconds")
     return f"{asked.group} on {asked.topic}{queue} to {to}"
+
+
+def _topic(call: Call) -> str:
+    asked: Any = call.asked
+    read, write = asked.read_queue_nums, asked.write_queue_nums
+    queues = str(read) if read == write else f"{read} to read and {write} to write"
+    attributes = f", {asked.attributes}" if asked.attributes else ""
+    return f"{asked.topic}: queues {queues}, permission {perm_text(asked.perm)}{attributes}"
+
+
+def _group(call: Call) -> str:
+    config = bodies.decode_request(call.body, bodies.GroupConfig)
+    return (
+        f"{config.group_name}: retries {config.retry_max_times}, "
+        f"{'may' if config.consume_enable else 'may not'} consume"
+    )
 
 
 _TOLD: dict[int, Callable[[Call], str]] = {
@@ -71,4 +90,6 @@ _TOLD: dict[int, Callable[[Call], str]] = {
     Code.AUTH_UPDATE_ACL: _rules,
     Code.AUTH_DELETE_ACL: _rule_taken_away,
     Code.INVOKE_BROKER_TO_RESET_OFFSET: _moved,
+    Code.UPDATE_AND_CREATE_TOPIC: _topic,
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _group,
 }

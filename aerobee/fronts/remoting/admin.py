@@ -252,7 +252,9 @@ def runtime_info(request: Request, header: Header, broker: Broker) -> Answer:
 
 def get_settings(request: Request, header: Header, broker: Broker) -> Answer:
     version = bodies.DataVersion(timestamp=broker.stats.started_at)
-    header = hc.BrokerConfigResult(version=bodies.encode(version).decode())
+    header = hc.BrokerConfigResult(
+        version=bodies.encode(version).decode(), changed=",".join(settings.changed_settings(broker)) or None
+    )
     return Reply(header=header, body=settings.settings(broker).encode())
 
 

@@ -19,6 +19,9 @@ class GetBrokerConfig(Header):
 
 class BrokerConfigResult(Header):
     version: str | None = None  # DataVersion as JSON text
+    changed: str | None = (
+        None  # ours: names of settings changed since the start, ',' between them; none, no field
+    )
 
 
 class BrokerRuntime(Header):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aerobee import charts
 from aerobee.spark.pipelines.ledger import STATES, summary
-from aerobee.spark.pipelines.totals import PLACE, missing, per_message
+from aerobee.spark.pipelines.totals import PLACE, missing, per_message, whose
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -245,9 +245,11 @@ def _span(span: tuple[float, float]) -> str:
 
 def _cards(figures: Figures) -> str:
     """Of messages, not of deliveries: what three groups have to read is still one message."""
-    said = {"done": "done by every group", "open": "open in a group", "dead": "dead in a group"}
+    who = whose(figures.groups)
+    where = "a group" if who == "every group" else who
+    said = {"done": f"done by {who}", "open": f"open in {where}", "dead": f"dead in {where}"}
     cards = "".join(
-        f"<div class=card><b>{count:,}</b><span>{said.get(name, name)}</span></div>"
+        f"<div class=card><b>{count:,}</b><span>{escape(said.get(name, name))}</span></div>"
         for name, count in figures.messages.items()
     )
     return f'<div class="cards">{cards}</div>'

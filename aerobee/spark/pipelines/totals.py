@@ -33,10 +33,16 @@ def per_message(book: DataFrame) -> dict[str, int]:
     }
 
 
-def told(totals: dict[str, int]) -> str:
-    """One line."""
+def whose(groups: list[dict[str, Any]]) -> str:
+    """Who has done what is done: the rows of `summary` name the groups that were looked at."""
+    names = sorted({row["group"] for row in groups})
+    return names[0] if len(names) == 1 else "every group"
+
+
+def told(totals: dict[str, int], groups: list[dict[str, Any]]) -> str:
+    """One line. `groups` are the rows of `summary`."""
     return (
-        f"{totals['messages']:,} messages: {totals['done']:,} done by every group, {totals['open']:,} open, "
+        f"{totals['messages']:,} messages: {totals['done']:,} done by {whose(groups)}, {totals['open']:,} open, "
         f"{totals['dead']:,} dead, {totals['lost']:,} lost"
     )
 

@@ -6,12 +6,14 @@ Two answers to the same questions: brokers over the wire (`BrokerQueues`), or st
 
 from __future__ import annotations
 
+import difflib
 import logging
 import re
 from typing import TYPE_CHECKING, Protocol
 
 from aerobee.errors import (
     AerobeeError,
+    BrokerError,
     NetworkError,
     NoPermission,
     NoRoute,
@@ -75,10 +77,22 @@ def bounds_of(options: Read, source: QueueSource, topics: list[str]) -> dict[str
     for error in look.away.values():
         raise error
     for topic, error in look.failed.items():
-        if not isinstance(error, MISSING) or (is_named(options, topic) and options.fail_on_data_loss):
+        if not isinstance(error, MISSING):
             raise error
+        if is_named(options, topic) and options.fail_on_data_loss:
+            told = error.remark if isinstance(error, BrokerError) else str(error)
+            raise type(error)(f"{told}{nearest(topic, source)}") from error
         log.warning("topic=%s left out: %s", topic, error)
     return look.bounds
+
+
+def nearest(topic: str, source: QueueSource) -> str:
+    """What a topic that is missing may have been meant to be; empty where nothing is near, or none may be listed."""
+    try:
+        near = difflib.get_close_matches(topic, source.topics(), 3)
+    except AerobeeError:
+        return ""
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def is_named(options: Read, topic: str) -> bool:

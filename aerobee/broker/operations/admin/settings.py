@@ -9,7 +9,7 @@ import msgspec
 
 from aerobee.protocol import names
 from aerobee.protocol.codes import Perm
-from aerobee.settings.running import change, official_text
+from aerobee.settings.running import change, changed_names, official_text
 
 if TYPE_CHECKING:
     from aerobee.broker.broker import Broker
@@ -20,6 +20,11 @@ _OF_THE_TEMPLATE = {"auto_create_topics", "default_queues"}
 def settings(broker: Broker) -> str:
     """All settings as `name=value` lines."""
     return official_text(broker.config, broker.store.config)
+
+
+def changed_settings(broker: Broker) -> list[str]:
+    """Names of those changed since the start, as `settings` writes them."""
+    return changed_names(broker.settings, broker.store.settings)
 
 
 def change_settings(text: str, broker: Broker) -> None:

@@ -9,9 +9,11 @@ a time, and of each message its own properties say for when it is.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from aerobee.errors import AerobeeError
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol.bodies import MessageQueue
@@ -21,7 +23,7 @@ from aerobee.protocol.recall_handle import recall_handle
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aerobee.client.admin import Admin
+    from aerobee.client.admin.admin import Admin
     from aerobee.client.message import ReceivedMessage
 
 STEP = 32  # messages read at once
@@ -86,6 +88,16 @@ async def untouched(
     return found
 
 
+async def every_level(
+    admin: Admin, broker: str, runtime: Mapping[str, str], settings: Mapping[str, str]
+) -> list[Level]:
+    """Those with a figure, and as far as the broker lets us look, those without."""
+    levels = levels_of(runtime, settings)
+    with suppress(AerobeeError):
+        levels += await untouched(admin, broker, levels, settings)
+    return sorted(levels)
+
+
 async def of_level(admin: Admin, broker: str, level: Level, begin: int, count: int) -> list[Waiting]:
     """Those of a level from an offset on: the next one due comes first."""
     begin = max(begin, level.next_offset)
@@ -118,13 +130,15 @@ class Timers:
         return counts
 
 
-async def of_timer(admin: Admin, broker: str, end: int | None, now: int) -> Timers:
-    """Those that wait among the newest, or among those before `end`; by the time they are due."""
+async def of_timer(admin: Admin, broker: str, end: int | None, now: int, most: int | None = None) -> Timers:
+    """Those that wait among the newest, or among those before `end`; by the time they are due. At most so many messages
+    (`LOOKED_AT`) are looked at."""
+    most = most or LOOKED_AT
     queue = MessageQueue(topic=names.TIMER_TOPIC, broker_name=broker, queue_id=0)
     low, high = await admin.offset_range(queue)
     at = high if end is None else min(end, high)
     look, recalled, seen = Timers(begin=at), set[str](), set[str]()
-    while at > low and look.looked_at < LOOKED_AT and look.read_bytes < MAX_BYTES:
+    while at > low and look.looked_at < most and look.read_bytes < MAX_BYTES:
         begin = max(low, at - STEP)
         step = [message async for message in admin.browse(queue, begin, at)]
         for message in reversed(step):

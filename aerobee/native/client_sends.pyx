@@ -137,22 +137,25 @@ cdef class SentAnswers:
         return call
 
     def take(self, bytes data not None, dict waiting not None):
-        """Whether `data` was one answer of success to a lone call among those that wait, which is told."""
+        """Whether `data` was the answer of success to the one call that waits, a lone one, which is told."""
         cdef Fields fields = self._fields
         cdef LoneCall call
+        found = None
+        if len(waiting) == 1:
+            for found in waiting.values():
+                break
+        if type(found) is not LoneCall:
+            return False
+        call = <LoneCall>found
         if (
             not fields.read(data, len(data), len(data)) or fields.frame.size != len(data) or fields.frame.code
             or fields.frame.flag != RESPONSE or fields.frame.body.size
         ):
             return False
         opaque = fields.frame.opaque
-        found = waiting.get(opaque)
-        if type(found) is not LoneCall:
+        if opaque not in waiting or fields.values[self._queue_id].number != call._queue_id or call._future.done():
             return False
-        call = <LoneCall>found
-        if fields.values[self._queue_id].number != call._queue_id or call._future.done():
-            return False
-        del waiting[opaque]
+        waiting.clear()
         call._future.set_result(
             self._result(
                 self._ok, call._message_id, self._text(self._place), call._queue,

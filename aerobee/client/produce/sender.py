@@ -201,6 +201,8 @@ class Sender:
 
     def finish(self, answer: Command | SendResult, sending: Sending, chosen: MessageQueue) -> SendResult:
         """What came of a try begun by `start_now`. Raises when it was refused."""
+        if self._faults is None and type(answer) is SendResult and answer.status is SendStatus.OK:
+            return answer  # the usual one: no call more than it needs
         result = self._good(answer, sending, chosen)
         if self._faults is not None:
             took_ms = self._clock.wall() - sending.born

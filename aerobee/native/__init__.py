@@ -29,6 +29,7 @@ MODULES = (
     "signed",
     "client_records",
     "client_batches",
+    "client_sends",
     "header_blocks",
     "grpc_calls",
     "grpc_messages",

@@ -50,6 +50,9 @@ cdef class Draft:
     cdef readonly int64_t now  # the store time
     cdef bytes _store_host
     cdef Py_ssize_t check_size, longest_text, longest_body
+    cdef object _settings, _file  # of the store; the index file that the keys went to
+    cdef int64_t _last_start, _kept_until, _entries  # of the log, of the index
+    cdef Py_ssize_t _least_keys
     cdef Buffer _records, _keys, _places
 
     cdef int64_t end(self) noexcept

@@ -31,7 +31,25 @@ cdef enum:
     HOST = 8
     WIDE_HOST = 20
     PYBUF_READ = 0x100
+    HEAD = 8  # of a record: its size and magic
     SOON = 8  # keys ahead: where a slot is takes longer to fetch than to write
+
+
+cdef extern from *:
+    """
+    /* Eight bytes in one store that stays after all before it. */
+    #if defined(__GNUC__) || defined(__clang__)
+    #define AFTER_ALL_BEFORE() __atomic_thread_fence(__ATOMIC_RELEASE)
+    #else
+    #include <intrin.h>
+    #define AFTER_ALL_BEFORE() _ReadWriteBarrier()
+    #endif
+    static void appear(unsigned char *to, const unsigned char *from) {
+        AFTER_ALL_BEFORE();
+        memcpy(to, from, 8);
+    }
+    """
+    void appear(uint8_t* to, const uint8_t* source) nogil
 
 
 cdef struct Key:
@@ -67,7 +85,7 @@ cdef class Draft:
         self._records.at = self._keys.at = self._places.at = NULL
         self._records.size = self._keys.size = self._places.size = 0
         self._records.room = self._keys.room = self._places.room = 0
-        self.queues, self.run = [], 0
+        self.queues, self.run, self._last_start = [], 0, -1
 
     def __dealloc__(self):
         let_go(&self._records)
@@ -82,10 +100,34 @@ cdef class Draft:
         of the store were so far; those found before the last of them are looked for again."""
         self.drop()
         self.run += 1
-        self._unloaded = unloaded
+        self._unloaded, self._last_start = unloaded, -1
         self.start, self._limit, self._key_room, self.now = start, limit, key_room, now
         self._store_host = store_host
         self.check_size, self.longest_text, self.longest_body = sizes
+
+    def lease(self, settings, file, int64_t run_bytes, Py_ssize_t least_keys):
+        """The room that `begin` was told is for the runs that follow as well, by `goes_on`: as long as a whole run of so
+        many bytes and keys fits. `settings` are those the sizes follow from, `file` is where keys go."""
+        self._settings, self._file, self._least_keys = settings, file, least_keys
+        self._last_start, self._kept_until, self._entries = self._limit - run_bytes, -1, file.count
+
+    def goes_on(self, int64_t start, int64_t now, index, bytes store_host, settings, int64_t unloaded):
+        """`begin` for one more run, in the room that was leased; False when that is over: somebody else has appended
+        meanwhile, it is short, or what the draft was told has changed."""
+        cdef list files
+        if (
+            start != self._kept_until or start > self._last_start or self._key_room < self._least_keys
+            or store_host is not self._store_host or settings is not self._settings
+            or index.waiting
+        ):
+            return False
+        files = index.files
+        if files[len(files) - 1] is not self._file or self._file.count != self._entries:
+            return False
+        self.drop()
+        self.run += 1
+        self.start, self.now, self._unloaded = start, now, unloaded
+        return True
 
     def drop(self):
         """Forget what was drafted."""
@@ -223,6 +265,23 @@ cdef class Draft:
         """Of the last key's record; there must be one."""
         return (<Key*>(self._keys.at + self._keys.size))[-1].offset
 
+    def keep_in(self, table not None, Py_ssize_t at, Py_ssize_t most):
+        """Copy the records to `at`, as `CommitLog.publish` does where that is a copy: the first eight bytes last, in one
+        store. False, and nothing is done, for more than `most` bytes."""
+        cdef Py_buffer view
+        self._kept_until = self.end()
+        if self._records.size >= most:
+            return False
+        PyObject_GetBuffer(table, &view, PyBUF_WRITABLE)
+        try:
+            if at < 0 or at + self._records.size > view.len or self._records.size < HEAD:
+                raise ValueError(f"{self._records.size} bytes at {at} do not fit {view.len}")
+            memcpy(<uint8_t*>view.buf + at + HEAD, self._records.at + HEAD, self._records.size - HEAD)
+            appear(<uint8_t*>view.buf + at, self._records.at)
+        finally:
+            PyBuffer_Release(&view)
+        return True
+
     def published(self, publish):
         """Call `publish(start, records)`; the records are a view that is taken back afterwards."""
         view = PyMemoryView_FromMemory(<char*>self._records.at, self._records.size, PYBUF_READ)
@@ -243,6 +302,8 @@ cdef class Draft:
                 or entries_at + (number + <int64_t>self.key_count) * ENTRY_SIZE > view.len
             ):
                 raise ValueError(f"{self.key_count} keys from entry {number} on do not fit {view.len} bytes")
+            self._key_room -= self._keys.size // <Py_ssize_t>sizeof(Key)
+            self._entries = number + self._keys.size // <Py_ssize_t>sizeof(Key)
             return self._enter(<uint8_t*>view.buf, slots, entries_at, number, seconds)
         finally:
             PyBuffer_Release(&view)
@@ -288,16 +349,18 @@ cdef class Draft:
             queue.stored.max_offset = queue.next_offset
 
     def awaited(self, listeners):
-        """Of (who is told, what gives the queues that he waits for): by queue those who wait for it."""
+        """By queue, of the listeners of whom anybody waits, the `arrived` of those who wait for it."""
         cdef Queue queue
-        found = {}
-        for tell, awaits in listeners:
-            wanted = awaits()
+        cdef dict found = None
+        for listener in listeners:
+            wanted = listener.awaited() if listener.count else None
             if not wanted:
                 continue
             for queue in self.queues:
                 if queue.key in wanted:
-                    found.setdefault(queue, []).append(tell)
+                    if found is None:
+                        found = {}
+                    found.setdefault(queue, []).append(listener.arrived)
         return found
 
     def records_of(self, wanted):

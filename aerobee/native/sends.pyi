@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from aerobee.broker.state.stats import Meter
+from aerobee.broker.state.topics import Topics
 from aerobee.native.answers import Template
 from aerobee.native.drafts import Draft
 from aerobee.native.texts import Texts
@@ -15,13 +16,15 @@ class Ask(Protocol):
     @property
     def choose(self) -> Callable[[int, TopicConfig, str], int]: ...
     @property
-    def unsaved(self) -> Container[Any]: ...
+    def topics(self) -> Topics: ...
+    @property
+    def begin(self) -> Callable[[], bool]: ...
     def new_key(self) -> str: ...
-    def begin(self) -> bool: ...
 
 class SendLane:
     calls: int
     answered: int
+    code: int
     def __init__(
         self, fields: dict[int, Any], batches: frozenset[int], ask: Ask, draft: Draft, most_members: int
     ) -> None: ...

@@ -81,8 +81,8 @@ cdef class Topic:
 
 cdef class SendLane:
     """`fields` and `batches`: how each code's header reads, and which codes are batches. `ask` has what only Python knows:
-    `plain(name)`, `choose(queue_id, topic, text)`, `new_key()`, `unsaved`, the names of topics that no file has yet, and
-    `begin()`, which makes the draft ready, or not. `limits`: of a batch in messages."""
+    `plain(name)`, `choose(queue_id, topic, text)`, `new_key()`, `topics.unsaved`, the names of topics that no file has
+    yet, and `begin()`, which makes the draft ready, or not. `limits`: of a batch in messages."""
 
     cdef dict _fields, _topics
     cdef frozenset _batches
@@ -95,7 +95,7 @@ cdef class SendLane:
     cdef int _topic, _queue_id, _sys_flag, _born, _flag, _properties, _reconsume, _batch
     cdef Buffer _answers, _ids
     cdef list _used  # topics that got something in this run
-    cdef readonly int64_t calls, answered
+    cdef readonly int64_t calls, answered, code  # the code is the first frame's
     cdef bint _began
     cdef Topic _last
     cdef bytes _last_name
@@ -146,11 +146,13 @@ cdef class SendLane:
         if not 0 <= at <= size:
             raise ValueError(f"no place {at} in {size} bytes")
         self._used, self.calls, self.answered, self._began, self._last = [], 0, 0, False, None
-        self._unsaved = self._ask.unsaved
+        self._unsaved = self._ask.topics.unsaved
         self._answers.size = 0
         while True:
             code = code_at(start + at, size - at)
             if code != before:
+                if before == NO_FRAME:
+                    self.code = code
                 fields, is_batch, before = self._fields.get(code), code in self._batches, code
             if fields is None or not fields.read(start + at, size - at, most) or fields.frame.code != code:
                 return at

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aerobee.errors import NetworkError, ProtocolError, RequestTimeout
 from aerobee.net.reply import Large, Reply, refusal, reply_frame
-from aerobee.net.sending import Calls, Waiting, WriteSide, fd_of
+from aerobee.net.sending import Waiting, WriteSide, fd_of
 from aerobee.net.served import Answer, Handler, Limits, Observer, Run
 from aerobee.protocol import command as wire
 from aerobee.protocol.addresses import format_address
@@ -60,7 +60,6 @@ class Connection(WriteSide):
         "__weakref__",
         "_backlog",
         "_backlog_bytes",
-        "_calls",
         "_drained",
         "_frames",
         "_handler",
@@ -71,6 +70,7 @@ class Connection(WriteSide):
         "_tasks",
         "_turn",
         "_unfinished",
+        "ahead",
         "answered_ns",
         "attributes",
         "last_read_turns",
@@ -92,8 +92,7 @@ class Connection(WriteSide):
         self._observer = observer
         self._unfinished = unfinished
         self._held_bytes = 0  # of a frame under way
-        self._frames = FrameDecoder(self._limits.max_frame)
-        self._calls = Calls()
+        self._frames = FrameDecoder(self.limits.max_frame)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._turn: list[bytes] | None = None  # frames of `start_frame` in this turn of the loop
         self._backlog: list[Command] = []
@@ -104,6 +103,8 @@ class Connection(WriteSide):
         self.remote_packed = b""  # as records have it
         self.answered_ns = 0  # by the stopwatch of who serves requests: the last of this read; none of it yet
         self.last_read_turns = 0  # grows with every sign of life; idle peers are found by looking at it
+        # Takes a read that is one answer, for somebody among those who wait, ahead of us; or leaves it.
+        self.ahead: Callable[[bytes, dict[int, Waiting]], bool] | None = None
         self.attributes: dict[str, Any] = {}  # what a front remembers of its peer (client id, language...)
 
     # -- asyncio's side --------------------------------------------------------------------------------
@@ -115,11 +116,14 @@ class Connection(WriteSide):
         self.remote = (peer[0], peer[1])
         self.remote_text = format_address(peer[0], peer[1])
         self.remote_packed = pack_host(peer[0], peer[1])
-        transport.set_write_buffer_limits(high=self._limits.pause_bytes)
+        transport.set_write_buffer_limits(high=self.limits.pause_bytes)
         if self._observer:
             self._observer.opened(self)
 
     def data_received(self, data: bytes) -> None:
+        if self.ahead is not None and not self._frames.pending and self.ahead(data, self._calls.waiting):
+            self.last_read_turns += 1
+            return
         self._out = []
         self.answered_ns = 0
         try:
@@ -132,11 +136,13 @@ class Connection(WriteSide):
         except ProtocolError as error:
             self._broken(error)
         else:
-            self._flush()
+            if self._out:
+                self._flush()
+            self._out = None
 
     def _serve(self, frames: list[bytes]) -> None:
         for frame in frames:
-            command = wire.decode(frame, self._limits.max_header)
+            command = wire.decode(frame, self.limits.max_header)
             if command.flag & wire.RESPONSE:
                 self._calls.answered(command, self.remote_text)
             elif self._paused or self._backlog:
@@ -146,13 +152,13 @@ class Connection(WriteSide):
 
     def _serve_runs(self, run: Run, data: bytes) -> None:
         """The same with somebody ahead of the handler: he takes the frames that he likes, in runs."""
-        joined, at = self._frames.join(data), 0
+        joined, at = self._frames.join(data) if self._frames.pending else data, 0
         while at < len(joined):
             if not (self._paused or self._backlog):  # as `is_reading` says, without the call
                 end, answers = run(joined, at, self)
                 if end > at:
-                    if not isinstance(answers, bytes):
-                        self.owe(answers)
+                    if type(answers) is not bytes:
+                        self.owe(answers)  # type: ignore[arg-type]
                     elif answers:
                         self.write(answers)
                     at, self.answered_ns = end, 0
@@ -160,7 +166,7 @@ class Connection(WriteSide):
             frame, at = self._frames.cut(joined, at)
             if frame is not None:
                 self._serve([frame])
-        self._progress(len(data), len(joined) - self._frames.pending_bytes)
+        self._progress(len(data), len(joined) - len(self._frames.pending))
 
     def _progress(self, read_bytes: int, completed: int) -> None:
         """`completed` frames, or bytes of them."""
@@ -217,7 +223,7 @@ class Connection(WriteSide):
             self._hold(answer, partial(self._answer_ready, command))
 
     def _hold(self, later: Coroutine[Any, Any, T], ready: Callable[[asyncio.Task[T]], None]) -> None:
-        if len(self._tasks) >= self._limits.max_tasks:
+        if len(self._tasks) >= self.limits.max_tasks:
             later.close()
             raise ProtocolError(f"{len(self._tasks)} requests held on one connection")
         task = asyncio.get_running_loop().create_task(later)
@@ -253,7 +259,7 @@ class Connection(WriteSide):
     def _postpone(self, command: Command) -> None:
         self._backlog.append(command)
         self._backlog_bytes += len(command.body)
-        limits = self._limits
+        limits = self.limits
         full = len(self._backlog) >= limits.max_backlog or self._backlog_bytes >= limits.pause_bytes
         if full and self._transport is not None:
             self._transport.pause_reading()
@@ -293,10 +299,6 @@ class Connection(WriteSide):
         """Requests of the peer that are not answered yet."""
         return frozenset(self._tasks)
 
-    @property
-    def limits(self) -> Limits:
-        return self._limits
-
     def send(self, command: Command) -> None:
         """One-way: no answer is awaited."""
         command.opaque = self._calls.number()
@@ -329,20 +331,6 @@ class Connection(WriteSide):
         frames, self._turn = self._turn, None
         if frames:
             self.write(frames[0] if len(frames) == 1 else b"".join(frames))
-
-    def rendered(self, render: Callable[[int], bytes], waiting: Waiting) -> bytes:
-        """A request's frame, for a caller that writes it in this turn and brings who waits for the answer."""
-        if not self.is_open:
-            raise NetworkError(f"connection to {self.remote_text} is closed")
-        opaque = self._calls.number()
-        frame = render(opaque)
-        self._calls.waiting[opaque] = waiting
-        return frame
-
-    @property
-    def awaits_nothing(self) -> bool:
-        """No request of ours is unanswered."""
-        return not self._calls.waiting
 
     async def call(self, command: Command, timeout_ms: int = 3000) -> Command:
         """Send a request and wait for its response, whatever its code."""

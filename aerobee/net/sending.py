@@ -8,16 +8,20 @@ import asyncio
 import logging
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from aerobee.errors import NetworkError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aerobee.net.reply import Large
     from aerobee.net.served import Limits
     from aerobee.protocol.command import Command
 
 log = logging.getLogger("aerobee.net")
+
+T = TypeVar("T")
 
 # So many bytes of answers leave before the rest of a read is served: the peer works on them meanwhile, and the transport
 # says whether it keeps up.
@@ -30,17 +34,19 @@ class WriteSide(asyncio.Protocol):
     """The half of a connection that reads nothing."""
 
     __slots__ = (
-        "_closing", "_fd", "_limits", "_out", "_out_bytes", "_paused", "_transport", "early_bytes", "remote_text",
+        "_calls", "_closing", "_fd", "_out", "_out_bytes", "_paused", "_transport", "early_bytes", "limits",
+        "remote_text",
     )  # fmt: skip
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+        self.limits = limits
         self.early_bytes = min(EARLY_BYTES, limits.pause_bytes)
         self._transport: asyncio.Transport | None = None
         self._fd = -1  # see `fd_of`
         self._closing = False
         self._out: list[bytes] | None = None  # a list while a read is served, to be sent as one
         self._out_bytes = 0
+        self._calls = Calls()
         self._paused = False  # the peer has too much to read already
         self.remote_text = ""
 
@@ -104,10 +110,38 @@ class WriteSide(asyncio.Protocol):
             self._cut_off_if_slow(transport)
 
     def _cut_off_if_slow(self, transport: asyncio.Transport) -> None:
-        if self._paused and transport.get_write_buffer_size() > self._limits.max_write_buffer:
+        if self._paused and transport.get_write_buffer_size() > self.limits.max_write_buffer:
             unread = transport.get_write_buffer_size()
             log.warning("cutting off peer=%s: unread_bytes=%d, it reads too slowly", self.remote_text, unread)
             self.abort()
+
+    # -- our requests ------------------------------------------------------------------------------------
+
+    def rendered(self, render: Callable[[int], bytes], waiting: Waiting) -> bytes:
+        """A request's frame, for a caller that writes it in this turn and brings who waits for the answer."""
+        if not self.is_open:
+            raise NetworkError(f"connection to {self.remote_text} is closed")
+        opaque = self._calls.number()
+        frame = render(opaque)
+        self._calls.waiting[opaque] = waiting
+        return frame
+
+    def ask_at_once(
+        self, render: Callable[[int, int, T], bytes], queue_id: int, what: T, waiting: Waiting
+    ) -> None:
+        """The same for one that is written at once, on a connection that is open."""
+        calls = self._calls
+        opaque = calls.number()
+        frame = render(opaque, queue_id, what)
+        calls.waiting[opaque] = waiting
+        self.write_at_once(frame)
+
+    @property
+    def awaits_nothing(self) -> bool:
+        """No request of ours is unanswered."""
+        return not self._calls.waiting
+
+    # -- the end -----------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close once what is written has left."""

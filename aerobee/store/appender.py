@@ -25,7 +25,9 @@ from aerobee.protocol.message import (
     encode_head,
 )
 from aerobee.store.batch_columns import Layout, Places, encode
+from aerobee.store.commit_log import RUN_BYTES, WORTH_A_CALL
 from aerobee.store.consume_queue import UNIT
+from aerobee.store.key_index import RUN_KEYS
 from aerobee.store.record_keys import index_keys, looked_at, tag_unique_keys
 
 if TYPE_CHECKING:
@@ -229,20 +231,27 @@ class Appender:
 
     def begin(self, draft: Draft) -> bool:
         """Make a draft ready for what may be appended now; False when that is Python's business."""
-        keys = self._index.room_for_draft()
-        if self.refused is not None or self._log.map is None or not keys:
+        log, index, host, settings = self._log, self._index, self.store_host, self._settings.value
+        if self.refused is not None or log.map is None:
             return False
-        log, wall = self._log, self._wall()
+        wall, unloaded = self._wall(), self._queues.unloaded
         now = wall if wall >= self.last_store_time else self._stamp(wall)
-        sizes = (self._check_size, self._max_text, self._settings.value.max_message_bytes)
-        draft.begin(log.end, log.room_for_draft(), keys, now, self.store_host, sizes, self._queues.unloaded)
+        if draft.goes_on(log.end, now, index, host, settings, unloaded):
+            return True
+        keys = index.room_for_draft()
+        if not keys:
+            return False
+        sizes = (self._check_size, self._max_text, settings.max_message_bytes)
+        draft.begin(log.end, log.room_for_draft(), keys, now, host, sizes, unloaded)
+        draft.lease(settings, index.files[-1], RUN_BYTES, RUN_KEYS)
         return True
 
     def keep(self, draft: Draft) -> None:
         """Store what was drafted since `begin`, all of it or, when the disk refuses, nothing. `dispatch` follows in the
         same turn."""
         log = self._log
-        draft.published(log.publish)
+        if not draft.keep_in(log.map, draft.start - log.base, WORTH_A_CALL):
+            draft.published(log.publish)
         log.end = draft.start + draft.size
         self.last_store_time = draft.now
 
@@ -251,8 +260,10 @@ class Appender:
         draft.enter_units(self._queues.dirty)
         self._index.enter(draft)
         # Records are made only for queues somebody waits for, and told in the order of the log.
-        awaited = draft.awaited([(each.arrived, each.awaited) for each in self.listeners if each.count])
-        for queue, code, raw in draft.records_of(awaited) if awaited else ():
+        awaited = draft.awaited(self.listeners)
+        if awaited is None:
+            return
+        for queue, code, raw in draft.records_of(awaited):
             record = decode(raw)
             for tell in awaited[queue]:
                 tell(record, code)

@@ -37,8 +37,8 @@ _MAGICS = (MAGIC_V1, MAGIC_V2)
 _MAX_MAPPED = 64
 _FORGET_EVERY = 16 << 20
 _WORTH_MAKING_AHEAD = 16 << 20
-_WORTH_A_CALL = 4096  # where no pages are ready
-_RUN_BYTES = 1 << 20  # more than one run of the compiled lane has
+WORTH_A_CALL = 4096  # where no pages are ready
+RUN_BYTES = 1 << 20  # more than one run of the compiled lane has
 
 
 def file_name(offset: int) -> str:
@@ -143,7 +143,7 @@ class CommitLog:
     def room_for_draft(self) -> int:
         """How far a run may go that is written by one call, which needs no pages made ready."""
         segment = self.segments[-1]
-        wanted = min(self.end - self.base + _RUN_BYTES, self.segment_bytes)
+        wanted = min(self.end - self.base + RUN_BYTES, self.segment_bytes)
         if segment.reserved < wanted:
             with suppress(StoreError):  # whoever needs it is told why
                 segment.reserve(wanted)
@@ -157,7 +157,7 @@ class CommitLog:
         store, make them part of the log. Where these are zeros, recovery ends the log, whatever lies behind.
         """
         start, view = at - self.base, memoryview(data)
-        is_easy = len(view) < _WORTH_A_CALL or at + len(view) <= self.limit
+        is_easy = len(view) < WORTH_A_CALL or at + len(view) <= self.limit
         if not is_easy and self._written(start + HEAD_SIZE, view[HEAD_SIZE:]):
             # By a call as well, for the map has none of these pages; in two of them half of it could get lost.
             if start % mmap.PAGESIZE <= mmap.PAGESIZE - HEAD_SIZE and self._written(start, view[:HEAD_SIZE]):

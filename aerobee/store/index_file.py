@@ -136,10 +136,13 @@ class IndexFile:
 
     def enter(self, draft: Draft) -> None:
         """The same for the keys of a draft, all of one time. The file has entries, and room for these."""
-        seconds = min(max(0, (draft.now - self.begin_time) // 1000), 0x7FFFFFFF)
-        self.used_slots += draft.enter_keys(self.map, self.slots, self.entries_at, self.count, seconds)
+        now, table = draft.now, self._map or self.map
+        seconds = (now - self.begin_time) // 1000
+        if not 0 <= seconds <= 0x7FFFFFFF:
+            seconds = 0 if seconds < 0 else 0x7FFFFFFF
+        self.used_slots += draft.enter_keys(table, self.slots, self.entries_at, self.count, seconds)
         self.count += draft.key_count
-        self.end_offset, self.end_time = draft.last_key_offset, draft.now
+        self.end_offset, self.end_time = draft.last_key_offset, now
 
     def find(self, key_hash: int, begin: int, end: int) -> Iterator[int]:
         """Commit-log offsets of entries with that hash and a time in [begin, end] to the second, newest

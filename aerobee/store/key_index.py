@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("aerobee.store")
 
 _AT_ONCE = 256  # keys that wait at most: well under a millisecond of work
-_AHEAD = 4_096  # more keys than one run of the compiled lane has
+RUN_KEYS = 4_096  # more keys than one run of the compiled lane has
 
 
 def name_for(now: int, taken: set[str]) -> str:
@@ -136,9 +136,9 @@ class KeyIndex:
         current = self.files[-1] if self.files else None
         if current is None or current.count == 1:
             return 0
-        if current.room - current.count < _AHEAD:
+        if current.room - current.count < RUN_KEYS:
             with suppress(StoreError):  # whoever needs it is told why
-                current.reserve(min(current.count + _AHEAD, current.entries - 1))
+                current.reserve(min(current.count + RUN_KEYS, current.entries - 1))
         return max(0, min(current.room, current.entries) - current.count)
 
     def enter(self, draft: Draft) -> None:

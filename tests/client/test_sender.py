@@ -51,6 +51,11 @@ class Line:
 
     write_at_once = write
 
+    def ask_at_once(
+        self, render: Callable[[int, int, Any], bytes], queue_id: int, what: Any, waiting: Any
+    ) -> None:
+        self.write(self.rendered(lambda opaque: render(opaque, queue_id, what), waiting))
+
     def send(self, command: Command) -> None:
         self.written.append(wire.encode(command))
 

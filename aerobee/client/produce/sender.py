@@ -7,10 +7,11 @@ import asyncio
 import logging
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from aerobee import native
 from aerobee.client.message import STATUS_BY_CODE, SendResult, SendStatus
 from aerobee.client.produce.merging import Merging
 from aerobee.client.produce.queue_selector import Faults, InTurn
@@ -25,19 +26,27 @@ from aerobee.protocol.fast_frames import Sending, SendTemplate
 from aerobee.protocol.headers.produce import SendResult as SendResultHeader
 from aerobee.protocol.routing import TopicQueues, limited
 
+if native.is_on:
+    from aerobee.client.produce.compiled_frames import compiled
+    from aerobee.native.client_sends import SentAnswers
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from aerobee.client.options import SendOptions
     from aerobee.client.produce.merging import Call, Frame
     from aerobee.client.session.session import Session
+    from aerobee.native.client_sends import SendFrames
     from aerobee.net.connection import Connection, Waiting
     from aerobee.protocol.command import Command
+
+    Frames = SendTemplate | SendFrames
 
 log = logging.getLogger("aerobee.client.producer")
 
 T = TypeVar("T")
 
+_sent = SentAnswers(SendResultHeader, SendResult, SendStatus.OK) if native.is_on else None
 SINGLE, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 
 
@@ -112,14 +121,23 @@ class Sender:
             return None
         if not merging.turn and warm.connection.awaits_nothing:  # nobody to wait for
             call = warm.new_call()
-            rendering = self._rendering(warm.template, sending, chosen)
-            warm.connection.write_at_once(warm.connection.rendered(rendering, call))
+            self._write_lone(warm, sending, chosen, call)
             self._deadlines.watch(call, self._deadline(sending))
         elif is_plain:
             call = merging.add(sending, chosen)
         else:
             call = merging.add_alone(sending, chosen)
         return call, chosen
+
+    def _write_lone(
+        self, warm: WarmConnection, sending: Sending, queue: MessageQueue, call: asyncio.Future[Any]
+    ) -> None:
+        if not self._rendered_here:
+            rendering = self._rendering(warm.template, sending, queue)
+            warm.connection.write_at_once(warm.connection.rendered(rendering, call))
+            return
+        waiting: Waiting = call if _sent is None else _sent.call(call, sending.message_id, queue)
+        warm.connection.ask_at_once(warm.template.frame, queue.queue_id, sending, waiting)
 
     def _frame(self, code: RequestCode, sending: Sending, queue: MessageQueue, waiting: Waiting) -> Frame:
         warm = self._warm_connection(code, sending.topic, queue.broker_name)
@@ -144,9 +162,7 @@ class Sender:
         template = warm.template if warm else self._template(SINGLE, sending.topic, chosen.broker_name)
         return None if address is None else (chosen, address, self._rendering(template, sending, chosen))
 
-    def _rendering(
-        self, template: SendTemplate, sending: Sending, queue: MessageQueue
-    ) -> Callable[[int], bytes]:
+    def _rendering(self, template: Frames, sending: Sending, queue: MessageQueue) -> Callable[[int], bytes]:
         frame, queue_id = template.frame, queue.queue_id
 
         def render(opaque: int) -> bytes:  # a `partial` would take twice as long
@@ -170,18 +186,23 @@ class Sender:
         if connection is None:
             return None
         template = warm.template if warm else self._template(code, topic, broker_name)
+        if _sent is not None:
+            connection.ahead = _sent.take
         new_call = asyncio.get_running_loop().create_future
         warm = self._warm[key] = WarmConnection(template, connection, routes.version, new_call)
         return warm
 
-    def _template(self, code: RequestCode, topic: str, broker_name: str) -> SendTemplate:
+    def _template(self, code: RequestCode, topic: str, broker_name: str) -> Frames:
         options = self._options
-        return SendTemplate(
+        template = SendTemplate(
             code, self._group, topic, broker_name, options.template_topic, options.new_topic_queues
         )
+        return compiled(template) if native.is_on else template
 
     def finish(self, answer: Command | SendResult, sending: Sending, chosen: MessageQueue) -> SendResult:
         """What came of a try begun by `start_now`. Raises when it was refused."""
+        if self._faults is None and type(answer) is SendResult and answer.status is SendStatus.OK:
+            return answer  # the usual one: no call more than it needs
         result = self._good(answer, sending, chosen)
         if self._faults is not None:
             took_ms = self._clock.wall() - sending.born
@@ -351,7 +372,7 @@ class Sender:
 class WarmConnection(msgspec.Struct):
     """An open connection and the frames made for it, valid while the routes stay."""
 
-    template: SendTemplate
+    template: Frames
     connection: Connection
     version: int
     new_call: Callable[[], Call]  # of the connection's loop

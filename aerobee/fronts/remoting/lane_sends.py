@@ -7,13 +7,13 @@ wake-ups and answers follow. `broker/operations/send.py` is the reference.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.broker.delivery.keeping import NOT_WAITING
 from aerobee.broker.operations import send
 from aerobee.clock import perf_counter_ns
 from aerobee.fronts.remoting.lane_answers import OPAQUE, template
-from aerobee.native.headers import code_of
 from aerobee.native.sends import SendLane
 from aerobee.native.texts import Texts
 from aerobee.net.reply import Reply, refusal, reply_frame
@@ -26,7 +26,7 @@ from aerobee.protocol.frames import FrameDecoder
 from aerobee.protocol.headers.produce import SendBatch, SendMessage, SendMessageV2, SendResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Coroutine, Hashable
+    from collections.abc import Callable, Coroutine
     from typing import Any
 
     from aerobee.broker.broker import Broker
@@ -63,7 +63,6 @@ class SendRuns:
         self._broker = broker
         self._finish = finish
         self._draft = broker.store.new_draft()
-        self._began = 0
         headers = {code: header for code, header in _HEADERS.items() if is_open(code)}
         self.codes = frozenset(headers)
         batches = frozenset({RequestCode.SEND_BATCH_MESSAGE})
@@ -71,7 +70,9 @@ class SendRuns:
         self._prepared: tuple[object, ...] = ()
         self._needs_sync = False
         broker.topics.listeners.append(self._sends.forget)
+        self.topics = broker.topics
         self.plain = broker.topics.plain
+        self.begin: Callable[[], bool] = partial(broker.store.begin, self._draft)
         self.choose: Callable[[int, TopicConfig, str], int] = send.choose_queue
 
     def run(
@@ -82,6 +83,7 @@ class SendRuns:
         if now != self._prepared:
             self._prepare()
             self._prepared = now
+        began_ns = perf_counter_ns()
         end = sends.take(data, at, connection.remote_packed, connection.limits.max_frame)
         if end == at:
             return at, b""
@@ -89,14 +91,12 @@ class SendRuns:
             store.keep(self._draft)
             answers = sends.answers
             if answers and end == len(data) and not self._needs_sync:
-                connection.write_at_once(
-                    answers
-                )  # they are in the log: the peer can go on while we do the rest
+                connection.write_at_once(answers)  # in the log: the peer can go on while we do the rest
                 answers = b""
-            took_ns = store.dispatch(self._draft, sends.calls, self._began)
+            took_ns = store.dispatch(self._draft, sends.calls, began_ns)
             broker.stats.sent_run(sends)
             # Of the run, for all its requests: codes are rarely mixed, and nobody waits for one of them alone.
-            broker.stats.counted.rpc.add_run(code_of(data, at), took_ns, sends.calls)
+            broker.stats.counted.rpc.add_run(sends.code, took_ns, sends.calls)
             if self._needs_sync and sends.answered:
                 kept = Kept(self._draft.start + self._draft.size, data[at:end], sends.answered, sends.answers)
                 return end, self._durable(kept, connection)
@@ -105,14 +105,6 @@ class SendRuns:
             self._draft.drop()
 
     # -- what it is asked ---------------------------------------------------------------------------------------
-
-    def begin(self) -> bool:
-        self._began = perf_counter_ns()
-        return self._broker.store.begin(self._draft)
-
-    @property
-    def unsaved(self) -> Container[Hashable]:
-        return self._broker.topics.unsaved
 
     def new_key(self) -> str:
         return send.new_key(self._broker)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import struct
+import zlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -77,6 +78,13 @@ def test_times_that_another_broker_wrote_make_ours_an_older_word(path: Path, at:
 def test_a_place_below_zero_is_none(path: Path) -> None:
     checkpoints.save(path, SAVED._replace(position=-5))
     assert checkpoints.load(path) == Checkpoint(11, 22, 33, -1, -1, has_queues=True, is_latest=False)
+
+
+def test_a_word_of_another_version_is_not_ours(path: Path) -> None:
+    data = path.read_bytes()
+    own = b"AEROBEE2" + data[1032:1056]
+    path.write_bytes(data[:1024] + own + struct.pack(">I", zlib.crc32(own)) + data[1060:])
+    assert checkpoints.load(path).position == -1
 
 
 def test_nothing_is_left_open(path: Path) -> None:

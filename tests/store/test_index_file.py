@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aerobee.store import index_file
 from aerobee.store.index_file import ENTRY_SIZE, IndexFile
 
 if TYPE_CHECKING:
@@ -140,6 +141,35 @@ def test_space_is_taken_before_it_is_needed_and_not_twice(folder: Path) -> None:
     assert big.room == 200_000
     for each in (file, big):
         each.close()
+
+
+def test_space_is_taken_for_every_slot_and_for_the_entries_to_come(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[tuple[int, int]] = []
+    reserve = index_file.reserve_range
+
+    def noted(fd: int, start: int, length: int, what: str) -> None:
+        taken.append((start, start + length))
+        reserve(fd, start, length, what)
+
+    monkeypatch.setattr(index_file, "reserve_range", noted)
+    monkeypatch.setattr(index_file, "_EXTENT", 100)
+    file = made(folder)
+    at = file.entries_at
+    assert taken == [(0, at), (at + 20, at + 120)]
+    assert file.room == 6
+    enter(file, [(n, 100 * (n + 1), BEGAN) for n in range(20)], 10)
+    assert taken[2:] == [(at + 120, at + 240), (at + 240, at + 440)]
+    file.close()
+    again = IndexFile(file.path, SLOTS, ENTRIES)
+    again.load_header()
+    assert (again.begin_time, again.count) == (BEGAN, 11), "written with the first keys: no entry tells it"
+    taken.clear()
+    again.reserve(ENTRIES - 1)
+    assert taken == [(0, at), (at + 11 * 20, at + ENTRIES * 20)]
+    assert again.room == ENTRIES
+    again.close()
 
 
 def test_a_chain_that_was_damaged_ends_the_walk(folder: Path) -> None:

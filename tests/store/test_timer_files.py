@@ -362,3 +362,97 @@ def test_messages_lost_with_the_log_are_read_again_from_their_offset(wheels: Whe
     again.add(NOW + 60_000, 500, 100, 0, NOW)
     assert again.pending == 6
     assert [offset for offset, _ in due(again, NOW + 61_000)] == [0, 100, 200, 300, 400, 500]
+
+
+def test_a_message_that_is_late_is_due_with_the_second_that_is_next(wheels: Wheels) -> None:
+    wheel = wheels.open()
+    wheel.add(NOW - 5_000, 100, 10, 0, NOW + 500)
+    wheel.add(NOW, 101, 10, 0, NOW + 999)
+    assert due(wheel, NOW + 1_000) == [(100, False), (101, False)]
+
+
+def test_from_the_first_message_on_a_kill_finds_how_far_it_was(wheels: Wheels) -> None:
+    wheel = wheels.open()
+    wheel.queue_offset, wheel.lag = 7, 9
+    wheel.add(NOW + 2_000, 100, 10, 0, NOW)
+    again = wheels.open(NOW + 60_000)  # nothing was flushed
+    assert (again.progress, again.queue_offset, again.lag, again.pending) == (NOW, 7, 9, 1)
+
+
+def test_a_clock_that_is_set_back_is_followed_by_what_is_added_and_not_while_a_second_is_delivered(
+    wheels: Wheels,
+) -> None:
+    wheel = wheels.open()
+    wheel.add(NOW - 4_000, 100, 10, 0, NOW - 5_000)
+    assert (wheel.progress, dict(wheel.slots())) == (NOW - 5_000, {SECOND - 4: 1})
+    assert due(wheel, NOW) == [(100, False)]
+    assert due(wheel, NOW - 60_000) == [(100, False)], "the same until it is done"
+    assert wheel.wait_ms(NOW - 60_000) == 0
+    wheel.done(1)
+    assert (wheel.progress, wheel.pending) == (NOW - 3_000, 0)
+
+
+def test_a_second_that_comes_again_gives_out_what_is_new_in_it(wheels: Wheels) -> None:
+    wheel = wheels.open()
+    for n, kind in enumerate((PLAIN, PLAIN, PLAIN | DELETE)):
+        wheel.add(NOW, 100 + n, 10, 0, NOW, kind)
+    for count in (1, 2):
+        assert len(due(wheel, NOW + 1_000)) == count
+        wheel.done(count)
+    assert wheel.pending == 0
+    assert wheel.due(NOW) == []
+    wheel.add(NOW, 200, 10, 0, NOW)
+    assert due(wheel, NOW + 1_000) == [(102, False)], "deletions once more: what they mean may still wait"
+    wheel.done(1)
+    assert wheel.pending == 1
+    assert due(wheel, NOW + 1_000) == [(200, False)]
+    wheel.done(1)
+    assert wheel.pending == 0
+
+
+def test_a_second_whose_messages_are_all_recalled_has_none_waiting(wheels: Wheels) -> None:
+    wheel = wheels.open()
+    wheel.add(NOW, 100, 10, 0, NOW)
+    wheel.add(NOW, 101, 10, 0, NOW, PLAIN | DELETE)
+    wheel.add(NOW + 1_000, 102, 10, 0, NOW)
+    assert dict(wheel.slots()) == {SECOND + 1: 1}
+
+
+def test_nothing_is_lost_when_nothing_was_done_of_a_second_half_looked_at(
+    wheels: Wheels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_WORK", 2 * module._RECORD_WORK)
+    wheel = wheels.open()
+    for n in range(9):
+        wheel.add(NOW, 100 + n, 10, 0, NOW)
+    assert wheel.due(NOW + 1_000) == []
+    wheel.done(0)
+    assert [offset for offset, _ in due(wheel, NOW + 1_000)] == list(range(100, 109))
+    with pytest.raises(ValueError, match="10 done, but 9 were due"):
+        wheel.done(10)
+    with pytest.raises(ValueError, match="-1 done"):
+        wheel.done(-1)
+
+
+def test_one_call_looks_at_so_many_seconds_and_no_more(
+    wheels: Wheels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_WORK", 100)
+    wheel = wheels.open()
+    wheel.add(NOW + 5_000_000, 100, 10, 0, NOW)
+    assert wheel.due(NOW + 6_000_000) == []
+    assert NOW + 90_000 <= wheel.progress <= NOW + 110_000
+
+
+def test_what_is_done_is_synced_by_the_next_flush(wheels: Wheels, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = wheels.open()
+    wheel.add(NOW, 100, 10, 0, NOW)
+    wheel.flush()
+    assert len(due(wheel, NOW + 1_000)) == 1
+    wheel.done(1)
+    synced: list[int] = []
+    monkeypatch.setattr(platform, "sync_data", lambda fd: is_under(wheels.root, fd) and synced.append(fd))
+    wheel.flush()
+    assert len(synced) == 3
+    again = wheels.open(NOW)
+    assert again.progress == NOW + 1_000

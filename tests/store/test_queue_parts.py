@@ -9,7 +9,7 @@ import pytest
 
 from aerobee.errors import MessageIllegal
 from aerobee.protocol.message import MAGIC_V1, MAGIC_V2, decode
-from aerobee.store import queue_care, queues
+from aerobee.store import queue_care, queue_loading, queues
 from aerobee.store.consume_queue import FILLER_SIZE, UNIT, ConsumeQueue
 from aerobee.store.message_store import ReadLimit
 from aerobee.store.queue_loading import Damage
@@ -411,3 +411,32 @@ def test_a_unit_is_not_put_right_by_a_damaged_record_or_by_one_of_another_topic(
     )
     assert store.unit("orders", 0, 7)[0] == 50  # type: ignore[index]
     assert store.log_max == at
+
+
+def test_what_fills_a_queue_without_a_log_is_as_good_as_gone(kit: Any) -> None:
+    store = kit.open()
+    queue = store._queues.obtain("a", 0)
+    store._care.mend([Damage(queue, 0, 5)], 0)
+    assert (queue.max_offset, queue.kept_from(0)) == (5, 5)
+
+
+@pytest.mark.parametrize(
+    ("units", "alive"),
+    [
+        ([], 0),
+        ([(0, 100, 0)], 1),
+        ([(0x5800, 0x5858, 0x58)], 1),  # bytes that are letters are bytes
+        ([(100, 100, 0), (200, 100, 0)], 2),
+        ([(100, 100, 0), (299, 100, 0), (300, 100, 0)], 2),  # at the log's end
+        ([(100, 100, 0), (0, 0, 0), (200, 100, 0)], 3),
+        ([(100, 100, 0), (200, 0, 7)], 1),
+        ([(100, 100, 0), (200, -1, 7)], 1),
+        ([(400, 100, 0)], 0),
+    ],
+)
+def test_units_are_alive_up_to_the_last_that_points_into_the_log(
+    units: list[tuple[int, int, int]], alive: int
+) -> None:
+    end = 300 if all(physical < 1000 for physical, _, _ in units) else 1 << 40
+    for zeros in (0, 20, 27):
+        assert queue_loading._alive(b"".join(UNIT.pack(*unit) for unit in units) + bytes(zeros), end) == alive

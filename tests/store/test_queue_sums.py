@@ -192,3 +192,23 @@ def test_a_new_file_takes_the_place_of_the_old_one_in_one_step(
     sums.note("t", 0, FileSum(16, 1, 1))
     sums.save()
     assert order == ["data"], "what is added needs no new name"
+
+
+@pytest.mark.parametrize(("torn", "is_new"), [(b"", False), (b"torn", True)])
+def test_what_is_sound_is_added_to_and_what_is_torn_is_written_anew(
+    path: Path, torn: bytes, is_new: bool
+) -> None:
+    path.unlink(missing_ok=True)
+    sums = QueueSums(path)
+    sums.note("t", 0, FileSum(0, 16, 9))
+    sums.save()
+    path.write_bytes(path.read_bytes() + torn)
+    before = path.stat().st_ino
+    again = QueueSums(path)
+    again.load()
+    again.note("t", 0, FileSum(16, 2, 7))
+    again.save()
+    assert (path.stat().st_ino != before) is is_new
+    loaded = QueueSums(path)
+    loaded.load()
+    assert told(loaded) == {("t", 0): (FileSum(0, 16, 9), FileSum(16, 2, 7))}

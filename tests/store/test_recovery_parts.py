@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import struct
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +17,7 @@ from aerobee.protocol.properties import tag_code
 from aerobee.store import checkpoint as checkpoints
 from aerobee.store import flush as flushes
 from aerobee.store import platform, recovery
+from aerobee.store.check import StoreCheck
 from aerobee.store.checkpoint import Checkpoint
 from aerobee.store.consume_queue import FILLER_SIZE, UNIT
 from aerobee.store.message_store import ReadLimit, ReadStatus
@@ -37,6 +40,10 @@ class Wanted(msgspec.Struct):
 def log_file(kit: Any, base: int = 0) -> Path:
     path: Path = kit.root / "commitlog" / f"{base:020d}"
     return path
+
+
+def log_files(kit: Any) -> list[str]:
+    return os.listdir(kit.root / "commitlog")
 
 
 def write_at(path: Path, at: int, data: bytes) -> None:
@@ -311,3 +318,53 @@ async def test_who_waits_for_less_than_the_next_is_woken_first(kit: Any) -> None
     await later
     assert flush._waiters == []
     assert flush.synced >= far
+
+
+# -- the rest --------------------------------------------------------------------------------------------------------
+
+
+def test_a_read_in_bulk_goes_on_over_units_that_stand_for_nothing(kit: Any) -> None:
+    store = filled(kit, 3)
+    store._queues.find("orders", 0).fill(8, UNIT.pack(store.log_max - 1, FILLER_SIZE, 0))
+    store.append(kit.message(body=b"last"))
+    found = store.read("orders", 0, 0, ReadLimit(), checked=False)
+    assert (len(found.stored.records), found.next_offset) == (4, 9)
+
+
+def test_older_index_files_are_closed_when_they_were_looked_into(kit: Any) -> None:
+    store = kit.open(index_entries=8)
+    for n in range(30):
+        kit.clock.advance(1)
+        store.append(kit.message(text=f"UNIQ_KEY\x01u{n}\x02KEYS\x01all\x02"))
+    store.flush()
+    before = len(os.listdir("/proc/self/fd"))
+    assert len(store.find_by_key("orders", "all", 99, 0, 1 << 62)) == 30
+    assert len(store.find_by_key("orders", "all", 1, 0, 1 << 62)) == 1
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_the_compiled_lane_may_not_begin_where_python_must_have_a_look(kit: Any) -> None:
+    store, nobody = kit.open(), SimpleNamespace()
+    assert not store.begin(nobody), "there is neither a log file nor a key"
+    store.append(kit.message(text="UNIQ_KEY\x01u\x02"))
+    store._appender.refused = lambda: StoreError("no")
+    assert not store.begin(nobody)
+    begun: list[Any] = []
+    store._appender.refused, nobody.begin = None, lambda *given: begun.append(given)
+    assert store.begin(nobody)
+    ((end, room, keys, now, *_),) = begun
+    assert (end, now) == (store.log_max, kit.clock.wall())
+    assert room > end
+    assert keys > 0
+    assert store.root == kit.root
+
+
+def test_a_check_reads_what_the_log_has(kit: Any) -> None:
+    store = kit.open()
+    for _ in range(6):
+        store.append(kit.message(body=bytes(30_000)))
+    store._log.delete_first()
+    end = store.log_max
+    store.close()
+    assert StoreCheck(kit.root, kit.config).size_bytes == len(log_files(kit)) * SEGMENT
+    assert end > SEGMENT

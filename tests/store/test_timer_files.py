@@ -349,6 +349,28 @@ def test_every_file_of_the_log_since_the_last_flush_is_synced(
     assert synced == [files[2], "timerwheel", "config/timercheck"], "what was synced is"
 
 
+@pytest.mark.parametrize(("log_max", "left"), [(800, 8), (799, 8), (700, 7), (100, 1), (1, 1), (0, 0)])
+def test_the_queue_is_read_again_from_the_first_message_that_was_lost(
+    wheels: Wheels, log_max: int, left: int
+) -> None:
+    wheel = wheels.open(log_file_bytes=THREE)
+    for n in range(8):
+        wheel.add(NOW + 60_000, 100 * n, 100, 0, NOW)
+        wheel.queue_offset = n + 1
+    wheel.flush()
+    again = wheels.open(log_max=log_max, log_file_bytes=THREE)
+    assert (again.queue_offset, again.pending) == (left, left)
+
+
+def test_a_lag_of_ten_years_is_believed_and_no_longer_one(wheels: Wheels) -> None:
+    for lag, found in ((0, 0), (1, 1), (module._MAX_LAG_MS, module._MAX_LAG_MS), (module._MAX_LAG_MS + 1, 0)):
+        wheel = wheels.open()
+        wheel.lag = lag
+        wheel.add(NOW + 60_000, 1 << 40, 100, 0, NOW)
+        wheel.close()
+        assert wheels.open().lag == found
+
+
 def test_messages_lost_with_the_log_are_read_again_from_their_offset(wheels: Wheels) -> None:
     wheel = wheels.open(log_file_bytes=THREE)
     for n in range(8):

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aerobee.errors import MessageIllegal
+from aerobee.errors import DiskFull, MessageIllegal
 from aerobee.protocol.message import MAGIC_V1, MAGIC_V2, decode
 from aerobee.store import queue_care, queue_loading, queues
 from aerobee.store.consume_queue import FILLER_SIZE, UNIT, ConsumeQueue
+from aerobee.store.log_walk import places
 from aerobee.store.message_store import ReadLimit
-from aerobee.store.queue_loading import Damage
+from aerobee.store.queue_loading import Damage, holds
 from aerobee.store.queue_sums import FileSum
 
 if TYPE_CHECKING:
@@ -203,7 +204,11 @@ def test_a_topic_that_is_deleted_leaves_nothing_to_write(kit: Any, store: Messag
     assert kit.bodies(kit.open()) == [b"body"]
 
 
-def test_sums_are_written_down_for_queues_that_had_none(kit: Any, store: MessageStore) -> None:
+@pytest.mark.parametrize("few", [0, 1_000])
+def test_sums_are_written_down_for_queues_that_had_none(
+    kit: Any, store: MessageStore, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(queues, "_FEW", few)
     before = units_of(store)
     store.close()
     (kit.root / "consumequeue.sums").unlink()
@@ -216,6 +221,18 @@ def test_sums_are_written_down_for_queues_that_had_none(kit: Any, store: Message
     assert units_of(again) == before
 
 
+@pytest.mark.parametrize(("few", "at_once"), [(0, False), (1_000, True)])
+def test_damage_of_few_queues_is_found_before_the_first_request(
+    kit: Any, store: MessageStore, monkeypatch: pytest.MonkeyPatch, caplog: Any, few: int, at_once: bool
+) -> None:
+    monkeypatch.setattr(queues, "_FEW", few)
+    store.close()
+    (kit.root / "consumequeue" / "orders" / "0" / f"{32 * 20:020d}").write_bytes(bytes(16 * 20))
+    again = kit.open()
+    assert ("is damaged" in caplog.text) is at_once
+    assert again.max_offset("orders", 0) == COUNT
+
+
 # -- one of them -----------------------------------------------------------------------------------------------------
 
 
@@ -224,6 +241,12 @@ def test_fillers_among_units_are_no_lost_beginning(kit: Any) -> None:
     queue.put(0, UNIT.pack(100, 50, 0))
     queue.put(3, UNIT.pack(400, 50, 0))
     assert [queue.kept_from(log_min) for log_min in (0, 100, 101, 400, 401)] == [0, 0, 1, 1, 4]
+
+
+def test_a_queue_that_begins_above_zero_has_its_oldest_message_there(kit: Any) -> None:
+    queue = kit.open()._queues.obtain("a", 0)
+    queue.put(5, UNIT.pack(100, 50, 0))
+    assert (queue.kept_from(0), queue.max_offset) == (5, 6)
 
 
 def test_the_oldest_message_is_looked_for_once(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,6 +319,33 @@ def test_a_rebuild_tells_every_damaged_queue_from_where_it_is_damaged(store: Mes
     assert len(store._queues.written_paths) == 5, "which a checkpoint has to sync"
 
 
+def test_a_rebuild_writes_on_the_way_and_says_when_the_disk_is_full(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = units_of(store)
+    waiting: list[int] = []
+    write_tail = ConsumeQueue.write_tail
+
+    def noted(queue: ConsumeQueue) -> list[str]:
+        waiting.append(len(queue.tail) // 20)
+        return write_tail(queue)
+
+    def full(queue: ConsumeQueue) -> list[str]:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(queue_care, "_WRITE_EVERY", 15)
+    with monkeypatch.context() as patched:
+        patched.setattr(ConsumeQueue, "write_tail", noted)
+        store.rebuild_queues([("orders", 0, 0)])
+    assert waiting == [15, 15, 10]
+    with monkeypatch.context() as patched:
+        patched.setattr(ConsumeQueue, "write_tail", full)
+        with pytest.raises(DiskFull, match="cannot rebuild damaged consume queues"):
+            store.rebuild_queues([("orders", 0, 0)])
+    store.rebuild_queues([("orders", 0, 0)])
+    assert units_of(store) == before
+
+
 def test_a_damaged_record_is_no_unit_of_a_queue_that_is_rebuilt(store: MessageStore) -> None:
     spoil_record(store, 20)
     store.rebuild_queues([("orders", 0, 16)])
@@ -361,7 +411,6 @@ def test_files_that_are_sound_are_compared_once(
     store.close()
     again = kit.open()
     queue, looked = queue_of(again), []
-    holds = queue_care.holds
     monkeypatch.setattr(
         queue_care, "holds", lambda queue, file: (looked.append(file.start), holds(queue, file))[1]
     )
@@ -384,7 +433,6 @@ def test_a_wrong_unit_is_looked_for_between_its_neighbours_only(
     for n in wrong:
         queue.replace(n, UNIT.pack(50, 60, 70))
     walked: list[tuple[int, int]] = []
-    places = queue_care.places
     monkeypatch.setattr(
         queue_care, "places", lambda log, at, end: (walked.append((at, end)), places(log, at, end))[1]
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import struct
+import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -67,15 +69,18 @@ def as_another_broker_left_it(kit: Any, times: tuple[int, ...] = (0, 0, 0, 0, 0)
 # -- a start ---------------------------------------------------------------------------------------------------------
 
 
-def test_torn_bytes_are_counted_from_the_end_of_the_log_in_every_file(kit: Any) -> None:
+def test_torn_bytes_are_counted_from_the_end_of_the_log_in_every_file(kit: Any, caplog: Any) -> None:
     store = filled(kit)
     end = store.log_max
     kit.crash(store)
+    kit.crash(kit.open())
+    assert "torn_bytes" not in caplog.text
     write_at(log_file(kit), end + 8, b"x" * 50)  # never published: its first eight bytes are zeros
     log_file(kit, SEGMENT).write_bytes(bytes(SEGMENT))
     write_at(log_file(kit, SEGMENT), 100, b"y" * 7)
     again = kit.open()
     assert again.recovery.truncated_bytes == 58 + 107
+    assert f"commit log cut at offset={end} torn_bytes=165" in caplog.text
     assert (again.log_max, len(kit.bodies(again))) == (end, 10)
     assert not log_file(kit, SEGMENT).exists()
     assert set(log_file(kit).read_bytes()[end:]) == {0}
@@ -114,9 +119,54 @@ def test_of_another_brokers_store_the_newest_file_before_its_times_is_where_to_s
     store.flush()
     kit.crash(store)
     as_another_broker_left_it(kit, (first + log_time, first + queue_time, 0, 0, 0))
+    assert StoreCheck(kit.root, kit.config)._recovered_from() == file * SEGMENT
     again = kit.open()
     assert again.recovery.scanned_from == file * SEGMENT
     assert len(kit.bodies(again)) == 6
+
+
+@pytest.mark.parametrize(("moved", "starts_there"), [("end", True), ("boundary", True), ("within", False)])
+def test_a_position_of_ours_holds_after_another_broker_ran_if_a_record_or_nothing_is_there(
+    kit: Any, moved: str, starts_there: bool
+) -> None:
+    store = filled(kit)
+    store.flush()
+    position = store.log_max - (5 if moved == "within" else 0)
+    if moved == "boundary":
+        store.append(kit.message())
+    kit.crash(store)
+    checkpoints.save(kit.root / "checkpoint", Checkpoint(0, 0, 0, position, position))
+    write_at(kit.root / "checkpoint", 0, struct.pack(">q", 1))  # its own times
+    again = kit.open()
+    assert again.recovery.scanned_from == (position if starts_there else 0)
+    assert len(kit.bodies(again)) == 10 + (moved == "boundary")
+
+
+def test_a_file_that_another_broker_made_ahead_is_no_place_to_start(kit: Any) -> None:
+    store = filled(kit)
+    store.flush()
+    kit.crash(store)
+    log_file(kit, SEGMENT).write_bytes(bytes(SEGMENT))
+    as_another_broker_left_it(kit, (1 << 50, 1 << 50, 0, 0, 0))
+    again = kit.open()
+    assert (again.recovery.scanned_from, again.recovery.messages) == (0, 10)
+
+
+@pytest.mark.parametrize("flags", [0, 4])
+def test_a_damaged_record_keeps_its_place_if_it_had_one(kit: Any, flags: int) -> None:
+    """One that was prepared has no unit: its queue goes on as if it had not been."""
+    store = filled(kit, 3)
+    store.append(kit.message("damaged", body=b"d", sys_flag=flags))
+    store.append(kit.message("damaged", body=b"e"))
+    at = store.log_max - 2 * (store.log_max - store.unit("damaged", 0, 0 if flags else 1).physical_offset)
+    store.close()
+    as_another_broker_left_it(kit)
+    shutil.rmtree(kit.root / "consumequeue")
+    write_at(log_file(kit), at + 88, b"x")
+    again = kit.open()
+    assert again.recovery.corrupt == 1
+    assert again.max_offset("damaged", 0) == (1 if flags else 2)
+    assert kit.bodies(again, "damaged") == [b"e"]
 
 
 @pytest.mark.parametrize("part", ["topic", "name"])
@@ -239,13 +289,43 @@ def test_units_that_stand_for_nothing_are_no_damage(kit: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [100, 4_096, 4_097, 50_000, FILLER_SIZE - 1, 0, -5])
-@pytest.mark.parametrize("physical", [-1, 0, SEGMENT - 20, SEGMENT - 1, SEGMENT + 10, 1 << 50])
-def test_a_unit_with_a_wrong_size_or_place_is_put_right(kit: Any, physical: int, size: int) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "physical"),
+    [
+        (4, -1),  # the first unit so is as good as gone: where a queue begins is not looked up in the log
+        *((n, at) for n in (0, 4) for at in (0, SEGMENT - 20, SEGMENT - 1, SEGMENT + 10, 1 << 50)),
+    ],
+)
+def test_a_unit_with_a_wrong_size_or_place_is_put_right(
+    kit: Any, wrong: int, physical: int, size: int
+) -> None:
     store = filled(kit)
     store.append(kit.message(body=bytes(64_000)))  # a second file
-    store._queues.find("orders", 0).replace(4, UNIT.pack(physical, size, 0))
+    store._queues.find("orders", 0).replace(wrong, UNIT.pack(physical, size, 0))
     assert kit.bodies(store)[:10] == [b"%d" % n for n in range(10)]
     assert store.corrupt_records == 0
+
+
+def test_a_unit_that_means_another_message_is_put_right(kit: Any) -> None:
+    store = filled(kit)
+    for n in range(3):
+        store.append(kit.message("other", body=b"other%d" % n, queue_id=n))
+    queue = store._queues.find("orders", 0)
+    queue.replace(4, UNIT.pack(*store.unit("orders", 0, 5)))
+    queue.replace(7, UNIT.pack(*store.unit("other", 0, 0)))
+    assert kit.bodies(store) == [b"%d" % n for n in range(10)]
+    assert store.corrupt_records == 0
+
+
+def test_a_damaged_record_asked_for_by_its_place_is_told_once(kit: Any) -> None:
+    store = filled(kit)
+    at = store.unit("orders", 0, 4).physical_offset
+    store._log.map[at + 88 : at + 89] = b"x"
+    for _ in range(2):
+        assert store.raw_at(at) is None
+        assert store.corrupt_records == 1
+    assert store.raw_at(at + 1) is None
+    assert store.corrupt_records == 1, "where no record begins none is damaged"
 
 
 def test_a_lost_record_is_told_and_looked_for_once(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,6 +368,41 @@ async def test_nothing_is_synced_again_after_a_failure(kit: Any, monkeypatch: py
     assert len(asked) == count, "the kernel may have dropped what it could not write"
     with pytest.raises(StoreError, match="check the disk"):
         store.flush()
+
+
+def test_a_flush_that_fails_says_so_at_once(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = filled(kit)
+    with monkeypatch.context() as broken:
+        broken.setattr(
+            platform,
+            "sync_data",
+            lambda fd: is_under(kit.root, fd) and (_ for _ in ()).throw(OSError(5, "no")),
+        )
+        with pytest.raises(StoreError, match="check the disk"):
+            store.flush()
+    assert not store.writable
+
+
+async def test_one_who_gave_up_while_a_sync_ran_keeps_nobody_waiting(
+    kit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, allowed = filled(kit, flush="sync"), threading.Semaphore(0)
+    monkeypatch.setattr(
+        platform, "sync_data", lambda fd: is_under(kit.root, fd) and allowed.acquire(timeout=30)
+    )
+    first, second = (asyncio.ensure_future(store.durable(store.log_max)) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.sleep(0)
+    allowed.release(100)
+    await second
+    assert first.cancelled()
+
+
+def test_a_loop_that_ended_before_a_sync_is_not_told(kit: Any) -> None:
+    loop = asyncio.new_event_loop()
+    loop.close()
+    flushes._call_soon(loop, kit.close)
 
 
 def test_a_job_that_is_over_is_noticed_by_who_asks(kit: Any) -> None:
@@ -368,3 +483,33 @@ def test_a_check_reads_what_the_log_has(kit: Any) -> None:
     store.close()
     assert StoreCheck(kit.root, kit.config).size_bytes == len(log_files(kit)) * SEGMENT
     assert end > SEGMENT
+
+
+def test_a_key_for_which_there_is_no_room_is_left_out(kit: Any) -> None:
+    index = filled(kit)._index
+    index.room(2, kit.clock.wall())
+    index.left = 1
+    for key in ("a", "b"):
+        index.put("orders", key, 0, 1)
+    assert (index.left, [key for _, key, _, _ in index.waiting]) == (0, ["a"])
+
+
+def test_keys_that_a_start_would_tell_again_are_not_checked(kit: Any) -> None:
+    store = kit.open()
+    for n in range(5):
+        store.append(kit.message(text=f"UNIQ_KEY\x01u{n}\x02"))
+    store.flush()
+    store.append(kit.message(text="UNIQ_KEY\x01later\x02"))
+    store._index.settle()
+    kit.crash(store)
+    report = StoreCheck(kit.root, kit.config).run()
+    assert (report.index.entries, report.index.untold, report.index.wrong) == (5, 1, 0)
+
+
+def test_a_key_of_a_record_that_is_lost_is_wrong(kit: Any) -> None:
+    store = kit.open()
+    store.append(kit.message(text="UNIQ_KEY\x01u\x02"))
+    end = store.log_max
+    store.close()
+    write_at(log_file(kit), 0, bytes(end))
+    assert StoreCheck(kit.root, kit.config).run().index.wrong == 1

@@ -182,7 +182,6 @@ def test_few_files_are_open_those_read_last_and_one_is_mapped(
         log.read(place)
     log.read(places[3])
     log.read(places[0])
-    log.read(places[3])
     assert [each._fd >= 0 for each in log._segments.values()] == [True, True, False, True]
 
 

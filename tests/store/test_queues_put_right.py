@@ -105,7 +105,7 @@ def test_offsets_that_were_given_stay_given_when_the_log_has_lost_them(kit: Any,
     assert queue.max_offset == COUNT + 8
     last = queue.unit(COUNT + 7)
     assert last is not None
-    assert last[:2] == (store.log_max - 1, FILLER_SIZE)
+    assert last == (store.log_max - 1, FILLER_SIZE, 0)
     assert store._queues.written_paths
     store.close()
     again = kit.open()

@@ -10,6 +10,7 @@ from aerobee.client.consume.offset_keeper import LocalOffsets, OffsetMemory, Rem
 from aerobee.errors import ProtocolError, RequestTimeout
 from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.headers.offsets import OffsetResult, QueryConsumerOffset, UpdateConsumerOffset
+from tests.own_files import is_under
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,6 +146,8 @@ class TestLocal:
         synced: list[tuple[int, bytes, str]] = []
 
         def fsync(fd: int) -> None:
+            if not is_under(tmp_path, fd):
+                return
             served = path.read_text() if path.exists() else ""
             written = path.with_name("offsets.json.tmp").read_bytes()
             synced.append((os.fstat(fd).st_ino, written, served))

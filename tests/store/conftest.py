@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,6 +26,15 @@ SMALL = StoreConfig(
     commit_log_segment_bytes=1 << 16, consume_queue_units=16, index_slots=64, index_entries=256, open_files=4
 )
 ROOMY = Disk(used=10, free=90)
+
+
+@pytest.fixture(autouse=True)
+def no_thread_outlives_its_test() -> Iterator[None]:
+    """A store that is left open goes on writing while the next tests count what is written."""
+    before = set(threading.enumerate())
+    yield
+    left = [each.name for each in threading.enumerate() if each not in before]
+    assert not [name for name in left if name.startswith("aerobee-")], left
 
 
 class Kit:

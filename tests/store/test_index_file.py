@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aerobee.errors import DiskFull
+from aerobee.store import index_file
 from aerobee.store.index_file import ENTRY_SIZE, IndexFile
+from aerobee.store.segment import reserve_range
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,6 +146,34 @@ def test_space_is_taken_before_it_is_needed_and_not_twice(folder: Path) -> None:
         each.close()
 
 
+def test_space_is_taken_for_every_slot_and_for_the_entries_to_come(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[tuple[int, int]] = []
+
+    def noted(fd: int, start: int, length: int, what: str) -> None:
+        taken.append((start, start + length))
+        reserve_range(fd, start, length, what)
+
+    monkeypatch.setattr(index_file, "reserve_range", noted)
+    monkeypatch.setattr(index_file, "_EXTENT", 100)
+    file = made(folder)
+    at = file.entries_at
+    assert taken == [(0, at), (at + 20, at + 120)]
+    assert file.room == 6
+    enter(file, [(n, 100 * (n + 1), BEGAN) for n in range(20)], 10)
+    assert taken[2:] == [(at + 120, at + 240), (at + 240, at + 440)]
+    file.close()
+    again = IndexFile(file.path, SLOTS, ENTRIES)
+    again.load_header()
+    assert (again.begin_time, again.count) == (BEGAN, 11), "written with the first keys: no entry tells it"
+    taken.clear()
+    again.reserve(ENTRIES - 1)
+    assert taken == [(0, at), (at + 11 * 20, at + ENTRIES * 20)]
+    assert again.room == ENTRIES
+    again.close()
+
+
 def test_a_chain_that_was_damaged_ends_the_walk(folder: Path) -> None:
     file = made(folder)
     enter(file, [(3, 100 * n, BEGAN) for n in range(1, 6)], 5)
@@ -176,4 +208,36 @@ def test_times_before_the_first_or_too_far_behind_it_are_kept_at_the_edge(folder
         struct.unpack_from(">iqii", file.map, file.entries_at + number * ENTRY_SIZE) for number in (1, 2, 3)
     ]
     assert [seconds for _, _, seconds, _ in entries] == [0, 0, 0x7FFFFFFF]
+    file.close()
+
+
+def test_a_file_without_space_leaves_no_trace(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise DiskFull("no space")
+
+    monkeypatch.setattr(index_file, "reserve_range", full)
+    with pytest.raises(DiskFull):
+        IndexFile.create(folder / "new", SLOTS, ENTRIES)
+    assert not (folder / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("later_ms", "seconds"), [(0, 0), (999, 0), (1_000, 1), (-5_000, 0), (1 << 50, 0x7FFFFFFF)]
+)
+def test_keys_of_a_draft_are_counted_on(folder: Path, later_ms: int, seconds: int) -> None:
+    file = made(folder)
+    enter(file, [(1, 100, BEGAN), (2, 200, BEGAN)], 2)
+    given: list[tuple[int, ...]] = []
+
+    def enter_keys(_: object, *where: int) -> int:
+        given.append(where)
+        return 2
+
+    draft: Any = SimpleNamespace(
+        now=BEGAN + later_ms, key_count=3, last_key_offset=777, enter_keys=enter_keys
+    )
+    file.enter(draft)
+    assert given == [(SLOTS, file.entries_at, 3, seconds)]
+    assert (file.count, file.used_slots) == (6, 4)
+    assert (file.end_offset, file.end_time) == (777, BEGAN + later_ms)
     file.close()

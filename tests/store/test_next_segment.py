@@ -39,7 +39,9 @@ def test_the_next_file_is_made_before_the_current_one_is_full(kit):
 def test_the_loop_does_not_wait_for_the_name_of_a_file_made_ahead(kit, monkeypatch):
     store = nearly_full(kit)
     synced: list[object] = []
-    monkeypatch.setattr(commit_log, "sync_directory", synced.append)
+    monkeypatch.setattr(
+        commit_log, "sync_directory", lambda path: path.parent == kit.root and synced.append(path)
+    )
     store.append(kit.message(body=BODY))
     store.append(kit.message(body=BODY))
     assert store.log_max > SEGMENT
@@ -68,6 +70,7 @@ def test_a_file_made_ahead_of_a_kill_is_no_part_of_the_log(kit, tmp_path):
 
 def test_a_file_that_the_disk_refused_is_tried_again_when_it_is_needed(kit, monkeypatch):
     def refuse(path):
+        assert path.parent == kit.root
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:

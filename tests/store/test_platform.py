@@ -158,3 +158,28 @@ def test_pages_stay_where_there_is_no_advice_to_give() -> None:
     platform.forget_pages(mapped, 4096)
     platform.forget_pages(SimpleNamespace(), 4096)  # type: ignore[arg-type]
     mapped.close()
+
+
+@pytest.mark.parametrize(
+    ("start", "advice"),
+    [
+        (0, [(mmap.MADV_RANDOM, 0)]),
+        (4096, [(mmap.MADV_NORMAL, 0, 4096), (mmap.MADV_RANDOM, 4096)]),
+        (8192, [(mmap.MADV_NORMAL, 0, 8192)]),
+    ],
+)
+def test_what_is_written_already_may_be_read_ahead_and_what_follows_not(
+    start: int, advice: list[tuple[int, ...]]
+) -> None:
+    given: list[tuple[int, ...]] = []
+
+    class Mapped:
+        def __len__(self) -> int:
+            return 8192
+
+        def madvise(self, *advice: int) -> None:
+            given.append(advice)
+
+    mapped: Any = Mapped()
+    platform.expect_writes(mapped, start)
+    assert given == advice

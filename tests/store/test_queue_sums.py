@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from aerobee.store import platform, queue_sums
 from aerobee.store.queue_sums import FileSum, QueueSums
+from tests.own_files import is_under
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -174,11 +175,14 @@ def test_a_new_file_takes_the_place_of_the_old_one_in_one_step(
     sums.note("t", 0, FileSum(0, 16, 9))
     order: list[str] = []
     real_replace = os.replace
-    monkeypatch.setattr(platform, "sync_data", lambda fd: order.append("data"))
-    monkeypatch.setattr(queue_sums, "sync_directory", lambda path: order.append("directory"))
+    monkeypatch.setattr(platform, "sync_data", lambda fd: is_under(path.parent, fd) and order.append("data"))
+    monkeypatch.setattr(
+        queue_sums, "sync_directory", lambda folder: folder == path.parent and order.append("directory")
+    )
 
     def replace(source: Any, target: Any) -> None:
-        order.append("replace")
+        if target == path:
+            order.append("replace")
         real_replace(source, target)
 
     monkeypatch.setattr(os, "replace", replace)
@@ -188,3 +192,23 @@ def test_a_new_file_takes_the_place_of_the_old_one_in_one_step(
     sums.note("t", 0, FileSum(16, 1, 1))
     sums.save()
     assert order == ["data"], "what is added needs no new name"
+
+
+@pytest.mark.parametrize(("torn", "is_new"), [(b"", False), (b"torn", True)])
+def test_what_is_sound_is_added_to_and_what_is_torn_is_written_anew(
+    path: Path, torn: bytes, is_new: bool
+) -> None:
+    path.unlink(missing_ok=True)
+    sums = QueueSums(path)
+    sums.note("t", 0, FileSum(0, 16, 9))
+    sums.save()
+    path.write_bytes(path.read_bytes() + torn)
+    before = path.stat().st_ino
+    again = QueueSums(path)
+    again.load()
+    again.note("t", 0, FileSum(16, 2, 7))
+    again.save()
+    assert (path.stat().st_ino != before) is is_new
+    loaded = QueueSums(path)
+    loaded.load()
+    assert told(loaded) == {("t", 0): (FileSum(0, 16, 9), FileSum(16, 2, 7))}

@@ -65,7 +65,9 @@ def test_every_folder_on_the_way_down_has_a_name_that_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Any] = []
-    monkeypatch.setattr(platform, "sync_names", synced.append)
+    monkeypatch.setattr(
+        platform, "sync_names", lambda path: path.is_relative_to(tmp_path) and synced.append(path)
+    )
     directories.make_directory(tmp_path / "a" / "b")
     assert synced == [tmp_path, tmp_path / "a"]
     directories.make_directory(tmp_path / "a" / "b")

@@ -5,7 +5,8 @@ tests/chaos does that. Each test says what a loss of power may not find."""
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,7 @@ from aerobee.store.metadata import JsonFile
 from aerobee.store.recovery import Recovery
 from aerobee.store.segment import Segment
 from aerobee.store.timer_wheel import TimerWheel
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.own_files import is_under
 
 FIRST = f"{0:020}"
 
@@ -46,20 +45,32 @@ def order(kit: Any, monkeypatch: pytest.MonkeyPatch) -> Order:
     order = Order(kit.root)
 
     def data(fd: int) -> None:
-        order.seen.append(order.name(os.readlink(f"/proc/self/fd/{fd}").removesuffix(" (deleted)")))
+        if is_under(kit.root, fd):
+            order.seen.append(order.name(os.readlink(f"/proc/self/fd/{fd}").removesuffix(" (deleted)")))
+
+    def names(path: Any) -> None:
+        if kit.root.is_relative_to(path) or Path(path).is_relative_to(kit.root):
+            order.seen.append(f"{order.name(path)}/")
 
     def gone(path: Any, *more: Any, **named: Any) -> None:
-        order.seen.append(f"-{order.name(path)}")
+        if Path(path).is_relative_to(kit.root):
+            order.seen.append(f"-{order.name(path)}")
         unlink(path, *more, **named)
 
     def renamed(old: Any, new: Any) -> None:
-        order.seen.append(f"{order.name(old)}>{order.name(new)}")
+        if Path(new).is_relative_to(kit.root):
+            order.seen.append(f"{order.name(old)}>{order.name(new)}")
         replace(old, new)
 
     unlink, replace = os.unlink, os.replace
     monkeypatch.setattr(platform, "sync_data", data)
-    monkeypatch.setattr(platform, "sync_names", lambda path: order.seen.append(f"{order.name(path)}/"))
-    monkeypatch.setattr(platform, "sync_all", lambda root: order.seen.append("everything"))
+
+    def everything(root: Path) -> None:
+        if root == kit.root:
+            order.seen.append("everything")
+
+    monkeypatch.setattr(platform, "sync_names", names)
+    monkeypatch.setattr(platform, "sync_all", everything)
     monkeypatch.setattr(os, "unlink", gone)
     monkeypatch.setattr(os, "replace", renamed)
     return order

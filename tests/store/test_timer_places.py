@@ -10,6 +10,7 @@ import pytest
 from aerobee.store import platform
 from aerobee.store.timer_log import ROLL
 from aerobee.store.timer_wheel import Due, TimerWheel
+from tests.own_files import is_under
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,7 +97,7 @@ def test_a_wheel_that_stands_still_is_synced_seldom_and_one_that_moved_at_once(
 ) -> None:
     now = 1_700_000_000_000
     synced: list[int] = []
-    monkeypatch.setattr(platform, "sync_data", synced.append)
+    monkeypatch.setattr(platform, "sync_data", lambda fd: is_under(tmp_path, fd) and synced.append(fd))
     wheel = TimerWheel.open(tmp_path, now)
     wheel.flush()
     assert not synced, "nothing was ever added"

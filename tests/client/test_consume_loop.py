@@ -222,8 +222,10 @@ async def test_a_handler_that_hangs_has_its_message_sent_back_at_level_3(
 
 @pytest.mark.seed("S004-29")
 async def test_cleaning_up_takes_sixteen_at_a_time_and_stops_at_one_in_time(loop: Any, session: Any) -> None:
-    gate = asyncio.Event()
-    one = loop(lambda message: gate.wait())
+    async def handle(message: Any) -> None:
+        await asyncio.Event().wait()
+
+    one = loop(handle)
     messages = await one.consume(*range(20))
     session.clock.advance(15 * 60_000 + 1)
     for message in messages:
@@ -236,7 +238,6 @@ async def test_cleaning_up_takes_sixteen_at_a_time_and_stops_at_one_in_time(loop
     await one.loop.clean_overdue(one.owned)
     assert one.owned.inbox.offsets() == [18, 19], "the first that is in time stops it"
     assert one.offset == 18
-    gate.set()
 
 
 @pytest.mark.seed("S004-29")

@@ -127,6 +127,24 @@ async def test_steps_5_to_7_a_full_inbox_waits_50_ms(pull: Any, session: Any, of
     assert session.asked == []
 
 
+@pytest.mark.parametrize(
+    ("offsets", "told"),
+    [
+        (range(1001), "messages; messages=1001 bytes=1001 span=1000"),
+        ((3, 2004), "span; messages=2 bytes=2 span=2001"),
+    ],
+)
+async def test_a_full_inbox_is_told_once_with_what_is_in_it(
+    pull: Any, caplog: Any, offsets: Any, told: str
+) -> None:
+    p = pull()
+    p.owned.inbox.put([ReceivedMessage("T", b"x", queue_offset=n) for n in offsets])
+    for _ in range(3):
+        await p.once()
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line == f"not pulling queue=T/a/0: too many unfinished {told}"
+
+
 @pytest.mark.seed("S001-14")
 async def test_step_8_an_ordered_queue_without_lock_waits(pull: Any, session: Any) -> None:
     p = pull(ordered=True)

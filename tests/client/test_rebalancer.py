@@ -602,6 +602,12 @@ async def test_it_runs_every_ten_seconds_soon_after_trouble_and_when_woken(
     g.ids = NetworkError("gone")
     assert await at(21_000) == [0, 10_000, 11_000, 21_000]
     assert await at(22_000) == [0, 10_000, 11_000, 21_000, 22_000], "soon again, for it did not work"
+    g.ids = ["me"]
+    assert (await at(23_000))[-1] == 23_000
+    assert (await at(23_999))[-1] == 23_000
+    g.rebalancer.wake()
+    assert (await at(23_999))[-1] == 23_000, "a millisecond too soon is too soon"
+    assert (await at(24_000))[-1] == 24_000
 
 
 async def test_a_suspended_consumer_is_not_rebalanced(group: Any, session: Any) -> None:

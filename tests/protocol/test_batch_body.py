@@ -79,3 +79,10 @@ def test_an_inner_batch_is_unwrapped_with_consecutive_offsets() -> None:
         (100 + n, bytes([n]), n, 0, 2) for n in range(3)
     ]
     assert batch.unwrap(Record("T", b"", sys_flag=0x40)) == [Record("T", b"", sys_flag=0x40)]
+
+
+def test_a_body_of_less_than_nothing_is_refused() -> None:
+    """One that would have its properties end just where its message does."""
+    record = struct.pack(">iiiii", 22, 0, 0, 7, -22) + b"\0\0"
+    with pytest.raises(ProtocolError, match="message of 22 bytes, body -22, 22 left"):
+        batch.columns(record)

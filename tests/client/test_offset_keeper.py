@@ -109,7 +109,7 @@ class TestLocal:
         assert (await again.read(Q0), await again.read(Q1)) == (3, 4)
 
     @pytest.mark.seed("S004-56", "S004-55", "S004-57")
-    async def test_a_broken_file_falls_back_to_the_one_before(self, tmp_path: Path) -> None:
+    async def test_a_broken_file_falls_back_to_the_one_before(self, tmp_path: Path, caplog: Any) -> None:
         store = self.store(tmp_path)
         for offset in (3, 4):
             store.memory.set(Q0, offset)
@@ -120,6 +120,8 @@ class TestLocal:
             again = self.store(tmp_path)
             again.load()
             assert await again.read(Q0) == 3, broken
+            assert ("are unreadable, using .bak" in caplog.text) is (broken is not None), "none is no damage"
+            caplog.clear()
 
     async def test_two_broken_files_stop_the_start(self, tmp_path: Path) -> None:
         path = tmp_path / "10.0.0.1@DEFAULT/g/offsets.json"

@@ -224,6 +224,39 @@ async def test_an_offset_the_broker_has_not_is_repaired_once_and_taken_anew(
 
 
 @pytest.mark.seed("S001-26")
+async def test_a_repair_waits_for_the_ordered_handler_in_work(
+    broker: Broker, push: Any, session: Any, settle: Any, encode_messages: Any
+) -> None:
+    """Else two of one queue would run side by side."""
+    gate, ended = asyncio.Event(), []
+
+    async def handle(message: Any) -> None:
+        await gate.wait()
+        ended.append(message.queue_offset)
+
+    consumer = push(ordered=True, handler=handle)
+    await started(consumer, session, settle)
+    broker.answer(0, encode_messages(5), 6)
+    await settle()
+    moved = PullResult(next_begin_offset=8, min_offset=8, max_offset=9)
+    next(held for header, held in broker.pulls if header.queue_id == 0 and not held.done()).set_result(
+        (21, moved, b"")
+    )
+    await settle()
+    lost = consumer._member.pulled[Q0]
+    session.clock.advance(session.options.offset_repair_ms)
+    await settle()
+    assert consumer._member.pulled[Q0] is lost
+    assert (0, 8) not in broker.reported()
+    gate.set()
+    await settle()
+    assert ended == [5]
+    assert (0, 8) in broker.reported()
+    assert consumer._member.pulled.get(Q0) is not lost
+    await consumer.stop()
+
+
+@pytest.mark.seed("S001-26")
 async def test_a_repair_that_cannot_be_told_to_the_broker_still_ends(
     broker: Broker, push: Any, session: Any, settle: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:

@@ -237,3 +237,17 @@ async def test_a_connection_lost_before_the_greeting_is_greeted_by_nobody() -> N
     await session._introduce("a:1")
     assert session._greeted == {}
     assert session.open_connection("a:1") is None
+
+
+@pytest.mark.parametrize(("producers", "consumers", "watches"), [(0, 0, 0), (1, 0, 1), (0, 1, 1), (1, 1, 1)])
+async def test_an_outage_is_watched_by_who_produces_or_consumes(
+    producers: int, consumers: int, watches: int
+) -> None:
+    session = Asked()
+    session.producers = dict.fromkeys("p"[:producers])  # type: ignore[assignment]
+    session.consumers = dict.fromkeys("c"[:consumers])  # type: ignore[assignment]
+    for _ in range(2):
+        session._failed("127.0.0.1:1", NetworkError("gone"))
+    assert [task.get_name() for task in session.tasks._tasks] == ["outages"] * watches
+    assert list(session.outages.open) == ["127.0.0.1:1"]
+    await session.tasks.cancel()

@@ -125,7 +125,10 @@ def test_a_plain_file_of_accounts_is_read_whole() -> None:
         ("globalWhiteRemoteAddresses:\n- nonsense\n", "nonsense"),
         ("acounts:\n- accessKey: reader1\n", "acounts"),
         ("globalWhiteRemoteAddresses: 10.0.0.1\n", "^globalWhiteRemoteAddresses is not a list$"),
-        ("globalWhiteRemoteAddresses:\n- [10.0.0.1]\n", "^globalWhiteRemoteAddresses is not a list of texts$"),
+        (
+            "globalWhiteRemoteAddresses:\n- [10.0.0.1]\n",
+            "^globalWhiteRemoteAddresses is not a list of texts$",
+        ),
         ("accounts: reader1\n", "^accounts is not a list$"),
         ("accounts:\n- reader1\n", "^an account is not of the form"),
         ("reader1\n", "^the file is not of the form"),

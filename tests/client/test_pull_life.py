@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aerobee.client.consume.pull_consumer import PullConsumer
+from aerobee.client.consume.scheduled_pull import ScheduledPull
 from aerobee.client.options import Options
 from aerobee.errors import NetworkError, NoRoute, SystemFailure
 from aerobee.protocol import bodies
@@ -178,3 +179,19 @@ async def test_queues_that_go_to_somebody_else_are_read_no_more_and_those_that_c
         assert consumer.assignment == [Q0, Q1]
         assert (1, 8) in broker.held()
     assert heard == ([[Q0, Q1], [Q0], [Q0, Q1]] if listens else [])
+
+
+async def test_a_schedule_joins_when_it_is_entered_and_leaves_when_it_is_left(
+    broker: Broker, session: Any, settle: Any
+) -> None:
+    turns: list[Any] = []
+    scheduled = ScheduledPull(group="g", callbacks={"T": lambda queue, turn: turns.append(queue)})
+    async with scheduled as entered:
+        assert entered is scheduled
+        await settle()
+        assert (session.users, turns) == (1, [Q0, Q1])
+    assert (session.users, session.consumers) == (0, {})
+    await settle()
+    session.clock.advance(10_000)
+    await settle()
+    assert turns == [Q0, Q1], "no more turns"

@@ -17,6 +17,7 @@ from aerobee.protocol.frames import FrameDecoder
 from aerobee.protocol.ids import UniqueIds
 from aerobee.protocol.plain_acl import Perm, parse_plain_acl
 from aerobee.protocol.recall_handle import Handle, parse_handle, recall_handle
+from aerobee.protocol.versions import version_text
 
 
 @pytest.mark.parametrize(
@@ -194,3 +195,22 @@ def test_ids_of_one_month_have_one_salt_and_those_of_the_next_another() -> None:
     assert salts[0] == salts[1]
     assert salts[2] == (salts[0] + 1) & 0xFFFFFFFF
     assert len({first, second, third}) == 3
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0"),
+        (211, "211"),
+        (212, "V4_0_0_SNAPSHOT"),
+        (213, "V4_0_0"),
+        (251, "V4_1_9"),
+        (399, "V4_9_3"),
+        (411, "V4_9_9"),
+        (412, "V5_0_0_SNAPSHOT"),
+        (413, "V5_0_0"),
+        (479, "V5_3_3"),
+    ],
+)
+def test_a_version_has_its_name(number: int, text: str) -> None:
+    assert version_text(number) == text

@@ -113,6 +113,15 @@ async def test_nothing_is_fetched_of_a_queue_that_is_paused_dropped_or_not_subsc
     assert session.asked == []
 
 
+async def test_a_queue_that_is_resumed_is_fetched_again_and_only_that(
+    reader: Any, session: Any, encode_messages: Any
+) -> None:
+    reader.pause([Q0, Q1])
+    reader.resume([Q0])
+    assert await fetch(reader, session, Q0, found(1, encode_messages(0))) == 0
+    assert await fetch(reader, session, Q1) == 1_000
+
+
 async def test_nothing_is_fetched_while_too_much_waits_to_be_polled(
     reader: Any, session: Any, encode_messages: Any
 ) -> None:

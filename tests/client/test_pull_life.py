@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aerobee.client.consume.pull_consumer import PullConsumer
+from aerobee.client.consume.rebalance import configured
 from aerobee.client.consume.scheduled_pull import ScheduledPull
 from aerobee.client.options import Options
 from aerobee.errors import NetworkError, NoRoute, SystemFailure
@@ -195,3 +196,11 @@ async def test_a_schedule_joins_when_it_is_entered_and_leaves_when_it_is_left(
     session.clock.advance(10_000)
     await settle()
     assert turns == [Q0, Q1], "no more turns"
+
+
+async def test_queues_are_divided_by_the_strategy_that_a_pull_consumer_is_given(
+    broker: Broker, session: Any, settle: Any
+) -> None:
+    async with PullConsumer(group="g", topics={"T": "*"}, strategy=configured([Q1])) as consumer:
+        await settle()
+        assert consumer.assignment == [Q1]

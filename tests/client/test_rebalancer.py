@@ -519,6 +519,18 @@ class TestPop:
         await g.rebalancer.rebalance()
         assert g.member.popped == {}
 
+    @pytest.mark.parametrize("options", [Options(rebalance="broker")])
+    async def test_a_broker_that_is_to_decide_and_cannot_be_asked_is_waited_for(
+        self, group: Any, session: Any
+    ) -> None:
+        g = group(as_the_broker_says)
+        session.answers[QueryAssignment] = lambda *_: NetworkError("gone")
+        assert await g.rebalancer.rebalance()
+        assert (g.queues, session.headers(ConsumerList)) == ([], []), "nothing is divided here"
+        self.assign(session, 0, mode=Mode.PULL)
+        await g.rebalancer.rebalance()
+        assert (g.queues, session.headers(ConsumerList)) == ([0], [])
+
     @pytest.mark.parametrize("trouble", [NetworkError("gone"), (1, None, b"")])
     async def test_an_outage_is_no_reason_to_change_from_pop_to_pull(
         self, group: Any, session: Any, trouble: Any

@@ -251,3 +251,23 @@ async def test_an_outage_is_watched_by_who_produces_or_consumes(
     assert [task.get_name() for task in session.tasks._tasks] == ["outages"] * watches
     assert list(session.outages.open) == ["127.0.0.1:1"]
     await session.tasks.cancel()
+
+
+async def test_who_waits_for_a_route_or_a_greeting_is_told_when_the_session_ends() -> None:
+    session = Asked()
+    await session.start()
+    hangs: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def hang(*_: Any, **__: Any) -> Any:
+        await hangs
+
+    session._first_routes._work = hang
+    session._greetings._work = hang
+    waiting = [asyncio.ensure_future(each) for each in (session.route("T"), session._greetings.get("a:1"))]
+    session.outages.failed("a:1", NetworkError("gone"))
+    await asyncio.sleep(0)
+    await session.stop()
+    for each in waiting:
+        with pytest.raises(NetworkError, match="this client is closed"):
+            await each
+    assert not session.outages.open

@@ -288,3 +288,11 @@ async def test_a_retry_message_shows_the_topic_it_was_sent_to(loop: Any) -> None
     await one.consume(2, topic="%RETRY%g")
     await one.consume(3, topic="T", properties="RETRY_TOPIC\x01orders\x02")
     assert seen == ["orders", "%RETRY%g", "T"]
+
+
+async def test_a_commit_of_nothing_says_nothing(loop: Any) -> None:
+    """An operator moved the group while the handler ran: what it had taken is gone."""
+    one = loop(Recorder())
+    one.member.offsets.memory.set(one.owned.queue, 40)
+    one.loop._commit(one.owned)
+    assert one.offset == 40

@@ -253,6 +253,25 @@ async def test_a_topic_without_route_is_told_and_tried_again_soon(group: Any) ->
     assert g.changes == [("unknown", 0, [])]
 
 
+async def test_a_topic_without_route_is_told_once_and_again_when_it_was_there_meanwhile(
+    group: Any, session: Any, caplog: Any
+) -> None:
+    g = group(topics={"late": "*"})
+    for _ in range(3):
+        assert not await g.rebalancer.rebalance()
+    assert g.rebalancer.unrouted == {"late"}
+    session.know("late", queues=1)
+    assert await g.rebalancer.rebalance()
+    assert (g.rebalancer.unrouted, g.queues) == (set(), [0])
+    session.routes.forget("late")
+    for _ in range(3):
+        assert not await g.rebalancer.rebalance()
+    told = [record.getMessage() for record in caplog.records if record.name == "aerobee.client.rebalance"]
+    assert [line for line in told if "has no route yet" in line] == [
+        "topic=late of group=g has no route yet"
+    ] * 2
+
+
 async def test_a_missing_retry_topic_is_no_trouble(group: Any) -> None:
     g = group(topics={"%RETRY%g": "*"})
     assert await g.rebalancer.rebalance()

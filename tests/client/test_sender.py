@@ -378,3 +378,32 @@ async def test_without_retries_an_error_is_told_at_once(
     told = await asyncio.gather(*both, return_exceptions=True)
     assert [str(error) for error in told] == ["lost"] * 3, "and none stands in line for another try"
     assert [len(line.waiting) for line in lines.values()] == [0, 0]
+
+
+@pytest.mark.parametrize("ends", ["answered", "failed"])
+async def test_a_send_that_is_over_leaves_no_deadline_behind(
+    session: Any, sender: Sender, lines: dict[str, Line], settle: Any, ends: str
+) -> None:
+    asked = asyncio.ensure_future(sender.send(sending(session), SINGLE, QUEUE))
+    await settle()
+    (call,) = lines["a:1"].waiting
+    assert [when - session.clock.now() for when, _, _ in session.clock._timers] == [3_000]
+    call.set_result(stored() if ends == "answered" else Command(13, remark="no"))
+    await asyncio.wait([asked])
+    assert (asked.exception() is None) is (ends == "answered")
+    assert all(timer.cancelled for *_, timer in session.clock._timers)
+
+
+async def test_a_send_that_is_not_answered_by_its_deadline_is_told_then(
+    session: Any, sender: Sender, lines: dict[str, Line], settle: Any
+) -> None:
+    made = sending(session)
+    session.clock.advance(1_000)
+    asked = asyncio.ensure_future(sender.send(made, SINGLE, QUEUE))
+    await settle()
+    session.clock.advance(1_999)
+    await settle()
+    assert not asked.done(), "three seconds from its birth"
+    session.clock.advance(1)
+    await settle()
+    assert isinstance(asked.exception(), RequestTimeout)

@@ -216,3 +216,8 @@ def test_a_forked_child_has_a_loop_of_its_own() -> None:
     assert second is not first
     for each in (first, second):
         each.call_soon_threadsafe(each.stop)
+
+
+def test_the_background_loop_is_the_quick_one_where_it_is_installed() -> None:
+    uvloop = pytest.importorskip("uvloop")
+    assert isinstance(blocking._background.get(), uvloop.Loop)

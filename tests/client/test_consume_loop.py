@@ -405,3 +405,26 @@ async def test_hanging_handlers_are_looked_for_every_quarter_of_an_hour(
     await settle()
     assert [header.delay_level for header in session.headers(SendBack)] == [3, 3]
     assert (one.owned.inbox.count, one.offset) == (0, 7)
+
+
+@pytest.mark.parametrize("options", [Options(concurrency=1)])
+async def test_a_thread_is_given_nothing_of_a_queue_that_was_dropped(
+    loop: Any, own: Any, make_message: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed: list[Any] = []
+    one = loop(lambda message: None)
+
+    async def call(batch: Any) -> Any:
+        handed.append(batch)
+        return SUCCESS
+
+    monkeypatch.setattr(one.handler, "call", call)
+    other = own(one.member, queue_id=1)
+    other.inbox.dropped = True
+    await one.loop._consume_some((other, [make_message(1)]))
+    assert handed == []
+    message = make_message(2)
+    one.owned.inbox.put([message])
+    await one.loop._consume_some((one.owned, [message]))
+    assert handed == [[message]]
+    one.handler.close()

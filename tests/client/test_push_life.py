@@ -153,14 +153,24 @@ async def test_a_pause_gives_held_pulls_up_and_a_resume_goes_on_where_it_was(
 async def test_a_reset_drops_what_is_in_work_and_begins_again_at_the_offsets_given(
     broker: Broker, push: Any, session: Any, settle: Any, encode_messages: Any
 ) -> None:
-    consumer = push(handler=lambda message: asyncio.Event().wait())
+    gate = asyncio.Event()
+
+    async def handle(message: Any) -> None:
+        await gate.wait()
+
+    consumer = push(handler=handle)
     await started(consumer, session, settle)
+    broker.answer(0, encode_messages(5, 6), 7)
+    await settle()
     before = dict(consumer._member.pulled)
     session.sent.clear()
     resetting = asyncio.ensure_future(consumer.reset_offsets("T", {Q0: 2, MessageQueue("z", 0, "T"): 1}))
     await settle()
     assert (before[Q0].inbox.dropped, before[Q1].inbox.dropped) == (True, False)
     assert resetting.done(), "what handlers of a dropped queue still end is not counted"
+    assert before[Q0].inbox.count == 0
+    gate.set()
+    await settle()
     assert [offset for queue_id, offset in broker.reported() if queue_id == 0][-1] == 2
     broker.stands_at = 2
     for _ in range(3):

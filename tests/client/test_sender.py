@@ -12,7 +12,7 @@ from aerobee.client.message import SendStatus
 from aerobee.client.options import Options
 from aerobee.client.produce.merging import MOST_MEMBERS, SAME_TIME_MS, results_of
 from aerobee.client.produce.sender import BATCH, SINGLE, Sender, result_of
-from aerobee.errors import NetworkError, NoRoute, RequestTimeout, SystemBusy
+from aerobee.errors import NetworkError, NoRoute, RequestTimeout, SystemBusy, TopicNotFound
 from aerobee.protocol import batch
 from aerobee.protocol import command as wire
 from aerobee.protocol.bodies import BrokerData, MessageQueue, QueueData, TopicRoute
@@ -407,3 +407,31 @@ async def test_a_send_that_is_not_answered_by_its_deadline_is_told_then(
     session.clock.advance(1)
     await settle()
     assert isinstance(asked.exception(), RequestTimeout)
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [
+        (NetworkError("gone"), ["T"]),
+        (TopicNotFound("no such topic"), ["T"]),
+        (SystemBusy("busy"), []),
+    ],
+)
+async def test_a_route_that_may_be_old_is_asked_for_anew_before_the_next_try(
+    session: Any, sender: Sender, error: Any, asked: list[str]
+) -> None:
+    await sender._after_failure("T", "a", error)
+    assert session.refreshed == asked
+    session.routes.forget("T")
+    await sender._after_failure("T", "a", error)  # the route we have is the best there is
+
+
+@pytest.mark.parametrize("options", [Options(avoid_slow_brokers=True)])
+async def test_a_broker_that_failed_is_avoided_where_that_is_wished(
+    session: Any, sender: Sender, lines: dict[str, Line]
+) -> None:
+    await sender._after_failure("T", "a", SystemBusy("busy"))
+    queues = await sender.queues("T")
+    assert {sender._choose(queues, "T", None).broker_name for _ in range(20)} == {"b"}
+    await sender._after_failure("T", None, SystemBusy("busy"))
+    assert {sender._choose(queues, "T", None).broker_name for _ in range(20)} == {"b"}

@@ -428,3 +428,50 @@ async def test_a_thread_is_given_nothing_of_a_queue_that_was_dropped(
     await one.loop._consume_some((one.owned, [message]))
     assert handed == [[message]]
     one.handler.close()
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["good", "failed"])
+async def test_what_was_consumed_is_noted_for_operators(
+    loop: Any, session: Any, settle: Any, fails: bool
+) -> None:
+    session.answers[SendBack] = lambda *_: OK
+    gate = asyncio.Event()
+
+    async def handle(message: Any) -> None:
+        await gate.wait()
+        if fails and message.queue_offset == 5:
+            raise RuntimeError("no")
+
+    one = loop(handle)
+    began = session.clock.now()
+    await one.consume(5, 6, 7)
+    session.clock.advance(2_000)
+    gate.set()
+    await settle()
+    now = session.clock.now()
+    assert one.owned.inbox.last_consume == now == began + 2_000
+    status = one.member.figures.status("T", now)
+    assert (status.consume_failed_msgs, status.consume_rt) == (1 if fails else 0, 2_000)
+    seconds = max(1.0, now % 10_000 / 1000)
+    assert status.consume_ok_tps == pytest.approx((2 if fails else 3) / seconds)
+
+
+@pytest.mark.parametrize("options", [Options(consume_timeout_ms=900_000, send_back_timeout_ms=7_000)])
+async def test_cleaning_begins_once_in_each_consume_timeout_and_looks_at_every_queue(
+    loop: Any, own: Any, session: Any, settle: Any, tasks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[tuple[int, int]] = []
+    began = session.clock.now()
+
+    async def clean(owned: Any) -> None:
+        looked.append((session.clock.now() - began, owned.queue.queue_id))
+
+    one = loop(fail)
+    own(one.member, queue_id=1)
+    monkeypatch.setattr(one.loop, "clean_overdue", clean)
+    tasks.start(one.loop.clean_forever(), "overdue")
+    for ms in (7_000, 892_999, 1, 899_999, 1):
+        await settle()
+        session.clock.advance(ms)
+    await settle()
+    assert looked == [(900_000, 0), (900_000, 1), (1_800_000, 0), (1_800_000, 1)]

@@ -483,3 +483,19 @@ async def test_what_is_all_there_is_gets_handled_before_more_is_asked_for_and_a_
     await settle()
     assert seen == order
     task.cancel()
+
+
+async def test_an_offset_below_nothing_is_not_committed(pull: Any) -> None:
+    p = pull()
+    p.member.offsets.memory.set(p.owned.queue, -1)
+    await p.once(answer(19, 10))
+    assert (p.request.sys_flag, p.request.commit_offset) == (2, 0)
+
+
+async def test_the_broker_that_an_answer_with_messages_suggests_is_asked_next(
+    pull: Any, session: Any, encode_messages: Any
+) -> None:
+    p = pull()
+    await p.once(answer(0, 12, encode_messages(10, 11), suggest_which_broker_id=1), answer(19, 12))
+    await p.once()
+    assert [address for address, *_ in session.asked] == ["a:1", "a-slave:1"]

@@ -8,7 +8,7 @@ import pytest
 
 from aerobee.client.consume.offset_keeper import LocalOffsets, OffsetMemory, RemoteOffsets, read_memory_first
 from aerobee.errors import ProtocolError, RequestTimeout
-from aerobee.protocol.bodies import MessageQueue
+from aerobee.protocol.bodies import BrokerData, MessageQueue, TopicRoute
 from aerobee.protocol.headers.offsets import OffsetResult, QueryConsumerOffset, UpdateConsumerOffset
 
 if TYPE_CHECKING:
@@ -51,6 +51,14 @@ class TestRemote:
         assert timeout_ms == 5_000
         assert await read_memory_first(store, Q0) == 42
         assert len(session.asked) == 1
+
+    async def test_where_there_is_no_master_a_slave_is_told(self, session: Any) -> None:
+        slave = BrokerData(broker_name="a", cluster="c", broker_addrs={1: "a-slave:1"})
+        session.routes.put("T", TopicRoute(broker_datas=[slave]))
+        store = RemoteOffsets(session, "g")
+        await store.update(Q0, 5)
+        ((address, header, _),) = session.sent
+        assert (address, header.topic, header.queue_id, header.commit_offset) == ("a-slave:1", "T", 0, 5)
 
     async def test_nothing_stored_is_none(self, session: Any) -> None:
         session.answers[QueryConsumerOffset] = [(22, None, b"")]

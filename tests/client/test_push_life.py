@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aerobee.client.consume.membership import PoppedQueue
 from aerobee.client.consume.push_consumer import PushConsumer
 from aerobee.client.consume.rebalance import Strategy
 from aerobee.client.consume.subscriptions import Sql
@@ -484,3 +485,31 @@ async def test_plain_handlers_that_were_handed_to_a_thread_together_begin_no_mor
     await stopping
     assert begun == [5]
     assert max(offset for queue_id, offset in broker.reported() if queue_id == 0) == 6
+
+
+async def test_at_the_end_nothing_more_begins_and_everything_done_is_told_first(
+    broker: Broker, push: Any, session: Any, settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = push()
+    await started(consumer, session, settle)
+    popped = PoppedQueue(MessageQueue("a", -1, "T"), session.clock.now())
+    popped.fetching = asyncio.ensure_future(asyncio.Event().wait())  # type: ignore[assignment]
+    consumer._member.popped[popped.queue] = popped
+    waiting = asyncio.ensure_future(consumer.wait())
+
+    class Traces:
+        async def close(self) -> None:
+            session.story.append("traces")
+
+    consumer._tracer = Traces()
+    monkeypatch.setattr(consumer._consuming, "settle", lambda: session.story.append("settled"))
+    session.story.clear()
+    await consumer.stop()
+    await settle()
+    assert session.story[:3] == ["settled", "traces", "UpdateConsumerOffset"]
+    for slots in (consumer._consuming.slots, consumer._popping.slots):
+        slots.add("late")
+        assert not slots.ready
+    assert popped.dropped
+    assert popped.fetching.cancelled()
+    assert waiting.done(), "and who waits for the end is told"

@@ -748,3 +748,46 @@ async def test_a_queue_that_came_in_between_is_not_taken_twice(group: Any, sessi
     assert g.member.pulled[queue] is first
     assert g.pulling == [1]
     assert first.inbox.locked
+
+
+async def test_what_was_consumed_in_the_turn_of_a_loss_is_still_reported(group: Any, session: Any) -> None:
+    g = group()
+    await g.rebalancer.rebalance()
+    owned = g.member.pulled[MessageQueue("a", 3, "T")]
+
+    def settled() -> None:
+        if not owned.inbox.dropped:
+            g.member.offsets.memory.raise_to(owned.queue, 777)
+
+    asyncio.get_running_loop().call_soon(settled)
+    assert await g.ownership.give_up(owned)
+    assert [header.commit_offset for _, header, _ in session.sent if header.queue_id == 3] == [777]
+
+
+async def test_what_an_ordered_handler_finishes_while_it_is_waited_for_is_reported_before_the_lock_goes(
+    group: Any, session: Any, settle: Any
+) -> None:
+    g = group(ordered=True)
+    await g.rebalancer.rebalance()
+    owned = g.member.pulled[MessageQueue("a", 3, "T")]
+    owned.handling = handling = asyncio.get_running_loop().create_future()
+    g.member.offsets.memory.set(owned.queue, 50)
+    session.story.clear()
+    giving_up = asyncio.ensure_future(g.ownership.give_up(owned))
+    await settle()
+    g.member.offsets.memory.set(owned.queue, 60)
+    owned.handling = None
+    handling.set_result(None)
+    assert await giving_up
+    reports = [header.commit_offset for _, header, _ in session.sent if header.queue_id == 3]
+    assert reports[-2:] == [50, 60]
+    assert session.story[-2:] == ["UpdateConsumerOffset", "UnlockQueues"]
+
+
+async def test_a_listener_is_told_of_popped_queues_too(group: Any, session: Any) -> None:
+    g = group(as_the_broker_says)
+    queue = MessageQueue("a", -1, "T")
+    assignment = Assignment(message_queue_assignments=[AssignedQueue(message_queue=queue, mode=Mode.POP)])
+    session.answers[QueryAssignment] = lambda *_: (0, None, bodies.encode(assignment))
+    await g.rebalancer.rebalance()
+    assert g.changes == [("T", 4, [-1])]

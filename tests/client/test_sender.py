@@ -435,3 +435,42 @@ async def test_a_broker_that_failed_is_avoided_where_that_is_wished(
     assert {sender._choose(queues, "T", None).broker_name for _ in range(20)} == {"b"}
     await sender._after_failure("T", None, SystemBusy("busy"))
     assert {sender._choose(queues, "T", None).broker_name for _ in range(20)} == {"b"}
+
+
+@pytest.mark.parametrize("ends", ["stored", "refused"])
+async def test_a_line_is_over_when_its_head_is_through_or_gives_up(
+    session: Any, sender: Sender, lines: dict[str, Line], settle: Any, ends: str
+) -> None:
+    head = asyncio.ensure_future(sender.send_elsewhere(NetworkError("lost"), sending(session), QUEUE, QUEUE))
+    await settle()
+    assert QUEUE in sender._lines
+    assert sender.start_now(sending(session), QUEUE) is None, "nobody overtakes it"
+    session.clock.advance(20)
+    await settle()
+    lines["a:1"].waiting[0].set_result(stored() if ends == "stored" else Command(13, remark="no"))
+    await asyncio.wait([head])
+    await settle()
+    assert QUEUE not in sender._lines
+    assert sender.start_now(sending(session), QUEUE) is not None
+    assert (head.exception() is None) is (ends == "stored")
+
+
+@pytest.mark.parametrize("options", [Options(avoid_slow_brokers=True)])
+@pytest.mark.parametrize(("took_ms", "available"), [(549, True), (550, False)])
+async def test_a_slow_broker_is_avoided_also_after_the_machines_clock_was_set(
+    session: Any, sender: Sender, took_ms: int, available: bool
+) -> None:
+    session.clock.set_wall(session.clock.wall() + 3_600_000)
+    made = sending(session)
+    session.clock.advance(took_ms)
+    assert sender._faults is not None
+    sender._faults.failed("a", 0)  # known, so that it is noted either way
+    sender.finish(stored(), made, QUEUE)
+    assert sender._faults.available("a", session.clock.now()) is available
+
+
+async def test_a_deadline_is_counted_from_the_birth_of_a_message_whatever_the_clock_says(
+    session: Any, sender: Sender
+) -> None:
+    session.clock.set_wall(session.clock.wall() - 3_600_000)
+    assert sender._deadline(sending(session)) == session.clock.now() + 3_000

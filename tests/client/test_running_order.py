@@ -91,3 +91,22 @@ def test_one_that_fails_to_stop_keeps_no_other_from_it() -> None:
     with pytest.raises(RuntimeError, match="cannot"):
         running.run(Fails(), Sends(), Slow())
     assert story == ["slow stops", "producer stops"]
+
+
+def test_producers_end_in_the_opposite_order() -> None:
+    story: list[str] = []
+
+    class Sends(Producer):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def start(self) -> None:
+            story.append(f"{self.name} starts")
+            if len(story) == 2:
+                asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+
+        async def stop(self) -> None:
+            story.append(f"{self.name} stops")
+
+    running.run(Sends("first"), Sends("second"))
+    assert story == ["first starts", "second starts", "second stops", "first stops"]

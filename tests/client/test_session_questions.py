@@ -271,3 +271,32 @@ async def test_who_waits_for_a_route_or_a_greeting_is_told_when_the_session_ends
         with pytest.raises(NetworkError, match="this client is closed"):
             await each
     assert not session.outages.open
+
+
+async def test_a_server_that_was_away_is_asked_as_what_it_is_and_forgotten_when_it_is_nothing_to_us() -> None:
+    session = Asked("127.0.0.1:1;127.0.0.1:2")
+    session.routes.put("T", route(a={0: "a:1"}))
+    greeted: list[str] = []
+
+    async def heartbeat_to(address: str) -> bool:
+        greeted.append(address)
+        return True
+
+    session._heartbeat_to = heartbeat_to  # type: ignore[method-assign]
+    session.answers = [route()]
+    for address in ("127.0.0.1:2", "a:1", "gone:1"):
+        session.outages.failed(address, NetworkError("gone"))
+        await session._is_back(address)
+    assert session.questions == [("127.0.0.1:2", GetRoute(topic="TBW102", accept_standard_json_only=True))]
+    assert greeted == ["a:1"]
+    assert list(session.outages.open) == ["127.0.0.1:2", "a:1"], "who answers is told elsewhere"
+
+
+async def test_a_session_that_ends_leaves_no_timer_behind() -> None:
+    session = Asked()
+    await session.start()
+    session.deadlines.watch(asyncio.get_running_loop().create_future(), session.clock.now() + 50)
+    await session.stop()
+    assert session.deadlines._timer is None
+    clock: Any = session.clock
+    assert all(timer.cancelled for *_, timer in clock._timers)

@@ -475,3 +475,19 @@ async def test_cleaning_begins_once_in_each_consume_timeout_and_looks_at_every_q
         session.clock.advance(ms)
     await settle()
     assert looked == [(900_000, 0), (900_000, 1), (1_800_000, 0), (1_800_000, 1)]
+
+
+async def test_a_group_stands_at_the_first_message_as_long_as_it_is_in_work(loop: Any, session: Any) -> None:
+    session.answers[SendBack] = lambda *_: OK
+
+    async def handle(message: Any) -> None:
+        if message.queue_offset == 0:
+            await asyncio.Event().wait()
+        if message.queue_offset == 2:
+            raise RuntimeError("no")
+
+    one = loop(handle)
+    await one.consume(0, 2)
+    assert (one.owned.inbox.offsets(), one.offset) == ([0], 0), (
+        "told from the start: nobody begins at the end"
+    )

@@ -791,3 +791,30 @@ async def test_a_listener_is_told_of_popped_queues_too(group: Any, session: Any)
     session.answers[QueryAssignment] = lambda *_: (0, None, bodies.encode(assignment))
     await g.rebalancer.rebalance()
     assert g.changes == [("T", 4, [-1])]
+
+
+async def test_a_loss_is_told_also_when_what_was_gained_could_not_be_taken(group: Any, session: Any) -> None:
+    g = group()
+    g.ids = ["aa", "me"]
+    await g.rebalancer.rebalance()
+    assert g.changes == [("T", 4, [2, 3])]
+    g.offsets = lambda queue_id: NetworkError("gone")
+    g.ids = ["me", "zz"]
+    assert not await g.rebalancer.rebalance()
+    assert (g.queues, g.changes[1:]) == ([], [("T", 4, [0, 1])])
+
+
+async def test_a_lock_that_is_lost_is_told_once(group: Any, session: Any, caplog: Any) -> None:
+    g = group(ordered=True)
+    session.know("T", queues=1)
+    await g.rebalancer.rebalance()
+    (owned,) = g.member.pulled.values()
+    session.clock.advance(20_000)
+    await g.locks.renew()
+    assert (owned.inbox.locked, owned.inbox.last_lock) == (True, session.clock.now())
+    g.lockable = False
+    for _ in range(3):
+        await g.locks.renew()
+    assert not owned.inbox.locked
+    told = [record.getMessage() for record in caplog.records if "lock of" in record.getMessage()]
+    assert told == ["lock of queue=T/a/0 is lost"]

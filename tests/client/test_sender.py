@@ -12,7 +12,7 @@ from aerobee.client.message import SendStatus
 from aerobee.client.options import Options
 from aerobee.client.produce.merging import MOST_MEMBERS, SAME_TIME_MS, results_of
 from aerobee.client.produce.sender import BATCH, SINGLE, Sender, result_of
-from aerobee.errors import NetworkError, NoRoute, RequestTimeout, SystemBusy, TopicNotFound
+from aerobee.errors import NetworkError, NoPermission, NoRoute, RequestTimeout, SystemBusy, TopicNotFound
 from aerobee.protocol import batch
 from aerobee.protocol import command as wire
 from aerobee.protocol.bodies import BrokerData, MessageQueue, QueueData, TopicRoute
@@ -474,3 +474,34 @@ async def test_a_deadline_is_counted_from_the_birth_of_a_message_whatever_the_cl
 ) -> None:
     session.clock.set_wall(session.clock.wall() - 3_600_000)
     assert sender._deadline(sending(session)) == session.clock.now() + 3_000
+
+
+async def test_who_asks_patiently_has_the_route_asked_for_anew_and_pauses_between(
+    session: Any, sender: Sender, settle: Any
+) -> None:
+    answers: list[Any] = [NetworkError("gone"), NetworkError("gone"), "found"]
+
+    async def ask() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return str(answer)
+
+    asking = asyncio.ensure_future(sender.patiently("T", ask))
+    for left in (2, 1):
+        await settle()
+        assert (len(answers), asking.done()) == (left, False)
+        session.clock.advance(200)
+    await settle()
+    assert (asking.result(), session.refreshed) == ("found", ["T", "T"])
+
+
+async def test_who_asks_patiently_is_told_at_once_what_waiting_does_not_mend(
+    session: Any, sender: Sender
+) -> None:
+    async def ask() -> str:
+        raise NoPermission("not yours")
+
+    with pytest.raises(NoPermission, match="not yours"):
+        await sender.patiently("T", ask)
+    assert session.refreshed == []

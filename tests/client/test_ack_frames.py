@@ -171,7 +171,7 @@ async def test_a_batch_has_an_entry_for_each_pop_and_queue() -> None:
 
 async def test_an_ack_that_nobody_waits_for_any_more_is_left_alone_when_the_batch_is_answered() -> None:
     loop = asyncio.get_running_loop()
-    acks = [Ack("g", "T", ORDERED[0], loop.create_future()) for _ in range(3)]
+    acks: Any = [Ack("g", "T", ORDERED[0], loop.create_future()) for _ in range(3)]
     acks[0].waiting.set_exception(RequestTimeout("no answer in time"))
     acks[0].waiting.exception()
     batch = AckBatch(None, None, acks)  # type: ignore[arg-type]
@@ -188,7 +188,7 @@ async def test_an_ack_that_nobody_waits_for_any_more_is_left_alone_when_the_batc
 @pytest.mark.parametrize("code", [ResponseCode.SYSTEM_ERROR, ResponseCode.REQUEST_CODE_NOT_SUPPORTED])
 async def test_only_who_still_waits_is_sent_alone_after_a_batch_was_refused(code: ResponseCode) -> None:
     loop = asyncio.get_running_loop()
-    acks = [Ack("g", "T", ORDERED[0], loop.create_future()) for _ in range(3)]
+    acks: Any = [Ack("g", "T", ORDERED[0], loop.create_future()) for _ in range(3)]
     acks[1].waiting.cancel()
     told: list[Any] = []
     turns = SimpleNamespace(
@@ -201,7 +201,7 @@ async def test_only_who_still_waits_is_sent_alone_after_a_batch_was_refused(code
 
 async def test_a_lost_batch_is_told_to_each_with_an_error_of_its_own() -> None:
     loop = asyncio.get_running_loop()
-    acks = [Ack("g", "T", ORDERED[0], loop.create_future()) for _ in range(2)]
+    acks: Any = [Ack("g", "T", ORDERED[0], loop.create_future()) for _ in range(2)]
     AckBatch(None, None, acks).set_exception(NetworkError("gone"))  # type: ignore[arg-type]
     errors = [ack.waiting.exception() for ack in acks]
     assert [str(error) for error in errors] == ["gone", "gone"]

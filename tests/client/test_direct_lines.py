@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.client.options import Options
-from aerobee.client.produce import direct
 from aerobee.client.produce.direct import DirectSends, Line
 from aerobee.client.session.route_cache import RouteCache
 from aerobee.clock import ManualClock
@@ -32,7 +31,7 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Line, socket.socket,
         dialled.append((address, timeout_s))
         return _Noted(near, dialled)
 
-    monkeypatch.setattr(direct.socket, "create_connection", dial)
+    monkeypatch.setattr(socket, "create_connection", dial)
     line = Line("10.0.0.1:10911", 2.5)
     yield line, far, dialled
     line.close()
@@ -77,7 +76,7 @@ def test_dialling_has_three_seconds_at_most(
         given.append(timeout_s)
         raise ConnectionRefusedError(111, "Connection refused")
 
-    monkeypatch.setattr(direct.socket, "create_connection", dial)
+    monkeypatch.setattr(socket, "create_connection", dial)
     with pytest.raises(NetworkError, match=r"^cannot connect to 10\.0\.0\.1:1: Connection refused$"):
         Line("10.0.0.1:1", timeout_s)
     assert given == [dial_s]
@@ -170,7 +169,8 @@ class Spare:
 def sends() -> Any:
     clock = ManualClock(100_000)
     session: Any = SimpleNamespace(clock=clock, routes=RouteCache(), options=Options())
-    found: Any = DirectSends(session, SimpleNamespace(), lambda message: message)  # type: ignore[arg-type]
+    sender: Any = SimpleNamespace()
+    found: Any = DirectSends(session, sender, lambda message: sender)
     found.clock = clock
     return found
 
@@ -219,7 +219,7 @@ def test_a_send_that_outlasts_the_end_closes_its_line_itself(sends: Any) -> None
     line, other = Spare(0), Spare(0)
     sends._lines["a:1"].append(line)
     sends._lines["b:1"].append(other)
-    waits: list[float] = []
+    waits: list[Any] = []
 
     def meanwhile(opaque: int) -> bytes:
         sends._idle.wait_for = lambda over, wait_s: waits.append((over(), wait_s))  # type: ignore[func-returns-value]
@@ -259,6 +259,7 @@ def test_the_end_waits_for_the_sends_under_way(sends: Any) -> None:
 )
 def test_what_a_line_cannot_do_does_not_begin_on_one(options: Options) -> None:
     session: Any = SimpleNamespace(clock=ManualClock(), routes=RouteCache(), options=options)
-    sends = DirectSends(session, SimpleNamespace(), lambda message: 1 // 0)  # type: ignore[arg-type]
+    fails: Any = lambda message: 1 // 0  # noqa: E731
+    message: Any = SimpleNamespace(topic="T")
     session.routes._topics["T"] = SimpleNamespace(writable=[1])
-    assert sends.send(SimpleNamespace(topic="T"), None, None, None) is None  # type: ignore[arg-type]
+    assert DirectSends(session, message, fails).send(message, None, None, None) is None

@@ -113,8 +113,8 @@ async def test_a_batch_that_cannot_be_rendered_is_sent_one_by_one_and_fails_for_
         return "line", sending.body
 
     turn = Merging(lambda *_: 1 // 0, one)  # type: ignore[arg-type, return-value]
-    calls = [turn.add(sending(body=b"1"), QUEUE)]
-    calls += [turn.join(sending(body=body), QUEUE) for body in (b"bad", b"3")]  # type: ignore[list-item]
+    calls: list[Any] = [turn.add(sending(body=b"1"), QUEUE)]
+    calls += [turn.join(sending(body=body), QUEUE) for body in (b"bad", b"3")]
     await settle()
     assert written == [("line", b"1"), ("line", b"3")]
     assert [call.done() for call in calls] == [False, True, False]

@@ -493,7 +493,8 @@ async def test_at_the_end_nothing_more_begins_and_everything_done_is_told_first(
     consumer = push()
     await started(consumer, session, settle)
     popped = PoppedQueue(MessageQueue("a", -1, "T"), session.clock.now())
-    popped.fetching = asyncio.ensure_future(asyncio.Event().wait())  # type: ignore[assignment]
+    fetching = asyncio.ensure_future(asyncio.Event().wait())
+    popped.fetching = fetching  # type: ignore[assignment]
     consumer._member.popped[popped.queue] = popped
     waiting = asyncio.ensure_future(consumer.wait())
 
@@ -511,5 +512,5 @@ async def test_at_the_end_nothing_more_begins_and_everything_done_is_told_first(
         slots.add("late")
         assert not slots.ready
     assert popped.dropped
-    assert popped.fetching.cancelled()
+    assert fetching.cancelled()
     assert waiting.done(), "and who waits for the end is told"

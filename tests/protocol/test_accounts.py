@@ -9,6 +9,7 @@ import hmac
 
 import pytest
 
+from aerobee.protocol import accounts
 from aerobee.protocol.accounts import (
     ACCESS_KEY,
     SECURITY_TOKEN,
@@ -192,3 +193,12 @@ def test_a_request_without_an_account_is_left_as_it_is() -> None:
 @pytest.mark.parametrize(("version", "leaves_out"), [(399, True), (400, False)])
 def test_the_last_version_that_did_not_sign_the_unique_key(version: int, leaves_out: bool) -> None:
     assert signed({**SEND, SIGNATURE: GOOD, "_UNIQUE_KEY_QUERY": "true"}, version=version) is leaves_out
+
+
+def test_the_order_of_many_fields_is_not_remembered() -> None:
+    """Strangers would fill a broker's memory with them."""
+    accounts._order.cache_clear()
+    signature("secret", {f"few{n}": "1" for n in range(64)}, b"")
+    assert accounts._order.cache_info().currsize == 1
+    signature("secret", {f"many{n}": "1" for n in range(65)}, b"")
+    assert accounts._order.cache_info().currsize == 1

@@ -573,3 +573,18 @@ async def test_a_handle_that_was_changed_has_no_place_in_the_log(session: Any) -
     assert lease.receipt == "7 77 88 5 0 a 2 7"
     assert not lease.expired(session.clock.now() + 29_999)
     assert lease.expired(session.clock.now() + 30_000)
+
+
+@pytest.mark.parametrize("extended", [False, True])
+async def test_a_handler_that_has_its_message_kept_longer_is_in_time(
+    loop: Any, session: Any, encode_messages: Any, extended: bool
+) -> None:
+    async def handle(message: Any) -> None:
+        if extended:
+            await message.extend(90_000)
+        session.clock.advance(60_000)
+
+    one = loop(handle)
+    await one.pop(one.found(encode_messages(0), "0"))
+    assert len(session.headers(AckMessage)) == extended
+    assert one.popped.unacked == 0

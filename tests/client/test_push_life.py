@@ -514,3 +514,13 @@ async def test_at_the_end_nothing_more_begins_and_everything_done_is_told_first(
     assert popped.dropped
     assert fetching.cancelled()
     assert waiting.done(), "and who waits for the end is told"
+
+
+async def test_a_consumer_is_there_from_where_it_is_entered_to_where_it_is_left(
+    broker: Broker, push: Any, session: Any
+) -> None:
+    consumer = push()
+    async with consumer as entered:
+        assert entered is consumer
+        assert session.consumers == {"g": consumer}
+    assert (session.consumers, session.users) == ({}, 0)

@@ -12,6 +12,7 @@ from aerobee.client.message import SendStatus
 from aerobee.client.options import Options
 from aerobee.client.produce.merging import MOST_MEMBERS, SAME_TIME_MS, results_of
 from aerobee.client.produce.sender import BATCH, SINGLE, Sender, result_of
+from aerobee.client.produce.tries import NotAsWished
 from aerobee.errors import NetworkError, NoPermission, NoRoute, RequestTimeout, SystemBusy, TopicNotFound
 from aerobee.protocol import batch
 from aerobee.protocol import command as wire
@@ -505,3 +506,15 @@ async def test_who_asks_patiently_is_told_at_once_what_waiting_does_not_mend(
     with pytest.raises(NoPermission, match="not yours"):
         await sender.patiently("T", ask)
     assert session.refreshed == []
+
+
+@pytest.mark.parametrize("options", [Options(retry_unless_ok=True)])
+@pytest.mark.parametrize(("code", "good"), [(0, True), (10, False), (11, False), (12, False)])
+async def test_what_is_safe_is_good_also_for_one_who_wishes_it_so(
+    session: Any, sender: Sender, code: int, good: bool
+) -> None:
+    if good:
+        assert sender._good(stored(code=code), sending(session), QUEUE).status is SendStatus.OK
+    else:
+        with pytest.raises(NotAsWished, match="stored with status"):
+            sender._good(stored(code=code), sending(session), QUEUE)

@@ -76,6 +76,18 @@ async def test_closed_slots_end_what_runs_and_begin_nothing_whoever_adds_it(task
     assert sorted(gates.open) == [0, 1]
 
 
+async def test_what_waits_when_slots_are_closed_is_dropped_at_once(tasks: Any, settle: Any) -> None:
+    gates = Gates()
+    slots: Slots[int] = Slots(tasks, 2, each(gates.work), "work")
+    slots.add_all(range(4))
+    await settle()
+    slots.close()
+    for number in (0, 1):
+        gates.open[number].set()
+    await settle()
+    assert (gates.begun, slots.busy) == ([0, 1], 0)
+
+
 async def test_drained_means_that_the_last_has_ended_and_what_only_waits_is_dropped(
     tasks: Any, settle: Any
 ) -> None:

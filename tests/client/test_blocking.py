@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import subprocess
+import sys
 import threading
 from concurrent.futures import CancelledError
 from types import SimpleNamespace
@@ -235,3 +237,18 @@ def test_consumers_give_their_messages_one_after_the_other(client: Any) -> None:
     made = client.__new__(client)
     made._pid, made._client = os.getpid(), SimpleNamespace(messages=two)
     assert [message.queue_offset for message in made] == [0, 1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+def test_a_child_is_not_kept_waiting_by_a_lock_that_a_thread_of_its_parent_held() -> None:
+    program = """
+import os, signal, sys
+from aerobee.client import blocking
+blocking._background._starting.acquire()
+child = os.fork()
+if not child:
+    signal.alarm(60)
+    os._exit(0 if blocking.run(blocking._made(dict, (), {"a": 1})) == {"a": 1} else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aerobee.client.options import Options
-from aerobee.client.session.ack_turns import Ack, AckTurns, ack_header, as_batch
+from aerobee.client.session.ack_turns import Ack, AckBatch, AckTurns, ack_header, as_batch, may_join
+from aerobee.errors import NetworkError, RequestTimeout
 from aerobee.protocol import command as wire
-from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.headers.consume import AckMessage
 from aerobee.protocol.receipt import parse_bits
 
@@ -165,3 +167,60 @@ async def test_a_batch_has_an_entry_for_each_pop_and_queue() -> None:
         (5, 1_000, 9_000, 2, "0", 4, [0]),
     ]
     assert {(e.consumer_group, e.topic) for e in found.acks} == {("g", "T")}
+
+
+async def test_an_ack_that_nobody_waits_for_any_more_is_left_alone_when_the_batch_is_answered() -> None:
+    loop = asyncio.get_running_loop()
+    acks: Any = [Ack("g", "T", ORDERED[0], loop.create_future()) for _ in range(3)]
+    acks[0].waiting.set_exception(RequestTimeout("no answer in time"))
+    acks[0].waiting.exception()
+    batch = AckBatch(None, None, acks)  # type: ignore[arg-type]
+    assert not batch.done()
+    answer = wire.Command(0)
+    batch.set_result(answer)
+    assert [ack.waiting.result() for ack in acks[1:]] == [answer, answer]
+    assert batch.done()
+    batch.set_exception(RequestTimeout("late"))
+    assert acks[1].waiting.result() is answer
+    assert batch.exception() is None
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SYSTEM_ERROR, ResponseCode.REQUEST_CODE_NOT_SUPPORTED])
+async def test_only_who_still_waits_is_sent_alone_after_a_batch_was_refused(code: ResponseCode) -> None:
+    loop = asyncio.get_running_loop()
+    acks: Any = [Ack("g", "T", ORDERED[0], loop.create_future()) for _ in range(3)]
+    acks[1].waiting.cancel()
+    told: list[Any] = []
+    turns = SimpleNamespace(
+        send_each=lambda *sent: told.append(sent), takes_no_batches=lambda line: told.append(line)
+    )
+    AckBatch(turns, "line", acks).set_result(wire.Command(code))  # type: ignore[arg-type]
+    unknown = ["line"] if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED else []
+    assert told == [*unknown, ("line", [acks[0], acks[2]])]
+
+
+async def test_a_lost_batch_is_told_to_each_with_an_error_of_its_own() -> None:
+    loop = asyncio.get_running_loop()
+    acks: Any = [Ack("g", "T", ORDERED[0], loop.create_future()) for _ in range(2)]
+    AckBatch(None, None, acks).set_exception(NetworkError("gone"))  # type: ignore[arg-type]
+    errors = [ack.waiting.exception() for ack in acks]
+    assert [str(error) for error in errors] == ["gone", "gone"]
+    assert errors[0] is not errors[1]
+
+
+@pytest.mark.parametrize(
+    ("receipt", "may"),
+    [
+        ("100 1 60000 3 0 a 2 100", True),
+        ("100 1 60000 3 0 a 2 4195", True),
+        ("100 1 60000 3 0 a 2 4196", False),
+        ("100 1 60000 3 0 a 2 99", False),
+        ("100 1 60000 999 0 a 2 100", False),
+        ("100 1 60000 3 2 a 2 100", True),
+        ("100 1 60000 3 3 a 2 100", False),
+        ("100 1 60000 3 0 a 2 100 5", False),
+        ("100 1 60000 3 0 a 2", False),
+    ],
+)
+def test_a_batch_holds_acks_without_order_near_the_start_of_their_pop(receipt: str, may: bool) -> None:
+    assert may_join(receipt) is may

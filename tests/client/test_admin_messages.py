@@ -166,3 +166,48 @@ def test_a_dead_letter_goes_as_new_to_where_it_came_from(
 def test_a_dead_letter_of_nowhere_is_said(make_message: Any) -> None:
     with pytest.raises(ValueError, match="dead letter ID5 does not say which topic it came from"):
         as_new(make_message(5))
+
+
+@pytest.mark.parametrize(
+    ("choose", "again"), [(None, [1, 2, 3]), (lambda letter: letter.queue_offset != 2, [1, 3])]
+)
+async def test_dead_letters_are_sent_again_all_or_those_that_are_chosen(
+    parts: Parts, make_message: Any, monkeypatch: pytest.MonkeyPatch, choose: Any, again: list[int]
+) -> None:
+    sent: list[Any] = []
+
+    class Sends:
+        def __init__(self, session: Any, *, group: str) -> None:
+            assert (session, group) == (parts.messages._session, "aerobee-resend")
+
+        async def __aenter__(self) -> Sends:
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            sent.append("left")
+
+        async def send(self, message: Any) -> str:
+            sent.append(message)
+            return f"sent {message.topic}"
+
+    async def letters(group: str) -> Any:
+        assert group == "g"
+        for offset in (1, 2, 3):
+            yield make_message(offset, topic="%DLQ%g", properties="RETRY_TOPIC\x01orders\x02")
+
+    monkeypatch.setattr("aerobee.client.admin.messages.Producer", Sends)
+    monkeypatch.setattr(parts.messages, "dead_letters", letters)
+    assert await parts.messages.resend_dead_letters("g", choose=choose) == ["sent orders"] * len(again)
+    *messages, left = sent
+    assert [each.properties["ORIGIN_MESSAGE_ID"] for each in messages] == [f"ID{n}" for n in again]
+    assert left == "left"
+
+
+async def test_at_most_sixty_four_of_a_key_are_asked_for_unless_it_is_said(parts: Parts) -> None:
+    parts.session.answers[QueryMessage] = lambda *_: (22, None, b"")
+    assert await parts.messages.messages_by_key("T", "k") == []
+    await parts.messages.messages_by_key("T", "k", max_messages=5, begin=7, end=9)
+    asked = parts.session.headers(QueryMessage)
+    assert {(each.key, each.max_num, each.begin_timestamp, each.end_timestamp) for each in asked} == {
+        ("k", 64, 0, 2**63 - 1), ("k", 5, 7, 9)
+    }  # fmt: skip

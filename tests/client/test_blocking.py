@@ -6,8 +6,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import subprocess
+import sys
 import threading
 from concurrent.futures import CancelledError
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -211,8 +214,41 @@ def test_a_forked_child_has_a_loop_of_its_own() -> None:
     loop = blocking._Loop()
     first = loop.get()
     assert loop.get() is first
-    loop.forget()
-    second = loop.get()
+    held = loop._starting
+    with held:  # by a thread of the parent, of which the child has only the lock
+        loop.forget()
+        second = loop.get()
     assert second is not first
     for each in (first, second):
         each.call_soon_threadsafe(each.stop)
+
+
+def test_the_background_loop_is_the_quick_one_where_it_is_installed() -> None:
+    uvloop = pytest.importorskip("uvloop")
+    assert isinstance(blocking._background.get(), uvloop.Loop)
+
+
+@pytest.mark.parametrize("client", [aerobee.PullConsumer, aerobee.SimpleConsumer])
+def test_consumers_give_their_messages_one_after_the_other(client: Any) -> None:
+    async def two() -> Any:
+        for message in some_messages(2):
+            yield message
+
+    made = client.__new__(client)
+    made._pid, made._client = os.getpid(), SimpleNamespace(messages=two)
+    assert [message.queue_offset for message in made] == [0, 1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+def test_a_child_is_not_kept_waiting_by_a_lock_that_a_thread_of_its_parent_held() -> None:
+    program = """
+import os, signal, sys
+from aerobee.client import blocking
+blocking._background._starting.acquire()
+child = os.fork()
+if not child:
+    signal.alarm(60)
+    os._exit(0 if blocking.run(blocking._made(dict, (), {"a": 1})) == {"a": 1} else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -185,7 +185,8 @@ async def test_a_pull_consumer_is_reset_at_once_and_has_no_handler(session: Any)
     assert [owned[queue].next_offset for queue in (Q0, Q1, OTHER)] == [3, 50, 50]
     assert consumer.status("T") == consumer.status("") == {Q0: 3}
     assert consumer.status("U") == {}
-    assert consumer.running_info().properties["PROP_CONSUME_TYPE"] == "CONSUME_ACTIVELY"
+    said = consumer.running_info().properties
+    assert (said["PROP_CONSUME_TYPE"], said["PROP_CONSUMEORDERLY"]) == ("CONSUME_ACTIVELY", "false")
     with pytest.raises(SystemFailure, match="group 'g' pulls its messages; there is no handler to call"):
         await consumer.consume_directly(Record("T", b"x"), "a")
     await consumer._tasks.cancel()

@@ -44,3 +44,12 @@ def test_what_is_older_than_a_minute_is_forgotten() -> None:
     assert (status.pull_tps, status.consume_rt) == (0, 3.5)
     assert status.consume_ok_tps == 6 / 50
     assert figures.status("other", START) == ConsumeStatus()
+
+
+def test_one_pull_and_one_message_are_their_own_averages() -> None:
+    figures = Figures()
+    figures.pulled("T", 3, 30, START)
+    figures.consumed("T", 0, 1, 7, START)
+    status = figures.status("T", START + 2_000)
+    assert (status.pull_rt, status.consume_rt) == (30, 7)
+    assert (status.pull_tps, status.consume_ok_tps, status.consume_failed_tps) == (1.5, 0, 0.5)

@@ -237,8 +237,10 @@ async def test_a_handler_that_hangs_has_its_message_sent_back_at_level_3(
 
 @pytest.mark.seed("S004-29")
 async def test_cleaning_up_takes_sixteen_at_a_time_and_stops_at_one_in_time(loop: Any, session: Any) -> None:
-    gate = asyncio.Event()
-    one = loop(lambda message: gate.wait())
+    async def handle(message: Any) -> None:
+        await asyncio.Event().wait()
+
+    one = loop(handle)
     messages = await one.consume(*range(20))
     session.clock.advance(15 * 60_000 + 1)
     for message in messages:
@@ -251,7 +253,6 @@ async def test_cleaning_up_takes_sixteen_at_a_time_and_stops_at_one_in_time(loop
     await one.loop.clean_overdue(one.owned)
     assert one.owned.inbox.offsets() == [18, 19], "the first that is in time stops it"
     assert one.offset == 18
-    gate.set()
 
 
 @pytest.mark.seed("S004-29")
@@ -419,3 +420,89 @@ async def test_hanging_handlers_are_looked_for_every_quarter_of_an_hour(
     await settle()
     assert [header.delay_level for header in session.headers(SendBack)] == [3, 3]
     assert (one.owned.inbox.count, one.offset) == (0, 7)
+
+
+@pytest.mark.parametrize("options", [Options(concurrency=1)])
+async def test_a_thread_is_given_nothing_of_a_queue_that_was_dropped(
+    loop: Any, own: Any, make_message: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed: list[Any] = []
+    one = loop(lambda message: None)
+
+    async def call(batch: Any) -> Any:
+        handed.append(batch)
+        return SUCCESS
+
+    monkeypatch.setattr(one.handler, "call", call)
+    other = own(one.member, queue_id=1)
+    other.inbox.dropped = True
+    await one.loop._consume_some((other, [make_message(1)]))
+    assert handed == []
+    message = make_message(2)
+    one.owned.inbox.put([message])
+    await one.loop._consume_some((one.owned, [message]))
+    assert handed == [[message]]
+    one.handler.close()
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["good", "failed"])
+async def test_what_was_consumed_is_noted_for_operators(
+    loop: Any, session: Any, settle: Any, fails: bool
+) -> None:
+    session.answers[SendBack] = lambda *_: OK
+    gate = asyncio.Event()
+
+    async def handle(message: Any) -> None:
+        await gate.wait()
+        if fails and message.queue_offset == 5:
+            raise RuntimeError("no")
+
+    one = loop(handle)
+    began = session.clock.now()
+    await one.consume(5, 6, 7)
+    session.clock.advance(2_000)
+    gate.set()
+    await settle()
+    now = session.clock.now()
+    assert one.owned.inbox.last_consume == now == began + 2_000
+    status = one.member.figures.status("T", now)
+    assert (status.consume_failed_msgs, status.consume_rt) == (1 if fails else 0, 2_000)
+    seconds = max(1.0, now % 10_000 / 1000)
+    assert status.consume_ok_tps == pytest.approx((2 if fails else 3) / seconds)
+
+
+@pytest.mark.parametrize("options", [Options(consume_timeout_ms=900_000, send_back_timeout_ms=7_000)])
+async def test_cleaning_begins_once_in_each_consume_timeout_and_looks_at_every_queue(
+    loop: Any, own: Any, session: Any, settle: Any, tasks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[tuple[int, int]] = []
+    began = session.clock.now()
+
+    async def clean(owned: Any) -> None:
+        looked.append((session.clock.now() - began, owned.queue.queue_id))
+
+    one = loop(fail)
+    own(one.member, queue_id=1)
+    monkeypatch.setattr(one.loop, "clean_overdue", clean)
+    tasks.start(one.loop.clean_forever(), "overdue")
+    for ms in (7_000, 892_999, 1, 899_999, 1):
+        await settle()
+        session.clock.advance(ms)
+    await settle()
+    assert looked == [(900_000, 0), (900_000, 1), (1_800_000, 0), (1_800_000, 1)]
+
+
+async def test_a_group_stands_at_the_first_message_as_long_as_it_is_in_work(loop: Any, session: Any) -> None:
+    session.answers[SendBack] = lambda *_: OK
+
+    async def handle(message: Any) -> None:
+        if message.queue_offset == 0:
+            await asyncio.Event().wait()
+        if message.queue_offset == 2:
+            raise RuntimeError("no")
+
+    one = loop(handle)
+    await one.consume(0, 2)
+    assert (one.owned.inbox.offsets(), one.offset) == ([0], 0), (
+        "told from the start: nobody begins at the end"
+    )

@@ -127,6 +127,24 @@ async def test_steps_5_to_7_a_full_inbox_waits_50_ms(pull: Any, session: Any, of
     assert session.asked == []
 
 
+@pytest.mark.parametrize(
+    ("offsets", "told"),
+    [
+        (range(1001), "messages; messages=1001 bytes=1001 span=1000"),
+        ((3, 2004), "span; messages=2 bytes=2 span=2001"),
+    ],
+)
+async def test_a_full_inbox_is_told_once_with_what_is_in_it(
+    pull: Any, caplog: Any, offsets: Any, told: str
+) -> None:
+    p = pull()
+    p.owned.inbox.put([ReceivedMessage("T", b"x", queue_offset=n) for n in offsets])
+    for _ in range(3):
+        await p.once()
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line == f"not pulling queue=T/a/0: too many unfinished {told}"
+
+
 @pytest.mark.seed("S001-14")
 async def test_step_8_an_ordered_queue_without_lock_waits(pull: Any, session: Any) -> None:
     p = pull(ordered=True)
@@ -465,3 +483,19 @@ async def test_what_is_all_there_is_gets_handled_before_more_is_asked_for_and_a_
     await settle()
     assert seen == order
     task.cancel()
+
+
+async def test_an_offset_below_nothing_is_not_committed(pull: Any) -> None:
+    p = pull()
+    p.member.offsets.memory.set(p.owned.queue, -1)
+    await p.once(answer(19, 10))
+    assert (p.request.sys_flag, p.request.commit_offset) == (2, 0)
+
+
+async def test_the_broker_that_an_answer_with_messages_suggests_is_asked_next(
+    pull: Any, session: Any, encode_messages: Any
+) -> None:
+    p = pull()
+    await p.once(answer(0, 12, encode_messages(10, 11), suggest_which_broker_id=1), answer(19, 12))
+    await p.once()
+    assert [address for address, *_ in session.asked] == ["a:1", "a-slave:1"]

@@ -40,6 +40,18 @@ class TestGate:
         assert gate.try_enter(6)
         assert not gate.try_enter(6)
 
+    async def test_a_giant_that_waits_may_pass_when_the_others_are_gone(
+        self, settle: Any, tasks: Any
+    ) -> None:
+        gate = UnderWay(100, 10)
+        assert gate.try_enter(5)
+        giant = tasks.start(gate.enter(50), "giant")
+        await settle()
+        gate.leave(5)
+        await settle()
+        assert giant.done()
+        assert (gate.count, gate.bytes) == (1, 50)
+
     async def test_one_who_gives_up_waiting_takes_no_place(self, settle: Any, tasks: Any) -> None:
         gate = UnderWay(1, 10)
         assert gate.try_enter(1)
@@ -132,7 +144,7 @@ class TestDeadlines:
         assert not calls[0].done()
         clock.advance(101)
         for late in (calls[0], calls[2]):
-            with pytest.raises(RequestTimeout):
+            with pytest.raises(RequestTimeout, match=r"^no answer in time$"):
                 late.result()
         assert calls[1].result() == "answer"
         deadlines.close()

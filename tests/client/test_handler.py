@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -130,3 +131,21 @@ async def test_a_coroutine_made_by_a_plain_function_may_fail_without_harm_to_the
     ]  # fmt: skip
     assert isinstance(outcomes[1].error, RuntimeError)
     handler.close()
+
+
+async def test_what_waits_for_a_thread_at_the_end_is_not_begun(make_message: Any) -> None:
+    begun: list[int] = []
+    running, gate = threading.Event(), threading.Event()
+
+    def slow(message: Any) -> None:
+        begun.append(message.queue_offset)
+        running.set()
+        gate.wait(30)
+
+    handler = Handler(slow, 1, 1, "g")
+    calls = [asyncio.ensure_future(handler.call([make_message(n)])) for n in range(2)]
+    await asyncio.to_thread(running.wait, 30)
+    handler.close()
+    gate.set()
+    await asyncio.wait(calls)
+    assert (begun, calls[1].cancelled()) == ([0], True)

@@ -111,6 +111,15 @@ def test_what_is_put_back_is_taken_again_first() -> None:
     assert inbox.size_bytes == 0
 
 
+def test_what_is_in_work_is_told_in_order_whatever_was_put_back_meanwhile() -> None:
+    inbox = Inbox(0)
+    inbox.put([plain(1), plain(2), plain(3)])
+    first, _ = inbox.take(2)
+    inbox.put_back([first])
+    inbox.take(1)
+    assert (inbox.taken_offsets(), inbox.offsets()) == ([1, 2], [3])
+
+
 def test_commit_without_work_reports_nothing() -> None:
     assert Inbox(0).commit() == -1
 

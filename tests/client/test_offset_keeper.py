@@ -8,7 +8,7 @@ import pytest
 
 from aerobee.client.consume.offset_keeper import LocalOffsets, OffsetMemory, RemoteOffsets, read_memory_first
 from aerobee.errors import ProtocolError, RequestTimeout
-from aerobee.protocol.bodies import MessageQueue
+from aerobee.protocol.bodies import BrokerData, MessageQueue, TopicRoute
 from aerobee.protocol.headers.offsets import OffsetResult, QueryConsumerOffset, UpdateConsumerOffset
 from tests.own_files import is_under
 
@@ -52,6 +52,14 @@ class TestRemote:
         assert timeout_ms == 5_000
         assert await read_memory_first(store, Q0) == 42
         assert len(session.asked) == 1
+
+    async def test_where_there_is_no_master_a_slave_is_told(self, session: Any) -> None:
+        slave = BrokerData(broker_name="a", cluster="c", broker_addrs={1: "a-slave:1"})
+        session.routes.put("T", TopicRoute(broker_datas=[slave]))
+        store = RemoteOffsets(session, "g")
+        await store.update(Q0, 5)
+        ((address, header, _),) = session.sent
+        assert (address, header.topic, header.queue_id, header.commit_offset) == ("a-slave:1", "T", 0, 5)
 
     async def test_nothing_stored_is_none(self, session: Any) -> None:
         session.answers[QueryConsumerOffset] = [(22, None, b"")]
@@ -110,7 +118,7 @@ class TestLocal:
         assert (await again.read(Q0), await again.read(Q1)) == (3, 4)
 
     @pytest.mark.seed("S004-56", "S004-55", "S004-57")
-    async def test_a_broken_file_falls_back_to_the_one_before(self, tmp_path: Path) -> None:
+    async def test_a_broken_file_falls_back_to_the_one_before(self, tmp_path: Path, caplog: Any) -> None:
         store = self.store(tmp_path)
         for offset in (3, 4):
             store.memory.set(Q0, offset)
@@ -121,6 +129,8 @@ class TestLocal:
             again = self.store(tmp_path)
             again.load()
             assert await again.read(Q0) == 3, broken
+            assert ("are unreadable, using .bak" in caplog.text) is (broken is not None), "none is no damage"
+            caplog.clear()
 
     async def test_two_broken_files_stop_the_start(self, tmp_path: Path) -> None:
         path = tmp_path / "10.0.0.1@DEFAULT/g/offsets.json"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -289,3 +290,33 @@ async def test_a_retry_message_shows_the_topic_it_was_sent_to(loop: Any) -> None
     await one.consume(2, topic="%RETRY%g")
     await one.consume(3, topic="T", properties="RETRY_TOPIC\x01orders\x02")
     assert seen == ["orders", "%RETRY%g", "T"]
+
+
+async def test_a_commit_of_nothing_says_nothing(loop: Any) -> None:
+    """An operator moved the group while the handler ran: what it had taken is gone."""
+    one = loop(Recorder())
+    one.member.offsets.memory.set(one.owned.queue, 40)
+    one.loop._commit(one.owned)
+    assert one.offset == 40
+
+
+async def test_what_was_consumed_in_order_is_noted_for_operators(
+    loop: Any, session: Any, settle: Any
+) -> None:
+    gate = asyncio.Event()
+
+    async def handle(message: Any) -> None:
+        await gate.wait()
+        if message.queue_offset == 4:
+            raise RuntimeError("no")
+
+    one = loop(handle)
+    await one.consume(3, 4)
+    session.clock.advance(2_000)
+    gate.set()
+    await settle()
+    now = session.clock.now()
+    assert one.owned.inbox.last_consume == now
+    status = one.member.figures.status("T", now)
+    assert (status.consume_failed_msgs, status.consume_rt) == (1, 1_000), "2 s, and none"
+    assert status.consume_ok_tps == status.consume_failed_tps

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from aerobee.client.session.outages import Outages, level
+from aerobee.client.session.outages import LOOK_MS, Outages, Watch, level
 from aerobee.clock import ManualClock
 from aerobee.errors import NetworkError, SystemFailure
 
@@ -84,3 +84,46 @@ def test_only_what_is_no_outage_is_worth_a_warning_of_its_own() -> None:
     assert level(AWAY) == logging.DEBUG
     assert level(SystemFailure("no")) == logging.WARNING
     assert level(ValueError("no")) == logging.WARNING
+
+
+async def test_servers_that_are_away_are_asked_every_second_until_all_are_back(
+    tasks: Any, settle: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock(0)
+    outages = Outages(clock)
+    asked: list[tuple[int, str]] = []
+    away = {BROKER, "127.0.0.1:9876"}
+
+    async def ask(address: str) -> None:
+        asked.append((clock.now(), address))
+        if address in away:
+            raise AWAY
+        outages.answered(address)
+
+    watch = Watch(outages, tasks, clock, ask)
+    for address in (BROKER, "127.0.0.1:9876"):
+        outages.failed(address, AWAY)
+        watch.begin()
+    await settle()
+    assert [task.get_name() for task in tasks._tasks] == ["outages"], "one task for all"
+    clock.advance(LOOK_MS - 1)
+    await settle()
+    assert asked == []
+    clock.advance(1)
+    await settle()
+    assert asked == [(1_000, BROKER), (1_000, "127.0.0.1:9876")], "one that is away keeps no other from it"
+    away.remove(BROKER)
+    clock.advance(LOOK_MS)
+    await settle()
+    assert list(outages.open) == ["127.0.0.1:9876"]
+    away.clear()
+    clock.advance(LOOK_MS)
+    await settle()
+    assert asked[4:] == [(3_000, "127.0.0.1:9876")]
+    assert not tasks._tasks, "nobody is away: nobody is asked"
+    outages.failed(BROKER, AWAY)
+    watch.begin()
+    await settle()
+    clock.advance(LOOK_MS)
+    await settle()
+    assert asked[5:] == [(4_000, BROKER)], "and it begins again with the next outage"

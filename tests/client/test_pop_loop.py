@@ -10,10 +10,10 @@ import pytest
 from aerobee.client.consume.handler import ConsumeResult, Handler, Outcome
 from aerobee.client.consume.membership import PoppedQueue
 from aerobee.client.consume.pop_loop import PopLoop
-from aerobee.client.consume.popped import Lease, add_receipts
+from aerobee.client.consume.popped import Lease, PopAnswer, add_receipts
 from aerobee.client.options import Options
 from aerobee.client.session.ack_turns import may_join
-from aerobee.errors import NetworkError
+from aerobee.errors import NetworkError, NoPermission
 from aerobee.protocol import command as wire
 from aerobee.protocol.bodies import MessageQueue, decode_batch_ack
 from aerobee.protocol.codes import RequestCode
@@ -127,6 +127,76 @@ async def test_the_checks_before_a_pop(loop: Any, session: Any) -> None:
     one.popped.dropped = True
     assert await one.pop() is None
     assert session.asked == []
+
+
+@pytest.mark.parametrize("options", [Options(pop_unacked=2)])
+async def test_as_many_as_the_limit_may_be_unacked_and_each_pop_is_stamped(loop: Any, session: Any) -> None:
+    one = loop(succeed)
+    one.popped.unacked = 2
+    session.clock.advance(5_000)
+    assert await one.pop((210, PopResult(), b"")) == 0
+    assert one.popped.last_pop == session.clock.now()
+    one.popped.unacked = 3
+    session.clock.advance(5_000)
+    assert await one.pop() == 50
+    assert one.popped.last_pop == session.clock.now(), "a consumer that is slow is not idle"
+    assert len(session.headers(PopMessage)) == 1
+
+
+async def test_too_many_unacked_are_told_once(loop: Any, caplog: Any) -> None:
+    one = loop(succeed)
+    one.popped.unacked = 97
+    for _ in range(3):
+        await one.pop()
+    assert [record.getMessage() for record in caplog.records] == ["not popping queue=T/a/-1: unacked=97"]
+
+
+async def test_a_topic_that_is_popped_again_is_refused_no_longer(loop: Any, session: Any) -> None:
+    one = loop(succeed)
+    one.member.refusals.met("T", NoPermission("not yours"), session.clock.now())
+    await one.pop(NoPermission("still not"))
+    assert one.member.refusals.any is not None
+    await one.pop((210, PopResult(), b""))
+    assert one.member.refusals.any is None
+
+
+@pytest.mark.parametrize("options", [Options(max_reconsume=3)])
+async def test_the_last_try_is_made_and_what_is_past_it_is_acked_unseen(
+    loop: Any, session: Any, make_message: Any, settle: Any
+) -> None:
+    seen: list[int] = []
+
+    async def handle(message: Any) -> None:
+        seen.append(message.reconsume_times)
+
+    one = loop(handle)
+    messages = [make_message(n, reconsume_times=n + 2) for n in range(3)]
+    lease = {"session": session, "group": "g", "topic": "T", "until": session.clock.now() + 60_000}
+    for message in messages:
+        message.lease = Lease(receipt=f"0 1 60000 3 0 a 0 {message.queue_offset}", **lease)
+    subscription = one.member.subscriptions.get("T")
+    one.loop._answered(one.popped, subscription, PopAnswer(messages, 0, False, lease["until"]))
+    assert one.popped.unacked == 3
+    await settle()
+    assert seen == [2, 3]
+    assert sorted(header.offset for header in session.headers(AckMessage)) == [0, 1, 2]
+    assert one.popped.unacked == 0
+
+
+@pytest.mark.parametrize("options", [Options(consume_batch=3)])
+async def test_what_was_popped_and_consumed_is_noted_for_operators(
+    loop: Any, session: Any, encode_messages: Any
+) -> None:
+    async def handle(messages: Any) -> Outcome:
+        session.clock.advance(1_000)
+        return Outcome(ack_index=1)
+
+    one = loop(handle)
+    await one.pop(one.found(encode_messages(0, 1, 2), "0,1,2"))
+    status = one.member.figures.status("T", session.clock.now())
+    assert (status.consume_failed_msgs, status.consume_rt) == (1, 1_000)
+    assert status.consume_ok_tps == pytest.approx(2 * status.consume_failed_tps)
+    assert one.popped.unacked == 0
 
 
 @pytest.mark.seed("S000-19", "S000-20", "S000-21")
@@ -491,3 +561,30 @@ class TestReceipts:
         message = make_message(4, topic="%RETRY%g_T")
         add_receipts([message], PopResult(start_offset_info="1 0 4", msg_offset_info="1 0 4"), "a", "T")
         assert (message.topic, message.property("POP_CK").split()[4]) == ("T", "1")
+
+
+async def test_a_handle_that_was_changed_has_no_place_in_the_log(session: Any) -> None:
+    """The broker keeps the message elsewhere from then on."""
+    session.answers[ChangeInvisible] = [
+        (0, ChangeInvisibleResult(pop_time=77, invisible_time=88, revive_qid=5), b"")
+    ]
+    lease = Lease(session, "g", "T", "5 1000 9000 3 0 a 2 7 4096", session.clock.now() + 9_000)
+    await lease.hide(30_000)
+    assert lease.receipt == "7 77 88 5 0 a 2 7"
+    assert not lease.expired(session.clock.now() + 29_999)
+    assert lease.expired(session.clock.now() + 30_000)
+
+
+@pytest.mark.parametrize("extended", [False, True])
+async def test_a_handler_that_has_its_message_kept_longer_is_in_time(
+    loop: Any, session: Any, encode_messages: Any, extended: bool
+) -> None:
+    async def handle(message: Any) -> None:
+        if extended:
+            await message.extend(90_000)
+        session.clock.advance(60_000)
+
+    one = loop(handle)
+    await one.pop(one.found(encode_messages(0), "0"))
+    assert len(session.headers(AckMessage)) == extended
+    assert one.popped.unacked == 0

@@ -113,6 +113,15 @@ async def test_nothing_is_fetched_of_a_queue_that_is_paused_dropped_or_not_subsc
     assert session.asked == []
 
 
+async def test_a_queue_that_is_resumed_is_fetched_again_and_only_that(
+    reader: Any, session: Any, encode_messages: Any
+) -> None:
+    reader.pause([Q0, Q1])
+    reader.resume([Q0])
+    assert await fetch(reader, session, Q0, found(1, encode_messages(0))) == 0
+    assert await fetch(reader, session, Q1) == 1_000
+
+
 async def test_nothing_is_fetched_while_too_much_waits_to_be_polled(
     reader: Any, session: Any, encode_messages: Any
 ) -> None:
@@ -233,3 +242,48 @@ async def test_a_seek_goes_on_elsewhere_and_forgets_what_was_fetched(
         assert session.headers(LitePullMessage)[-1].queue_offset == right
     assert [m.queue_offset for m in await reader.poll(timeout_ms=0)] == [7], "of the other queue"
     assert reader.status("T") == {Q0: 10}
+
+
+async def test_what_was_polled_counts_at_the_first_poll_after_each_interval(
+    reader: Any, session: Any, encode_messages: Any
+) -> None:
+    memory = reader._member.offsets.memory
+    for offset in range(3):
+        await fetch(reader, session, Q0, found(offset + 1, encode_messages(offset)))
+    for advance, known in ((0, None), (4_999, None), (1, 2), (0, 2), (4_999, 2), (1, 3)):
+        session.clock.advance(advance)
+        await reader.poll(1, timeout_ms=0)
+        assert memory.get(Q0) == known, advance
+
+
+async def test_a_queue_that_is_begun_elsewhere_forgets_what_was_fetched_of_it(
+    reader: Any, session: Any, encode_messages: Any
+) -> None:
+    await fetch(reader, session, Q0, found(3, encode_messages(0, 1, 2)))
+    await fetch(reader, session, Q1, found(1, encode_messages(0)))
+    owned = reader._member.pulled[Q0]
+    owned.fetching = fetching = asyncio.ensure_future(asyncio.Event().wait())
+    reader._restart(owned, 8)
+    await reader._tasks.cancel()
+    await asyncio.wait([fetching])
+    assert fetching.cancelled()
+    assert (owned.inbox.count, reader._buffer.count, owned.next_offset) == (0, 1, 8)
+    assert reader._member.offsets.memory.get(Q0) == 8
+    await fetch(reader, session, Q0, found(9, encode_messages(8)))
+    assert [m.queue_offset for m in await reader.poll(timeout_ms=0)] == [0, 8]
+    await reader.commit()
+    assert {header.queue_id: header.commit_offset for _, header, _ in session.sent} == {0: 9, 1: 1}
+
+
+@pytest.mark.parametrize(("offset", "good"), [(1, False), (2, True), (9, True), (10, False)])
+async def test_a_reader_may_go_to_any_offset_from_the_first_to_the_next_that_is_written(
+    reader: Any, session: Any, offset: int, good: bool
+) -> None:
+    session.answers[GetMinOffset] = [(0, OffsetResult(offset=2), b"")]
+    session.answers[GetMaxOffset] = [(0, OffsetResult(offset=9), b"")]
+    if good:
+        await reader.seek(Q0, offset)
+        assert reader._member.pulled[Q0].next_offset == offset
+    else:
+        with pytest.raises(ValueError, match=f"offset {offset} is outside of queue T/a/0, which has 2 to 9"):
+            await reader.seek(Q0, offset)

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from aerobee.client.consume.pull_consumer import PullConsumer
+from aerobee.client.consume.rebalance import configured
+from aerobee.client.consume.scheduled_pull import ScheduledPull
 from aerobee.client.options import Options
 from aerobee.errors import NetworkError, NoRoute, SystemFailure
 from aerobee.protocol import bodies
@@ -178,3 +180,41 @@ async def test_queues_that_go_to_somebody_else_are_read_no_more_and_those_that_c
         assert consumer.assignment == [Q0, Q1]
         assert (1, 8) in broker.held()
     assert heard == ([[Q0, Q1], [Q0], [Q0, Q1]] if listens else [])
+
+
+async def test_a_schedule_joins_when_it_is_entered_and_leaves_when_it_is_left(
+    broker: Broker, session: Any, settle: Any
+) -> None:
+    turns: list[Any] = []
+    scheduled = ScheduledPull(group="g", callbacks={"T": lambda queue, turn: turns.append(queue)})
+    async with scheduled as entered:
+        assert entered is scheduled
+        await settle()
+        assert (session.users, sorted(turns)) == (1, [Q0, Q1])
+    assert (session.users, session.consumers) == (0, {})
+    await settle()
+    session.clock.advance(10_000)
+    await settle()
+    assert len(turns) == 2, "no more turns"
+
+
+async def test_queues_are_divided_by_the_strategy_that_a_pull_consumer_is_given(
+    broker: Broker, session: Any, settle: Any
+) -> None:
+    async with PullConsumer(group="g", topics={"T": "*"}, strategy=configured([Q1])) as consumer:
+        await settle()
+        assert consumer.assignment == [Q1]
+
+
+async def test_what_was_fetched_of_a_queue_that_is_assigned_no_more_is_forgotten(
+    broker: Broker, session: Any, settle: Any, encode_messages: Any
+) -> None:
+    async with PullConsumer(group="g") as consumer:
+        await consumer.assign([Q0])
+        await settle()
+        broker.answer(0, encode_messages(5, 6), 7)
+        await settle()
+        assert consumer._buffer.count == 2
+        await consumer.assign([Q1])
+        assert (consumer._buffer.count, consumer.assignment) == (0, [Q1])
+        assert await consumer.poll(timeout_ms=0) == []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aerobee.client.consume.membership import PoppedQueue
 from aerobee.client.consume.push_consumer import PushConsumer
 from aerobee.client.consume.rebalance import Strategy
 from aerobee.client.consume.subscriptions import Sql
@@ -153,14 +154,24 @@ async def test_a_pause_gives_held_pulls_up_and_a_resume_goes_on_where_it_was(
 async def test_a_reset_drops_what_is_in_work_and_begins_again_at_the_offsets_given(
     broker: Broker, push: Any, session: Any, settle: Any, encode_messages: Any
 ) -> None:
-    consumer = push(handler=lambda message: asyncio.Event().wait())
+    gate = asyncio.Event()
+
+    async def handle(message: Any) -> None:
+        await gate.wait()
+
+    consumer = push(handler=handle)
     await started(consumer, session, settle)
+    broker.answer(0, encode_messages(5, 6), 7)
+    await settle()
     before = dict(consumer._member.pulled)
     session.sent.clear()
     resetting = asyncio.ensure_future(consumer.reset_offsets("T", {Q0: 2, MessageQueue("z", 0, "T"): 1}))
     await settle()
     assert (before[Q0].inbox.dropped, before[Q1].inbox.dropped) == (True, False)
     assert resetting.done(), "what handlers of a dropped queue still end is not counted"
+    assert before[Q0].inbox.count == 0
+    gate.set()
+    await settle()
     assert [offset for queue_id, offset in broker.reported() if queue_id == 0][-1] == 2
     broker.stands_at = 2
     for _ in range(3):
@@ -220,6 +231,39 @@ async def test_an_offset_the_broker_has_not_is_repaired_once_and_taken_anew(
         await settle()
     assert consumer._member.pulled[Q0] is not lost
     assert broker.held() == [(0, 8), (1, 5)]
+    await consumer.stop()
+
+
+@pytest.mark.seed("S001-26")
+async def test_a_repair_waits_for_the_ordered_handler_in_work(
+    broker: Broker, push: Any, session: Any, settle: Any, encode_messages: Any
+) -> None:
+    """Else two of one queue would run side by side."""
+    gate, ended = asyncio.Event(), []
+
+    async def handle(message: Any) -> None:
+        await gate.wait()
+        ended.append(message.queue_offset)
+
+    consumer = push(ordered=True, handler=handle)
+    await started(consumer, session, settle)
+    broker.answer(0, encode_messages(5), 6)
+    await settle()
+    moved = PullResult(next_begin_offset=8, min_offset=8, max_offset=9)
+    next(held for header, held in broker.pulls if header.queue_id == 0 and not held.done()).set_result(
+        (21, moved, b"")
+    )
+    await settle()
+    lost = consumer._member.pulled[Q0]
+    session.clock.advance(session.options.offset_repair_ms)
+    await settle()
+    assert consumer._member.pulled[Q0] is lost
+    assert (0, 8) not in broker.reported()
+    gate.set()
+    await settle()
+    assert ended == [5]
+    assert (0, 8) in broker.reported()
+    assert consumer._member.pulled.get(Q0) is not lost
     await consumer.stop()
 
 
@@ -441,3 +485,42 @@ async def test_plain_handlers_that_were_handed_to_a_thread_together_begin_no_mor
     await stopping
     assert begun == [5]
     assert max(offset for queue_id, offset in broker.reported() if queue_id == 0) == 6
+
+
+async def test_at_the_end_nothing_more_begins_and_everything_done_is_told_first(
+    broker: Broker, push: Any, session: Any, settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = push()
+    await started(consumer, session, settle)
+    popped = PoppedQueue(MessageQueue("a", -1, "T"), session.clock.now())
+    fetching = asyncio.ensure_future(asyncio.Event().wait())
+    popped.fetching = fetching  # type: ignore[assignment]
+    consumer._member.popped[popped.queue] = popped
+    waiting = asyncio.ensure_future(consumer.wait())
+
+    class Traces:
+        async def close(self) -> None:
+            session.story.append("traces")
+
+    consumer._tracer = Traces()
+    monkeypatch.setattr(consumer._consuming, "settle", lambda: session.story.append("settled"))
+    session.story.clear()
+    await consumer.stop()
+    await settle()
+    assert session.story[:3] == ["settled", "traces", "UpdateConsumerOffset"]
+    for slots in (consumer._consuming.slots, consumer._popping.slots):
+        slots.add("late")
+        assert not slots.ready
+    assert popped.dropped
+    assert fetching.cancelled()
+    assert waiting.done(), "and who waits for the end is told"
+
+
+async def test_a_consumer_is_there_from_where_it_is_entered_to_where_it_is_left(
+    broker: Broker, push: Any, session: Any
+) -> None:
+    consumer = push()
+    async with consumer as entered:
+        assert entered is consumer
+        assert session.consumers == {"g": consumer}
+    assert (session.consumers, session.users) == ({}, 0)

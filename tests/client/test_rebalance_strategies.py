@@ -131,6 +131,13 @@ def test_nearby_keeps_queues_in_their_room_and_shares_orphans() -> None:
     }
 
 
+def test_rooms_without_clients_are_shared_in_the_order_of_their_names() -> None:
+    names = [f"room{n}" for n in range(9)]
+    strategy = machine_room_nearby(lambda queue: queue.broker_name, lambda client: "elsewhere", AVG)
+    every = [queue for name in reversed(names) for queue in queues(1, name)]
+    assert [queue.broker_name for queue in strategy.divide("k", every, ["k"])] == names
+
+
 def test_nearby_refuses_a_client_without_room() -> None:
     strategy = machine_room_nearby(lambda queue: "A", lambda client: "", AVG)
     with pytest.raises(ValueError, match="no machine room"):

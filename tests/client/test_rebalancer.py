@@ -253,6 +253,25 @@ async def test_a_topic_without_route_is_told_and_tried_again_soon(group: Any) ->
     assert g.changes == [("unknown", 0, [])]
 
 
+async def test_a_topic_without_route_is_told_once_and_again_when_it_was_there_meanwhile(
+    group: Any, session: Any, caplog: Any
+) -> None:
+    g = group(topics={"late": "*"})
+    for _ in range(3):
+        assert not await g.rebalancer.rebalance()
+    assert g.rebalancer.unrouted == {"late"}
+    session.know("late", queues=1)
+    assert await g.rebalancer.rebalance()
+    assert (g.rebalancer.unrouted, g.queues) == (set(), [0])
+    session.routes.forget("late")
+    for _ in range(3):
+        assert not await g.rebalancer.rebalance()
+    told = [record.getMessage() for record in caplog.records if record.name == "aerobee.client.rebalance"]
+    assert [line for line in told if "has no route yet" in line] == [
+        "topic=late of group=g has no route yet"
+    ] * 2
+
+
 async def test_a_missing_retry_topic_is_no_trouble(group: Any) -> None:
     g = group(topics={"%RETRY%g": "*"})
     assert await g.rebalancer.rebalance()
@@ -519,6 +538,18 @@ class TestPop:
         await g.rebalancer.rebalance()
         assert g.member.popped == {}
 
+    @pytest.mark.parametrize("options", [Options(rebalance="broker")])
+    async def test_a_broker_that_is_to_decide_and_cannot_be_asked_is_waited_for(
+        self, group: Any, session: Any
+    ) -> None:
+        g = group(as_the_broker_says)
+        session.answers[QueryAssignment] = lambda *_: NetworkError("gone")
+        assert await g.rebalancer.rebalance()
+        assert (g.queues, session.headers(ConsumerList)) == ([], []), "nothing is divided here"
+        self.assign(session, 0, mode=Mode.PULL)
+        await g.rebalancer.rebalance()
+        assert (g.queues, session.headers(ConsumerList)) == ([0], [])
+
     @pytest.mark.parametrize("trouble", [NetworkError("gone"), (1, None, b"")])
     async def test_an_outage_is_no_reason_to_change_from_pop_to_pull(
         self, group: Any, session: Any, trouble: Any
@@ -566,7 +597,7 @@ class TestPop:
         await g.rebalancer.rebalance()
         assert (g.queues, g.member.popped) == ([0, 1, 2, 3], {})
         # Messages that POP was to try again are pulled from now on.
-        assert names.pop_retry_topic("T", g.member.group) in g.member.subscriptions
+        assert g.member.subscriptions.get(names.pop_retry_topic("T", g.member.group)).expression == "*"
         self.assign(session, -1)
         await g.rebalancer.rebalance()
         assert names.pop_retry_topic("T", g.member.group) not in g.member.subscriptions
@@ -602,6 +633,12 @@ async def test_it_runs_every_ten_seconds_soon_after_trouble_and_when_woken(
     g.ids = NetworkError("gone")
     assert await at(21_000) == [0, 10_000, 11_000, 21_000]
     assert await at(22_000) == [0, 10_000, 11_000, 21_000, 22_000], "soon again, for it did not work"
+    g.ids = ["me"]
+    assert (await at(23_000))[-1] == 23_000
+    assert (await at(23_999))[-1] == 23_000
+    g.rebalancer.wake()
+    assert (await at(23_999))[-1] == 23_000, "a millisecond too soon is too soon"
+    assert (await at(24_000))[-1] == 24_000
 
 
 async def test_a_suspended_consumer_is_not_rebalanced(group: Any, session: Any) -> None:
@@ -711,3 +748,73 @@ async def test_a_queue_that_came_in_between_is_not_taken_twice(group: Any, sessi
     assert g.member.pulled[queue] is first
     assert g.pulling == [1]
     assert first.inbox.locked
+
+
+async def test_what_was_consumed_in_the_turn_of_a_loss_is_still_reported(group: Any, session: Any) -> None:
+    g = group()
+    await g.rebalancer.rebalance()
+    owned = g.member.pulled[MessageQueue("a", 3, "T")]
+
+    def settled() -> None:
+        if not owned.inbox.dropped:
+            g.member.offsets.memory.raise_to(owned.queue, 777)
+
+    asyncio.get_running_loop().call_soon(settled)
+    assert await g.ownership.give_up(owned)
+    assert [header.commit_offset for _, header, _ in session.sent if header.queue_id == 3] == [777]
+
+
+async def test_what_an_ordered_handler_finishes_while_it_is_waited_for_is_reported_before_the_lock_goes(
+    group: Any, session: Any, settle: Any
+) -> None:
+    g = group(ordered=True)
+    await g.rebalancer.rebalance()
+    owned = g.member.pulled[MessageQueue("a", 3, "T")]
+    owned.handling = handling = asyncio.get_running_loop().create_future()
+    g.member.offsets.memory.set(owned.queue, 50)
+    session.story.clear()
+    giving_up = asyncio.ensure_future(g.ownership.give_up(owned))
+    await settle()
+    g.member.offsets.memory.set(owned.queue, 60)
+    owned.handling = None
+    handling.set_result(None)
+    assert await giving_up
+    reports = [header.commit_offset for _, header, _ in session.sent if header.queue_id == 3]
+    assert reports[-2:] == [50, 60]
+    assert session.story[-2:] == ["UpdateConsumerOffset", "UnlockQueues"]
+
+
+async def test_a_listener_is_told_of_popped_queues_too(group: Any, session: Any) -> None:
+    g = group(as_the_broker_says)
+    queue = MessageQueue("a", -1, "T")
+    assignment = Assignment(message_queue_assignments=[AssignedQueue(message_queue=queue, mode=Mode.POP)])
+    session.answers[QueryAssignment] = lambda *_: (0, None, bodies.encode(assignment))
+    await g.rebalancer.rebalance()
+    assert g.changes == [("T", 4, [-1])]
+
+
+async def test_a_loss_is_told_also_when_what_was_gained_could_not_be_taken(group: Any, session: Any) -> None:
+    g = group()
+    g.ids = ["aa", "me"]
+    await g.rebalancer.rebalance()
+    assert g.changes == [("T", 4, [2, 3])]
+    g.offsets = lambda queue_id: NetworkError("gone")
+    g.ids = ["me", "zz"]
+    assert not await g.rebalancer.rebalance()
+    assert (g.queues, g.changes[1:]) == ([], [("T", 4, [0, 1])])
+
+
+async def test_a_lock_that_is_lost_is_told_once(group: Any, session: Any, caplog: Any) -> None:
+    g = group(ordered=True)
+    session.know("T", queues=1)
+    await g.rebalancer.rebalance()
+    (owned,) = g.member.pulled.values()
+    session.clock.advance(20_000)
+    await g.locks.renew()
+    assert (owned.inbox.locked, owned.inbox.last_lock) == (True, session.clock.now())
+    g.lockable = False
+    for _ in range(3):
+        await g.locks.renew()
+    assert not owned.inbox.locked
+    told = [record.getMessage() for record in caplog.records if "lock of" in record.getMessage()]
+    assert told == ["lock of queue=T/a/0 is lost"]

@@ -12,7 +12,8 @@ from aerobee.client.message import SendStatus
 from aerobee.client.options import Options
 from aerobee.client.produce.merging import MOST_MEMBERS, SAME_TIME_MS, results_of
 from aerobee.client.produce.sender import BATCH, SINGLE, Sender, result_of
-from aerobee.errors import NetworkError, NoRoute, RequestTimeout, SystemBusy
+from aerobee.client.produce.tries import NotAsWished
+from aerobee.errors import NetworkError, NoPermission, NoRoute, RequestTimeout, SystemBusy, TopicNotFound
 from aerobee.protocol import batch
 from aerobee.protocol import command as wire
 from aerobee.protocol.bodies import BrokerData, MessageQueue, QueueData, TopicRoute
@@ -383,3 +384,142 @@ async def test_without_retries_an_error_is_told_at_once(
     told = await asyncio.gather(*both, return_exceptions=True)
     assert [str(error) for error in told] == ["lost"] * 3, "and none stands in line for another try"
     assert [len(line.waiting) for line in lines.values()] == [0, 0]
+
+
+@pytest.mark.parametrize("ends", ["answered", "failed"])
+async def test_a_send_that_is_over_leaves_no_deadline_behind(
+    session: Any, sender: Sender, lines: dict[str, Line], settle: Any, ends: str
+) -> None:
+    asked = asyncio.ensure_future(sender.send(sending(session), SINGLE, QUEUE))
+    await settle()
+    (call,) = lines["a:1"].waiting
+    assert [when - session.clock.now() for when, _, _ in session.clock._timers] == [3_000]
+    call.set_result(stored() if ends == "answered" else Command(13, remark="no"))
+    await asyncio.wait([asked])
+    assert (asked.exception() is None) is (ends == "answered")
+    assert all(timer.cancelled for *_, timer in session.clock._timers)
+
+
+async def test_a_send_that_is_not_answered_by_its_deadline_is_told_then(
+    session: Any, sender: Sender, lines: dict[str, Line], settle: Any
+) -> None:
+    made = sending(session)
+    session.clock.advance(1_000)
+    asked = asyncio.ensure_future(sender.send(made, SINGLE, QUEUE))
+    await settle()
+    session.clock.advance(1_999)
+    await settle()
+    assert not asked.done(), "three seconds from its birth"
+    session.clock.advance(1)
+    await settle()
+    assert isinstance(asked.exception(), RequestTimeout)
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [
+        (NetworkError("gone"), ["T"]),
+        (TopicNotFound("no such topic"), ["T"]),
+        (SystemBusy("busy"), []),
+    ],
+)
+async def test_a_route_that_may_be_old_is_asked_for_anew_before_the_next_try(
+    session: Any, sender: Sender, error: Any, asked: list[str]
+) -> None:
+    await sender._after_failure("T", "a", error)
+    assert session.refreshed == asked
+    session.routes.forget("T")
+    await sender._after_failure("T", "a", error)  # the route we have is the best there is
+
+
+@pytest.mark.parametrize("options", [Options(avoid_slow_brokers=True)])
+async def test_a_broker_that_failed_is_avoided_where_that_is_wished(
+    session: Any, sender: Sender, lines: dict[str, Line]
+) -> None:
+    await sender._after_failure("T", "a", SystemBusy("busy"))
+    queues = await sender.queues("T")
+    assert {sender._choose(queues, "T", None).broker_name for _ in range(20)} == {"b"}
+    await sender._after_failure("T", None, SystemBusy("busy"))
+    assert {sender._choose(queues, "T", None).broker_name for _ in range(20)} == {"b"}
+
+
+@pytest.mark.parametrize("ends", ["stored", "refused"])
+async def test_a_line_is_over_when_its_head_is_through_or_gives_up(
+    session: Any, sender: Sender, lines: dict[str, Line], settle: Any, ends: str
+) -> None:
+    head = asyncio.ensure_future(sender.send_elsewhere(NetworkError("lost"), sending(session), QUEUE, QUEUE))
+    await settle()
+    assert QUEUE in sender._lines
+    assert sender.start_now(sending(session), QUEUE) is None, "nobody overtakes it"
+    session.clock.advance(20)
+    await settle()
+    lines["a:1"].waiting[0].set_result(stored() if ends == "stored" else Command(13, remark="no"))
+    await asyncio.wait([head])
+    await settle()
+    assert QUEUE not in sender._lines
+    assert sender.start_now(sending(session), QUEUE) is not None
+    assert (head.exception() is None) is (ends == "stored")
+
+
+@pytest.mark.parametrize("options", [Options(avoid_slow_brokers=True)])
+@pytest.mark.parametrize(("took_ms", "available"), [(549, True), (550, False)])
+async def test_a_slow_broker_is_avoided_also_after_the_machines_clock_was_set(
+    session: Any, sender: Sender, took_ms: int, available: bool
+) -> None:
+    session.clock.set_wall(session.clock.wall() + 3_600_000)
+    made = sending(session)
+    session.clock.advance(took_ms)
+    assert sender._faults is not None
+    sender._faults.failed("a", 0)  # known, so that it is noted either way
+    sender.finish(stored(), made, QUEUE)
+    assert sender._faults.available("a", session.clock.now()) is available
+
+
+async def test_a_deadline_is_counted_from_the_birth_of_a_message_whatever_the_clock_says(
+    session: Any, sender: Sender
+) -> None:
+    session.clock.set_wall(session.clock.wall() - 3_600_000)
+    assert sender._deadline(sending(session)) == session.clock.now() + 3_000
+
+
+async def test_who_asks_patiently_has_the_route_asked_for_anew_and_pauses_between(
+    session: Any, sender: Sender, settle: Any
+) -> None:
+    answers: list[Any] = [NetworkError("gone"), NetworkError("gone"), "found"]
+
+    async def ask() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return str(answer)
+
+    asking = asyncio.ensure_future(sender.patiently("T", ask))
+    for left in (2, 1):
+        await settle()
+        assert (len(answers), asking.done()) == (left, False)
+        session.clock.advance(200)
+    await settle()
+    assert (asking.result(), session.refreshed) == ("found", ["T", "T"])
+
+
+async def test_who_asks_patiently_is_told_at_once_what_waiting_does_not_mend(
+    session: Any, sender: Sender
+) -> None:
+    async def ask() -> str:
+        raise NoPermission("not yours")
+
+    with pytest.raises(NoPermission, match="not yours"):
+        await sender.patiently("T", ask)
+    assert session.refreshed == []
+
+
+@pytest.mark.parametrize("options", [Options(retry_unless_ok=True)])
+@pytest.mark.parametrize(("code", "good"), [(0, True), (10, False), (11, False), (12, False)])
+async def test_what_is_safe_is_good_also_for_one_who_wishes_it_so(
+    session: Any, sender: Sender, code: int, good: bool
+) -> None:
+    if good:
+        assert sender._good(stored(code=code), sending(session), QUEUE).status is SendStatus.OK
+    else:
+        with pytest.raises(NotAsWished, match="stored with status"):
+            sender._good(stored(code=code), sending(session), QUEUE)

@@ -24,7 +24,7 @@ from aerobee.protocol.headers.consume import NotifyIdsChanged
 from aerobee.protocol.headers.produce import SendMessageV2, SendResult
 from aerobee.protocol.headers.route import GetRoute
 from aerobee.protocol.routing import limited, unfold
-from tests.turning import until
+from tests.turning import until, until_asleep
 
 
 class FakeServer:
@@ -530,10 +530,9 @@ async def test_heartbeats_and_routes_go_on_at_their_intervals(world: Any) -> Non
     await session.start()
     await session.route("T")
     for n in range(1, 4):
-        await asyncio.sleep(0)
+        await until_asleep(clock, 1_000)
         clock.advance(1_000)
         await until(lambda n=n: world.brokers[0].count(34) == n)  # type: ignore[misc]
-        await until(lambda: len(session._greeted) == 3)
     assert world.namesrv.count(105) == 1
     session.unuse_topic("T")
     clock.advance(2_000)

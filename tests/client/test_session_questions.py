@@ -12,19 +12,25 @@ from aerobee.client.options import Options, ProducerOptions, PullOptions
 from aerobee.client.produce.producer import Producer
 from aerobee.client.produce.sender import Sender
 from aerobee.client.produce.tries import Tries
+from aerobee.client.session import broker_requests
 from aerobee.client.session.session import Session
 from aerobee.clock import ManualClock
 from aerobee.errors import (
+    BrokerError,
     NetworkError,
     NoRoute,
     RequestCodeNotSupported,
     RequestTimeout,
     SystemFailure,
     TopicNotFound,
+    UnknownResponse,
 )
+from aerobee.net.connection import Reply
 from aerobee.protocol import bodies
+from aerobee.protocol import command as wire
 from aerobee.protocol.bodies import BrokerData, QueueData, TopicRoute
 from aerobee.protocol.command import Command
+from aerobee.protocol.headers.produce import PushReply
 from aerobee.protocol.headers.route import GetRoute
 
 
@@ -237,3 +243,151 @@ async def test_a_connection_lost_before_the_greeting_is_greeted_by_nobody() -> N
     await session._introduce("a:1")
     assert session._greeted == {}
     assert session.open_connection("a:1") is None
+
+
+@pytest.mark.parametrize(("producers", "consumers", "watches"), [(0, 0, 0), (1, 0, 1), (0, 1, 1), (1, 1, 1)])
+async def test_an_outage_is_watched_by_who_produces_or_consumes(
+    producers: int, consumers: int, watches: int
+) -> None:
+    session = Asked()
+    session.producers = dict.fromkeys("p"[:producers])  # type: ignore[assignment]
+    session.consumers = dict.fromkeys("c"[:consumers])  # type: ignore[assignment]
+    for _ in range(2):
+        session._failed("127.0.0.1:1", NetworkError("gone"))
+    assert [task.get_name() for task in session.tasks._tasks] == ["outages"] * watches
+    assert list(session.outages.open) == ["127.0.0.1:1"]
+    await session.tasks.cancel()
+
+
+async def test_who_waits_for_a_route_or_a_greeting_is_told_when_the_session_ends() -> None:
+    session = Asked()
+    await session.start()
+    hangs: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def hang(*_: Any, **__: Any) -> Any:
+        await hangs
+
+    session._first_routes._work = hang
+    session._greetings._work = hang
+    waiting = [asyncio.ensure_future(each) for each in (session.route("T"), session._greetings.get("a:1"))]
+    session.outages.failed("a:1", NetworkError("gone"))
+    await asyncio.sleep(0)
+    await session.stop()
+    for each in waiting:
+        with pytest.raises(NetworkError, match="this client is closed"):
+            await each
+    assert not session.outages.open
+
+
+async def test_a_server_that_was_away_is_asked_as_what_it_is_and_forgotten_when_it_is_nothing_to_us() -> None:
+    session = Asked("127.0.0.1:1;127.0.0.1:2")
+    session.routes.put("T", route(a={0: "a:1"}))
+    greeted: list[str] = []
+
+    async def heartbeat_to(address: str) -> bool:
+        greeted.append(address)
+        return True
+
+    session._heartbeat_to = heartbeat_to  # type: ignore[method-assign]
+    session.answers = [route()]
+    for address in ("127.0.0.1:2", "a:1", "gone:1"):
+        session.outages.failed(address, NetworkError("gone"))
+        await session._is_back(address)
+    assert session.questions == [("127.0.0.1:2", GetRoute(topic="TBW102", accept_standard_json_only=True))]
+    assert greeted == ["a:1"]
+    assert list(session.outages.open) == ["127.0.0.1:2", "a:1"], "who answers is told elsewhere"
+
+
+async def test_a_session_that_ends_leaves_no_timer_behind() -> None:
+    session = Asked()
+    await session.start()
+    session.deadlines.watch(asyncio.get_running_loop().create_future(), session.clock.now() + 50)
+    await session.stop()
+    assert session.deadlines._timer is None
+    clock: Any = session.clock
+    assert all(timer.cancelled for *_, timer in clock._timers)
+
+
+async def test_what_needs_no_answer_says_so_on_the_wire() -> None:
+    session, sent = Asked(access_key="me", secret_key="secret"), []
+
+    class Line:
+        def send(self, command: Command) -> None:
+            sent.append(command)
+
+    async def connection(address: str) -> Any:
+        assert address == "a:1"
+        return Line()
+
+    session.connection = connection  # type: ignore[method-assign]
+    await session.send("a:1", GetRoute(topic="T"), b"body")
+    (command,) = sent
+    assert (command.flag, command.body, command.ext_dict()["topic"]) == (2, b"body", "T")
+    assert {"AccessKey", "Signature"} <= command.ext_dict().keys()
+
+
+@pytest.mark.parametrize(("asked_ms", "waits_ms"), [(0, 3_000), (500, 500), (30_000, 30_000)])
+async def test_a_call_waits_as_long_as_it_is_told_or_as_usual(asked_ms: int, waits_ms: int) -> None:
+    session = Session("127.0.0.1:1", Options(), ManualClock())
+    line = Line(Command(19, remark="nothing"))
+    session.connection = line.connection  # type: ignore[method-assign]
+    header = GetRoute(topic="T")
+    answer = await session.call("a:1", header, b"body", timeout_ms=asked_ms, accept=(0, 19))
+    assert (answer.code, line.waited) == (19, [waits_ms]), "a code that is accepted is no refusal"
+    with pytest.raises(UnknownResponse, match="nothing"):
+        await session.call("a:1", header)
+    assert not session.outages.open
+
+
+async def test_a_call_that_is_not_answered_is_an_outage_until_one_is() -> None:
+    session = Session("127.0.0.1:1", Options(), ManualClock())
+    line = Line(NetworkError("gone"))
+    session.connection = line.connection  # type: ignore[method-assign]
+    with pytest.raises(NetworkError, match="gone"):
+        await session.call("a:1", GetRoute(topic="T"))
+    assert list(session.outages.open) == ["a:1"]
+    line.answer = Command(1, remark="refused")
+    with pytest.raises(BrokerError):
+        await session.call("a:1", GetRoute(topic="T"))
+    assert not session.outages.open, "who refuses has answered"
+
+
+class Line:
+    """A connection that gives one answer."""
+
+    def __init__(self, answer: Command | Exception) -> None:
+        self.answer = answer
+        self.attributes = {"address": "a:1"}
+        self.waited: list[int] = []
+
+    async def connection(self, address: str) -> Any:
+        return self
+
+    async def call(self, request: Command, timeout_ms: int) -> Command:
+        self.waited.append(timeout_ms)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def test_a_reply_is_acknowledged_by_who_waits_for_it_and_refused_where_nobody_does() -> None:
+    """The broker tells whoever replied which of the two it was."""
+    session, heard = Asked(), []
+
+    class Waits:
+        def __init__(self, name: str, *, waits: bool) -> None:
+            self.name = name
+            self.waits = waits
+
+        def reply_arrived(self, header: PushReply, body: bytes) -> bool:
+            heard.append((self.name, header.topic, body))
+            return self.waits
+
+    session.producers = {"p": Waits("p", waits=False), "q": Waits("q", waits=True)}  # type: ignore[dict-item]
+    reply = wire.request(PushReply(topic="R"), b"answer")
+    connection: Any = None
+    assert isinstance(broker_requests.handle(session, connection, reply), Reply)
+    assert heard == [("p", "R", b"answer"), ("q", "R", b"answer")]
+    del session.producers["q"]
+    with pytest.raises(SystemFailure, match="no request waits for this reply"):
+        broker_requests.handle(session, connection, reply)

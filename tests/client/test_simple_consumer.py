@@ -89,6 +89,20 @@ async def test_a_broker_that_holds_too_many_is_asked_again_after_a_second(
     assert [m.queue_offset for m in await receiving] == [1]
 
 
+async def test_a_broker_that_holds_too_many_is_not_waited_for_longer_than_is_left(
+    make: Any, session: Any, settle: Any
+) -> None:
+    session.answers[PopMessage] = lambda *_: (209, PopResult(), b"")
+    receiving = asyncio.ensure_future(make().receive(wait_ms=300))
+    await settle()
+    session.clock.advance(299)
+    await settle()
+    assert not receiving.done()
+    session.clock.advance(1)
+    await settle()
+    assert receiving.result() == []
+
+
 async def test_several_brokers_are_asked_in_turn_each_time_from_another(
     make: Any, session: Any, popped: Any
 ) -> None:

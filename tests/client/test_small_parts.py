@@ -15,6 +15,7 @@ from aerobee.client.produce.tries import Lines
 from aerobee.client.session import identity
 from aerobee.client.session.deadlines import TICK_MS, Deadlines
 from aerobee.client.session.session import Session
+from aerobee.client.session.tasks import Tasks
 from aerobee.clock import ManualClock
 from aerobee.protocol.bodies import MessageQueue
 
@@ -73,6 +74,18 @@ async def test_closed_slots_end_what_runs_and_begin_nothing_whoever_adds_it(task
     assert await slots.drained(60_000)
     await settle()
     assert sorted(gates.open) == [0, 1]
+
+
+async def test_what_waits_when_slots_are_closed_is_dropped_at_once(tasks: Any, settle: Any) -> None:
+    gates = Gates()
+    slots: Slots[int] = Slots(tasks, 2, each(gates.work), "work")
+    slots.add_all(range(4))
+    await settle()
+    slots.close()
+    for number in (0, 1):
+        gates.open[number].set()
+    await settle()
+    assert (gates.begun, slots.busy) == ([0, 1], 0)
 
 
 async def test_drained_means_that_the_last_has_ended_and_what_only_waits_is_dropped(
@@ -357,3 +370,46 @@ async def test_a_turn_that_fails_is_followed_by_a_longer_pause(
     await settle()
     assert len(turns) == 2
     assert "scheduled pull failed" in caplog.text
+
+
+# -- tasks ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_task_may_end_all_the_others_and_goes_on_itself(settle: Any) -> None:
+    tasks, story = Tasks(), []
+
+    async def ends_all() -> None:
+        await tasks.cancel()
+        story.append("goes on")
+
+    others = [tasks.start(asyncio.Event().wait(), f"other-{n}") for n in range(2)]
+    await settle()
+    ending = tasks.start(ends_all(), "ends all")
+    await settle()
+    assert (ending.done(), story) == (True, ["goes on"])
+    assert all(other.cancelled() for other in others)
+    assert not tasks._tasks
+
+
+async def test_the_end_of_tasks_is_waited_for_only_so_long(settle: Any) -> None:
+    tasks = Tasks()
+    assert await tasks.finish(0)
+    gate = asyncio.Event()
+    tasks.start(gate.wait(), "waits")
+    assert not await tasks.finish(1)
+    gate.set()
+    assert await tasks.finish(60_000)
+
+
+async def test_a_task_that_fails_is_told_by_its_name(settle: Any, caplog: Any) -> None:
+    tasks = Tasks()
+
+    async def fails() -> None:
+        raise RuntimeError("no")
+
+    tasks.start(fails(), "watcher")
+    cancelled = tasks.start(asyncio.Event().wait(), "other")
+    await settle()
+    cancelled.cancel()
+    await settle()
+    assert [record.getMessage() for record in caplog.records] == ["task=watcher failed"]

@@ -182,3 +182,27 @@ def test_a_consumer_is_traced_when_its_options_say_so(session: Any) -> None:
     session.options = Options(trace=True)
     assert trace.of_consumer(session, "g", hooks) is not None
     assert hooks.active
+
+
+@pytest.mark.parametrize(("count", "sent"), [(99, 0), (100, 1), (101, 2)])
+async def test_a_hundred_records_do_not_wait_for_the_half_second(
+    tracer: trace.Tracer, sender: Sender, settle: Any, count: int, sent: int
+) -> None:
+    for number in range(count):
+        tracer._add(f"r{number}\x02", [f"k{number}"])
+    await settle()
+    assert len(sender.sent) == sent
+    await tracer.close()
+    assert len(sender.records) == count
+
+
+async def test_what_is_too_much_is_dropped_the_newest_first_and_told_at_the_end(
+    tracer: trace.Tracer, sender: Sender, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace, "MAX_WAITING", 3)
+    for number in range(5):
+        tracer._add(f"r{number}\x02", [])
+    assert tracer.dropped == 2
+    await tracer.close()
+    assert sender.records == [["r0"], ["r1"], ["r2"]]
+    assert "group=g: 2 trace records dropped" in caplog.text

@@ -15,8 +15,8 @@ from aerobee.errors import NetworkError
 from aerobee.protocol import properties as props
 from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.codes import RequestCode
-from aerobee.protocol.headers.transaction import EndTransaction
-from aerobee.protocol.message import offset_message_id
+from aerobee.protocol.headers.transaction import CheckTransaction, EndTransaction
+from aerobee.protocol.message import Record, offset_message_id
 
 OFFSET_ID = offset_message_id(b"\x7f\0\0\x01\0\0\x2a\x9f", 4_096)
 COMMIT, ROLLBACK, UNKNOWN = TransactionState.COMMIT, TransactionState.ROLLBACK, TransactionState.UNKNOWN
@@ -156,3 +156,45 @@ async def test_what_is_refused(producer: Any, delay: dict[str, int]) -> None:
         await producer.recall("T", "handle")
     with pytest.raises(TypeError, match="check is 'no', which cannot be called"):
         TransactionProducer("127.0.0.1:1", group="shop", check="no")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("said", "known", "seen"), [("b-said", "a:1", "b-said"), (None, "a:1", "a"), (None, "nobody:1", "")]
+)
+async def test_a_check_says_which_broker_asks_or_its_address_does(
+    producer: Any, session: Any, said: str | None, known: str, seen: str
+) -> None:
+    asked: list[Any] = []
+    producer._check = lambda message: asked.append(message) or ROLLBACK
+    header = CheckTransaction(
+        tran_state_table_offset=7,
+        commit_log_offset=4_096,
+        msg_id="ID",
+        transaction_id="TX",
+        offset_msg_id=OFFSET_ID,
+        broker_name=said,
+    )
+    record = Record("T", b"half", props.render({props.UNIQ_KEY: "ID"}), queue_id=3, queue_offset=7)
+    await producer.check_transaction(known, header, record)
+    (message,) = asked
+    assert (message.broker_name, message.body, message.queue_id, message.message_id) == (
+        seen,
+        b"half",
+        3,
+        "ID",
+    )
+    ((address, answer, _),) = session.sent
+    assert (address, answer.topic, answer.producer_group, answer.broker_name) == (known, "T", "shop", said)
+    assert (answer.tran_state_table_offset, answer.commit_log_offset) == (7, 4_096)
+    assert (answer.msg_id, answer.transaction_id, answer.from_transaction_check) == ("ID", "TX", True)
+    assert TransactionState(answer.commit_or_rollback) is ROLLBACK
+
+
+async def test_a_check_that_fails_says_so_and_leaves_it_open(
+    producer: Any, session: Any, caplog: Any
+) -> None:
+    producer._check = lambda message: 1 // 0
+    header = CheckTransaction(tran_state_table_offset=7, commit_log_offset=4_096)
+    await producer.check_transaction("a:1", header, Record("T", b"half"))
+    assert ended(session) == [UNKNOWN]
+    assert "the broker will ask again" in caplog.text

@@ -3,8 +3,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
+
 import pytest
 
+from aerobee.protocol import accounts
 from aerobee.protocol.accounts import (
     ACCESS_KEY,
     SECURITY_TOKEN,
@@ -14,6 +19,7 @@ from aerobee.protocol.accounts import (
     grpc_signature,
     is_signed,
     is_signed_for_grpc,
+    is_signed_whole,
     parse_authorization,
     sign,
     signature,
@@ -132,6 +138,7 @@ def test_our_own_signing_passes() -> None:
         ("MQv2-HMAC-SHA1 Credential=ak//Rocketmq, SignedHeaders=x-mq-date-time, Signature=ab", "ak"),
         ("Foo Credential=ak/cn-1/RocketMQ,Signature=AB", "ak"),
         ("MQv2-HMAC-SHA1 Signature=ab, Credential=", ""),
+        ("MQv2-HMAC-SHA1 Signature=ab", ""),
     ],
 )
 def test_the_header_is_read_as_clients_write_it(text: str, user: str) -> None:
@@ -150,3 +157,48 @@ def test_the_header_is_read_as_clients_write_it(text: str, user: str) -> None:
 def test_a_header_that_is_none_is_refused_in_rocketmqs_words(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=f"^{why.replace('.', '[.]')}$"):
         parse_authorization(text)
+
+
+def test_a_header_without_a_signature_has_an_empty_one() -> None:
+    assert parse_authorization("MQv2-HMAC-SHA1 Credential=ak") == GrpcSignature("ak", b"")
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 200])
+def test_secrets_of_every_length_sign_as_the_standard_says(size: int) -> None:
+    secret = "s" * size
+    expected = hmac.new(secret.encode(), b"12body", hashlib.sha1).digest()
+    assert signature(secret, {"b": "2", "a": "1"}, b"body") == base64.b64encode(expected).decode()
+    assert is_signed_whole(secret, b"12body", base64.b64encode(expected))
+    assert not is_signed_whole(secret, b"12body!", base64.b64encode(expected))
+    assert not is_signed_whole("", b"", base64.b64encode(hmac.new(b"", b"", hashlib.sha1).digest()))
+    assert not is_signed_whole(secret, b"12body", b"")
+
+
+@pytest.mark.parametrize("count", [63, 64, 65, 200])
+def test_requests_of_any_number_of_fields_are_signed_in_order_of_the_names(count: int) -> None:
+    fields = {f"n{number:03}": str(number) for number in reversed(range(count))}
+    content = "".join(str(number) for number in range(count)).encode()
+    expected = base64.b64encode(hmac.new(b"secret", content, hashlib.sha1).digest()).decode()
+    assert signature("secret", {**fields, SIGNATURE: "x"}, b"") == expected
+
+
+def test_a_request_without_an_account_is_left_as_it_is() -> None:
+    command = Command(310, ext={"a": "1"}, body=BODY)
+    assert sign(command, Credentials()) is command
+    assert command.ext == {"a": "1"}
+    sign(command, Credentials("ann", "12345678"))
+    assert command.ext_dict().keys() == {"a", ACCESS_KEY, SIGNATURE}
+
+
+@pytest.mark.parametrize(("version", "leaves_out"), [(399, True), (400, False)])
+def test_the_last_version_that_did_not_sign_the_unique_key(version: int, leaves_out: bool) -> None:
+    assert signed({**SEND, SIGNATURE: GOOD, "_UNIQUE_KEY_QUERY": "true"}, version=version) is leaves_out
+
+
+def test_the_order_of_many_fields_is_not_remembered() -> None:
+    """Strangers would fill a broker's memory with them."""
+    accounts._order.cache_clear()
+    signature("secret", {f"few{n}": "1" for n in range(64)}, b"")
+    assert accounts._order.cache_info().currsize == 1
+    signature("secret", {f"many{n}": "1" for n in range(65)}, b"")
+    assert accounts._order.cache_info().currsize == 1

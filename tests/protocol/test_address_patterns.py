@@ -57,6 +57,7 @@ def test_what_matches(pattern: str, address: str, matches: bool) -> None:
     [
         "192.168.*", "192.*", "10.0.0.0/8", "host", "10.0.0.1*", "1-3.2.3.4", "*.1.2.3", "10.0.0.256", "10.0.0.20-10",
         "10.0.0.1-300", "10.0.{1,2}.3", "1:2:3", "*::1", "1050::*:300c:1", "5::1-2:6:7", "10.0.0.{1,x}",
+        "5::7:6:*:*",
     ],
 )  # fmt: skip
 def test_what_is_no_pattern_is_refused_when_it_is_read(pattern: str) -> None:

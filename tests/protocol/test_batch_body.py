@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aerobee.errors import ProtocolError
+from aerobee.errors import MessageIllegal, ProtocolError
 from aerobee.protocol import batch
 from aerobee.protocol.batch import BatchItem
 from aerobee.protocol.message import Record
@@ -79,3 +79,27 @@ def test_an_inner_batch_is_unwrapped_with_consecutive_offsets() -> None:
         (100 + n, bytes([n]), n, 0, 2) for n in range(3)
     ]
     assert batch.unwrap(Record("T", b"", sys_flag=0x40)) == [Record("T", b"", sys_flag=0x40)]
+
+
+def test_a_body_of_less_than_nothing_is_refused() -> None:
+    """One that would have its properties end just where its message does."""
+    record = struct.pack(">iiiii", 22, 0, 0, 7, -22) + b"\0\0"
+    with pytest.raises(ProtocolError, match="message of 22 bytes, body -22, 22 left"):
+        batch.columns(record)
+
+
+@pytest.mark.parametrize(("most", "good"), [(2, False), (3, True), (4, True)])
+def test_a_batch_may_hold_so_many_and_no_more(most: int, good: bool) -> None:
+    data = batch.encode([BatchItem(n, b"%d" % n, f"p{n}") for n in range(3)])
+    if good:
+        assert batch.columns(data, most).bodies == [b"0", b"1", b"2"]
+    else:
+        with pytest.raises(MessageIllegal, match="a batch of more than 2 messages; send smaller ones"):
+            batch.columns(data, most)
+
+
+def test_properties_may_be_as_long_as_the_limit() -> None:
+    (item,) = batch.decode(batch.encode([BatchItem(0, b"x", "p" * 32_767)]))
+    assert len(item.properties_text) == 32_767
+    with pytest.raises(ProtocolError, match="properties of 32768 bytes, limit 32767"):
+        batch.encode([BatchItem(0, b"x", "p" * 32_768)])

@@ -333,3 +333,9 @@ def test_an_answer_has_its_fields_even_when_there_are_none() -> None:
     for ext in ({}, wire.Command(1).ext):
         assert b'"extFields":{}' in wire.encode(Command(0, flag=wire.RESPONSE, ext=ext))
         assert b"extFields" not in wire.encode(Command(0, ext=ext))
+
+
+def test_fields_that_are_null_or_numbers_are_read_as_java_does() -> None:
+    head = b'{"code":1,"extFields":{"a":null,"b":5,"c":true,"d":[1],"e":"x"},"opaque":3}'
+    found = wire.decode(len(head).to_bytes(4, "big") + head)
+    assert found.ext_dict() == {"b": "5", "c": "true", "d": "[1]", "e": "x"}

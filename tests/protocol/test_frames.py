@@ -69,3 +69,41 @@ def test_garbage_is_frames_or_a_protocol_error(data: bytes) -> None:
     except ProtocolError:
         return
     assert sum(len(frame) + 4 for frame in frames) + decoder.pending_bytes == len(data)
+
+
+@pytest.mark.parametrize(("size", "good"), [(12, True), (13, False)])
+def test_a_frame_that_comes_whole_is_held_to_the_limit_too(size: int, good: bool) -> None:
+    for data in (framed(bytes(size)), framed(bytes(size)) + framed(b"x")):
+        decoder = FrameDecoder(max_frame=16)
+        if good:
+            assert decoder.feed(data)[0] == bytes(size)
+        else:
+            with pytest.raises(ProtocolError, match="frame of 17 bytes, limit 16"):
+                decoder.feed(data)
+
+
+@pytest.mark.parametrize("cut", range(1, 24))
+def test_frames_taken_one_by_one_are_those_that_are_fed(cut: int) -> None:
+    """For a reader that joins what came and cuts it himself."""
+    bodies = [b"abcd", b"", b"12345678", b"w"]
+    data, decoder, found = b"".join(map(framed, bodies)), FrameDecoder(), []
+    for start in range(0, len(data), cut):
+        joined, at = decoder.join(data[start : start + cut]), 0
+        while at < len(joined):
+            frame, at = decoder.cut(joined, at)
+            if frame is not None:
+                found.append(frame)
+    assert found == bodies
+    assert decoder.pending_bytes == 0
+
+
+def test_what_is_left_of_a_frame_is_kept_once() -> None:
+    decoder = FrameDecoder()
+    joined = decoder.join(framed(b"abcd") + b"\0\0")
+    frame, at = decoder.cut(joined, 0)
+    assert (frame, at) == (b"abcd", 8)
+    assert decoder.cut(joined, at) == (None, 10)
+    assert bytes(decoder.pending) == b"\0\0"
+    assert decoder.join(b"\0") == b"", "its length is not whole yet"
+    assert decoder.join(b"\1x") == framed(b"x")
+    assert decoder.pending_bytes == 0

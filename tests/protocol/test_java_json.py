@@ -261,3 +261,33 @@ def test_a_body_without_quirks_is_written_by_msgspec_alone() -> None:
 
     encode(Plain(["x"], {"a": 1}))
     assert java_json._writers[Plain, Dialect.JAVA] is msgspec.json.encode
+
+
+@pytest.mark.parametrize(("limit", "good"), [(9, False), (10, True)])
+def test_a_text_may_be_as_long_as_the_limit(monkeypatch: pytest.MonkeyPatch, limit: int, good: bool) -> None:
+    monkeypatch.setattr(java_json, "MAX_SIZE", limit)
+    for read in (parse, lambda data: decode(data, dict[str, int])):
+        if good:
+            assert read(b'{"a":1234}') == {"a": 1234}
+        else:
+            with pytest.raises(ProtocolError, match="JSON of 10 bytes, limit 9"):
+                read(b'{"a":1234}')
+
+
+@pytest.mark.parametrize(("limit", "good"), [(9, False), (10, True)])
+def test_a_request_may_be_as_long_as_its_own_limit(
+    monkeypatch: pytest.MonkeyPatch, limit: int, good: bool
+) -> None:
+    monkeypatch.setattr(java_json, "MAX_REQUEST_SIZE", limit)
+    for read in (java_json.parse_request, lambda data: java_json.decode_request(data, dict[str, int])):
+        if good:
+            assert read(b'{"a":1234}') == {"a": 1234}
+        else:
+            with pytest.raises(ProtocolError, match="JSON request of 10 bytes, limit 9; send several"):
+                read(b'{"a":1234}')
+
+
+def test_values_of_a_request_are_counted_by_the_signs_before_them() -> None:
+    java_json.check_values(b'{"a":[1,2]}', 3)
+    with pytest.raises(ProtocolError, match="JSON request of 3 values, limit 2; send several"):
+        java_json.check_values(b'{"a":[1,2]}', 2)

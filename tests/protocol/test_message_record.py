@@ -231,3 +231,14 @@ def test_the_message_id_is_the_unique_key_or_else_the_offset_id() -> None:
     record = Record("T", b"", physical_offset=1)
     assert record.message_id == record.offset_id == "7F000001000000000000000000000001"
     assert Record("T", b"", "TAGS\x01A\x02").tags == "A"
+
+
+@pytest.mark.parametrize("size", [1_000, -1])
+def test_a_body_that_does_not_end_within_its_record_is_damaged_whatever_its_crc_says(size: int) -> None:
+    record = bytearray(message.encode(message.Record("T", b"hello")))
+    assert bytes(record[84:88]) == (5).to_bytes(4, "big")
+    record[84:88] = size.to_bytes(4, "big", signed=True)
+    taken = bytes(record[88 : 88 + size])
+    record[8:12] = (zlib.crc32(taken) & 0x7FFFFFFF).to_bytes(4, "big")
+    with pytest.raises(CorruptRecord, match="body CRC does not hold"):
+        message.verify(bytes(record))

@@ -77,3 +77,51 @@ def test_classes_of_names() -> None:
     assert names.is_system_group("CID_RMQ_SYS_x")
     assert not names.is_system_group("g")
     assert [names.retry_group(topic) for topic in ("%RETRY%g", "%DLQ%g", "T")] == ["g", "g", ""]
+
+
+@pytest.mark.parametrize(
+    ("topic", "may"),
+    [
+        ("T", True),
+        ("t" * 255, True),
+        ("t" * 256, False),
+        ("%RETRY%g+T", True),
+        ("%RETRY%" + "g" * 248, True),
+        ("%RETRY%" + "g" * 249, False),
+        ("g+T", False),
+        ("a b", False),
+        ("SCHEDULE_TOPIC_XXXX", False),
+        ("rmq_sys_wheel_timer", False),
+        ("rmq_sys_TRACE_DATA_eu", True),
+        ("rmq_sys_REVIVE_LOG_my cluster", True),
+        ("rmq_sys_REVIVE_LOG_../../etc", False),
+    ],
+)
+def test_a_message_that_waits_may_name_only_what_clients_send_to_and_revive_logs(
+    topic: str, may: bool
+) -> None:
+    assert names.may_deliver(topic) is may
+
+
+@pytest.mark.parametrize(
+    ("topic", "may"),
+    [
+        ("", False),
+        (".", False),
+        ("..", False),
+        ("...", True),
+        ("a/b", False),
+        ("a\0b", False),
+        ("ü" * 127, True),
+        ("ü" * 128, False),
+        ("t" * 255, True),
+        ("\ud800", False),
+    ],
+)
+def test_a_topic_is_the_name_of_one_directory(topic: str, may: bool) -> None:
+    assert names.may_exist(topic) is may
+
+
+def test_a_name_in_a_namespace_is_written_as_older_clients_do() -> None:
+    assert names.in_namespace("shop", "orders") == "shop%orders"
+    assert names.in_namespace("", "orders") == "orders"

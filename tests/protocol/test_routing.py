@@ -39,9 +39,10 @@ def test_queues_come_in_the_order_of_their_brokers_and_are_written_only_where_a_
 
 
 def test_an_ordered_topic_keeps_its_list_of_queues_while_a_broker_is_away() -> None:
-    found = unfold("t", route(order_topic_conf="c:2;a:1;broken;x:²;y:" + "9" * 5000))
+    found = unfold("t", route(order_topic_conf="c:2;a:1;broken;x:²;z:100000;y:" + "9" * 5000))
     assert places(found.writable) == [("c", 0), ("c", 1), ("a", 0)]
     assert found.ordered
+    assert len(unfold("t", route(order_topic_conf="c:65536")).writable) == 65_536
 
 
 def test_a_new_topic_has_at_most_the_queues_asked_for() -> None:

@@ -11,12 +11,17 @@ import pytest
 from aerobee.clock import ManualClock
 from aerobee.errors import IllegalOperation, ProtocolError
 from aerobee.protocol.address_patterns import parse_pattern
+from aerobee.protocol.bodies.access import PlainAccessConfig, UserInfo
 from aerobee.protocol.bodies.registration import _Reader
+from aerobee.protocol.bodies.static_topics import MappedPart, QueueMapping, QueueMappingInfo
 from aerobee.protocol.durations import in_words
 from aerobee.protocol.frames import FrameDecoder
+from aerobee.protocol.headers.accounts import UpdateAclConfig
 from aerobee.protocol.ids import UniqueIds
 from aerobee.protocol.plain_acl import Perm, parse_plain_acl
 from aerobee.protocol.recall_handle import Handle, parse_handle, recall_handle
+from aerobee.protocol.transaction_id import TransactionId
+from aerobee.protocol.versions import version_text
 
 
 @pytest.mark.parametrize(
@@ -124,6 +129,15 @@ def test_a_plain_file_of_accounts_is_read_whole() -> None:
         ),
         ("globalWhiteRemoteAddresses:\n- nonsense\n", "nonsense"),
         ("acounts:\n- accessKey: reader1\n", "acounts"),
+        ("globalWhiteRemoteAddresses: 10.0.0.1\n", "^globalWhiteRemoteAddresses is not a list$"),
+        (
+            "globalWhiteRemoteAddresses:\n- [10.0.0.1]\n",
+            "^globalWhiteRemoteAddresses is not a list of texts$",
+        ),
+        ("accounts: reader1\n", "^accounts is not a list$"),
+        ("accounts:\n- reader1\n", "^an account is not of the form"),
+        ("reader1\n", "^the file is not of the form"),
+        ("accounts:\n- accessKey: [a]\n", "^accessKey is not one text$"),
     ],
 )
 def test_what_is_wrong_in_a_plain_file_is_said(text: str, said: str) -> None:
@@ -185,3 +199,61 @@ def test_ids_of_one_month_have_one_salt_and_those_of_the_next_another() -> None:
     assert salts[0] == salts[1]
     assert salts[2] == (salts[0] + 1) & 0xFFFFFFFF
     assert len({first, second, third}) == 3
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0"),
+        (211, "211"),
+        (212, "V4_0_0_SNAPSHOT"),
+        (213, "V4_0_0"),
+        (251, "V4_1_9"),
+        (399, "V4_9_3"),
+        (411, "V4_9_9"),
+        (412, "V5_0_0_SNAPSHOT"),
+        (413, "V5_0_0"),
+        (479, "V5_3_3"),
+    ],
+)
+def test_a_version_has_its_name(number: int, text: str) -> None:
+    assert version_text(number) == text
+
+
+def test_a_transaction_id_finds_its_half_message_again() -> None:
+    given = TransactionId(7, 4_096, "AC11-00-01")
+    assert given.text == "7-4096-AC11-00-01"
+    assert TransactionId.parse(given.text) == given
+    assert TransactionId.parse("0-0-K") == TransactionId(0, 0, "K")
+
+
+@pytest.mark.parametrize("text", ["", "7", "7-8", "7-8-", "x-8-K", "7-x-K", "-7-8-K", "7--8-K"])
+def test_what_no_broker_of_ours_gave_is_no_transaction_id(text: str) -> None:
+    assert TransactionId.parse(text) is None
+
+
+def test_a_static_topic_is_registered_by_the_queues_that_take_its_messages_now() -> None:
+    mapping = QueueMapping(
+        bname="a",
+        epoch=9,
+        scope="east",
+        topic="T",
+        total_queues=5,
+        hosted_queues={
+            0: [MappedPart(bname="a", queue_id=4), MappedPart(bname="a", queue_id=7)],
+            1: [],
+            2: [MappedPart(bname="a", queue_id=2)],
+        },
+    )
+    assert mapping.info() == QueueMappingInfo(
+        bname="a", curr_id_map={0: 7, 2: 2}, epoch=9, scope="east", topic="T", total_queues=5
+    )
+
+
+def test_secrets_are_not_shown() -> None:
+    shown = [
+        repr(UserInfo(username="ann", password="secret-1")),
+        repr(PlainAccessConfig(access_key="ann-key", secret_key="secret-1")),
+        repr(UpdateAclConfig(access_key="ann-key", secret_key="secret-1")),
+    ]
+    assert all("ann" in each and "secret-1" not in each for each in shown)

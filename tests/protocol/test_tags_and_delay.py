@@ -18,6 +18,13 @@ def test_everything_is_accepted_by(expression: str | None) -> None:
     assert found.accepts_tag(None)
 
 
+@pytest.mark.parametrize("kind", [None, "", "TAG"])
+def test_no_kind_is_tags(kind: str | None) -> None:
+    assert subscribe("T", "A", 5, kind) == subscribe("T", "A", 5)
+    other = subscribe("T", None, 5, "SQL92")
+    assert (other.expression, other.kind, other.tags, other.version) == ("", "SQL92", frozenset(), 5)
+
+
 @pytest.mark.parametrize("expression", ["TagA||A", " TagA || A ", "||A||TagA||", "A||TagA||A"])
 def test_tags_are_split_trimmed_and_hashed(expression: str) -> None:
     found = subscribe("T", expression, 5)

@@ -249,7 +249,7 @@ def test_older_index_files_are_closed_when_they_were_looked_into(kit: Any) -> No
 
 
 def test_the_compiled_lane_may_not_begin_where_python_must_have_a_look(kit: Any) -> None:
-    store, nobody = kit.open(), SimpleNamespace()
+    store, nobody = kit.open(), SimpleNamespace(goes_on=lambda *now: False, lease=lambda *room: None)
     assert not store.begin(nobody), "there is neither a log file nor a key"
     store.append(kit.message(text="UNIQ_KEY\x01u\x02"))
     store._appender.refused = lambda: StoreError("no")

@@ -52,7 +52,6 @@ class Rebalancer(Generic[Wanted]):
 
     async def run_forever(self) -> None:
         options, clock = self._member.options, self._member.clock
-        wait_ms = options.rebalance_ms
         while True:
             began = clock.now()
             balanced = await self.rebalance()

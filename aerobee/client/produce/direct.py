@@ -79,6 +79,8 @@ class Line:
                     command = wire.decode(frame)
                     if command.flag & wire.RESPONSE and command.opaque == opaque:
                         return command
+        except NetworkError:
+            raise
         except TimeoutError:
             raise RequestTimeout("no answer in time") from None
         except OSError as error:

@@ -12,6 +12,7 @@ from aerobee.broker.background import revive
 from aerobee.broker.background.revive import Revive
 from aerobee.broker.operations.pop import pop
 from aerobee.protocol import names
+from aerobee.protocol import properties as props
 
 RETRY = names.pop_retry_topic("orders", "billing")
 
@@ -67,6 +68,21 @@ def test_a_second_of_redeliveries_is_one_line_a_group(shop: Any, caplog: pytest.
     assert told == ["group=billing topic=orders messages=3: not acked in time, redelivering"]
     shop.wait(400)
     assert caplog.text.count("not acked in time") == 1
+
+
+@pytest.mark.parametrize("invisible_ms", [1_000, 10_000])
+@pytest.mark.parametrize("failure", ["", "KeyError: 'card'"])
+def test_a_copy_says_why_it_came_back_where_its_consumer_said(
+    shop: Any, failure: str, invisible_ms: int
+) -> None:
+    """From memory and from the log."""
+    shop.send("a")
+    (one,) = shop.pop(invisible_ms=60_000)
+    changed = shop.change(one, invisible_ms, failure)
+    shop.wait(12_000)
+    (copy,) = shop.records(RETRY)
+    told = {props.LAST_ERROR: failure} if failure else {}
+    assert copy.properties == {props.FIRST_POP_TIME: str(changed.receipt.pop_time), **told}
 
 
 def test_the_end_leaves_no_lease_in_memory_only(shop: Any) -> None:

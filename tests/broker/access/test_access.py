@@ -80,8 +80,10 @@ async def test_what_cannot_be_saved_is_not_in_force(file: Path, monkeypatch: pyt
         assert access.policies.get("ann") == POLICY
 
 
-def test_a_damaged_file_opens_nothing(file: Path) -> None:
-    file.write_text('{"users": [], "policies": {"ann": {"custom": [{"resource": "Foo:x"}]}}}')
+@pytest.mark.parametrize("more", ["", ', "actions": ["Pub"], "decision": "Allow"'])
+def test_a_damaged_file_opens_nothing(file: Path, more: str) -> None:
+    entry = f'{{"resource": "Foo:x"{more}}}'
+    file.write_text(f'{{"users": [], "policies": {{"ann": {{"custom": [{entry}]}}}}}}')
     access = Access(file, RULES)
     assert access.users.all() == []
     with pytest.raises(AccessDenied):

@@ -221,7 +221,7 @@ async def test_who_is_no_super_user_makes_changes_and_deletes_none(name: str) ->
         operations.update_user("ann", "root", UserInfo(password="mine"), access),
         operations.delete_user("ann", "root", access),
     ):
-        with pytest.raises((SystemFailure, NoPermission), match="only be .* by super user"):
+        with pytest.raises((SystemFailure, NoPermission), match=r"only be .* by super user"):
             await attempt
     assert access.users.all() == before
 

@@ -129,3 +129,12 @@ def test_each_topics_count_says_when_it_was_last_another(bench: Any, clock: Any,
     run(timers, clock, 60)
     assert (timers.by_topic(), timers.pending) == ({"": 0}, 0)
     assert timers.changed_at("orders") == began, "nothing of it waits: as of those nobody counted"
+
+
+def test_a_recall_is_no_message_that_waits(bench: Any, clock: Any, timers: Timers) -> None:
+    sent = bench.send(properties={"TIMER_DELAY_SEC": "10", "UNIQ_KEY": "A1"})
+    recall(Recall("orders", recall_handle("orders", "broker-a", sent.timer_out, "A1")), bench.broker)
+    run(timers, clock)
+    assert timers.by_topic()["orders"] == 1
+    run(timers, clock, 15)
+    assert (timers.by_topic()["orders"], timers.pending) == (0, 0)

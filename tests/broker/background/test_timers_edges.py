@@ -138,3 +138,22 @@ def test_a_recall_is_no_message_that_waits(bench: Any, clock: Any, timers: Timer
     assert timers.by_topic()["orders"] == 1
     run(timers, clock, 15)
     assert (timers.by_topic()["orders"], timers.pending) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"REAL_TOPIC": "orders", "REAL_QID": "0", "TIMER_OUT_MS": "soon"},
+        {"REAL_TOPIC": "orders", "REAL_QID": "0"},
+        {"REAL_TOPIC": "orders", "TIMER_OUT_MS": "5000"},
+        {"REAL_QID": "0", "TIMER_OUT_MS": "5000"},
+    ],
+)
+def test_what_names_no_time_or_no_place_is_stepped_over(
+    bench: Any, clock: Any, timers: Timers, words: dict[str, str]
+) -> None:
+    bench.broker.store.append(Record(TIMER, b"odd", render(words), 0))
+    run(timers, clock)
+    run(timers, clock, 3)
+    assert (bodies(bench), timers.pending, timers.queue_offset) == ([], 0, 1)
+    assert bench.broker.stats.skipped.count == 1

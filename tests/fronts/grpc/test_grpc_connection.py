@@ -81,6 +81,20 @@ async def test_a_stream_of_messages_is_told_one_by_one() -> None:
         assert line.hear(number).status == 0
 
 
+async def test_a_stream_whose_only_message_is_its_last_is_told_of_its_end_too() -> None:
+    told: list[bytes] = []
+
+    def opened(exchange: Exchange) -> None:
+        exchange.hears(lambda _, data: told.append(data), Exchange.finish)
+
+    async with line_of(Method(Exchange.answer, opened)) as line:
+        number, headers = line.open("/x", {})
+        line.say(headers, frame(DATA, END_STREAM, number, as_message(b"all")))
+        heard = line.hear(number)
+        assert (told, heard.status, heard.ended) == ([b"all"], 0, True)
+        assert not line.connection.streams.open
+
+
 async def test_an_answer_without_a_message_is_a_whole_answer() -> None:
     def opened(exchange: Exchange) -> None:
         exchange.hears(Exchange.answer, Exchange.finish)

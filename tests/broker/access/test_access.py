@@ -92,6 +92,7 @@ def test_a_damaged_file_opens_nothing(file: Path, more: str) -> None:
 
 def test_who_comes_in() -> None:
     access = Access(None, RULES)
+    assert (access.refused_logins, access.passed) == (0, set()), "nobody was there yet"
     access.put_user(ANN)
     access.put_user(User(username="bob", password="p", user_status=UserStatus.DISABLE))
     assert access.secret_of("ann", "") == "s3cret-word"

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pytest
@@ -193,7 +193,7 @@ def test_what_a_request_is_when_it_says_nothing() -> None:
 # -- many pulls of one reader ------------------------------------------------------------------------------------
 
 
-class Served(NamedTuple):
+class Served(msgspec.Struct):
     request: Pull
     commit_offset: int
     next_offset: int

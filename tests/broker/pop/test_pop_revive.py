@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -83,7 +85,7 @@ def test_an_unacked_message_comes_back_within_a_second_and_never_early(shop, inv
 def test_the_copy_keeps_body_tags_keys_birth_and_flags(shop):
     born = b"\x0a\x00\x00\x07\x00\x00\x1f\x90"
     text = props.render({props.TAGS: "paid", props.KEYS: "o-1", "colour": "red"})
-    flags = {"flag": 5, "sys_flag": int(SysFlag.COMMIT), "prepared_offset": 99}
+    flags: Any = {"flag": 5, "sys_flag": int(SysFlag.COMMIT), "prepared_offset": 99}
     shop.broker.store.append(Record("orders", b"body", text, born_timestamp=77, born_host=born, **flags))
     shop.pop(invisible_ms=500)
     shop.wait(1_000)

@@ -119,3 +119,14 @@ def test_a_message_stored_by_a_clock_that_ran_ahead_is_not_behind(shop: Any) -> 
     shop.clock.set_wall(shop.clock.wall() - 7_200_000)
     shop.pop(queue_id=0)
     assert shop.broker.stats.behind("billing", "orders", 0)[1] == 0
+
+
+def test_figures_of_the_revive_log_go_with_their_group_or_topic_and_no_others(shop: Any) -> None:
+    written = shop.broker.pops.leases.log.written
+    for group in ("billing", "audit"):
+        for topic in ("orders", "bills"):
+            written[group, topic, "ck"] += 1
+    shop.broker.pops.remove_group("billing")
+    assert set(written) == {("audit", "orders", "ck"), ("audit", "bills", "ck")}
+    shop.broker.pops.remove_topic("orders")
+    assert set(written) == {("audit", "bills", "ck")}

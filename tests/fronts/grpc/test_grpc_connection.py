@@ -76,6 +76,7 @@ async def test_a_stream_of_messages_is_told_one_by_one() -> None:
         both = as_message(b"one") + as_message(b"") + as_message(b"three")
         line.say(headers, frame(DATA, 0, number, both[:-2]))
         assert told == [b"one", b""]
+        assert line.connection.kept_bytes == len(as_message(b"three")) - 2, "what was told is not kept"
         line.say(frame(DATA, END_STREAM, number, both[-2:]))
         assert told == [b"one", b"", b"three"]
         assert line.hear(number).status == 0

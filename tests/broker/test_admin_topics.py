@@ -242,6 +242,31 @@ async def test_a_group_is_created_changed_and_deleted(bench: Any) -> None:
         groups.group_config("g", broker)
 
 
+async def test_a_deleted_group_leaves_no_lease_and_no_figures(bench: Any) -> None:
+    broker = bench.broker
+    bench.send()
+    pop(Pop("g", "orders", Start.MIN, queue_id=0, born_time=bench.clock.now()), broker)
+    assert broker.pops.leases.in_flight.messages == 1
+    await groups.delete_group("g", broker, clean_offsets=True)
+    assert broker.pops.leases.in_flight.messages == 0
+    assert broker.stats.meters("GROUP_GET") == []
+
+
+@pytest.mark.parametrize("name", [names.pop_retry_topic, names.pop_retry_topic_v2])
+async def test_a_deleted_topic_takes_the_retries_of_all_who_read_it_along(bench: Any, name: Any) -> None:
+    broker = bench.broker
+    bench.send()
+    broker.offsets.set("commits", "orders", 0, 1)
+    broker.clients.learn("reads", "orders", None, "*", bench.clock.now())
+    for group in ("commits", "reads", "stranger"):
+        broker.topics.ensure(name("orders", group))
+    await topics.delete_topic("orders", broker)
+    left = [
+        broker.topics.get(name("orders", group)) is not None for group in ("commits", "reads", "stranger")
+    ]
+    assert left == [False, False, True]
+
+
 @pytest.mark.parametrize(
     "config", [GroupConfig(group_name="a b"), GroupConfig(group_name="g", retry_queue_nums=-1)]
 )
@@ -272,7 +297,8 @@ def test_connections_of_consumers_and_producers(bench: Any) -> None:
     assert (connection.client_id, connection.client_addr, connection.version) == ("c1", "10.0.0.9:50001", 479)
     assert set(consumers.subscription_table) == {"orders"}
     assert groups.producer_connection("shop", bench.broker).connection_set == [connection]
-    assert [p.client_id for p in groups.all_producers(bench.broker).data["shop"]] == ["c1"]
+    (told,) = groups.all_producers(bench.broker).data["shop"]
+    assert (told.client_id, told.last_update_timestamp) == ("c1", bench.clock.now())
     found = groups.subscription("billing", "orders", bench.broker)
     assert found.subscription_data is not None
     assert groups.subscription("billing", "nothing", bench.broker).subscription_data is None

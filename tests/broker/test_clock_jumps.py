@@ -253,6 +253,22 @@ def test_a_clock_corrected_while_the_broker_was_down_makes_no_timer_early(run: R
     assert run.bodies() == [b"a"]
 
 
+@pytest.mark.parametrize(("waits", "lag"), [(True, 2 * HOUR), (False, 0)])
+def test_a_wheel_is_ahead_of_a_clock_that_was_set_back_as_long_as_anything_waits_in_it(
+    run: Run, waits: bool, lag: int
+) -> None:
+    run.bench.send(body=b"a", properties={"TIMER_DELAY_MS": "4000"})
+    run.wait(100)
+    run.set_clock(-2 * HOUR)
+    run.wait(100 if waits else 6_000)
+    assert run.timers._wheel.lag == 2 * HOUR
+    run.restart()
+    assert run.timers._wheel.lag == lag
+    run.wait(100)
+    assert run.timers.late_seconds(run.clock.now()) == 0
+    assert run.timers.pending == waits
+
+
 @pytest.mark.parametrize("jump", [-2 * HOUR, HOUR])
 def test_a_recall_finds_a_message_of_before_the_jump(run: Run, jump: int) -> None:
     due = run.clock.wall() + 3 * HOUR

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from aerobee.broker.delivery import deliver
 from aerobee.broker.delivery.destination import Target, delay_level, route_delay, target_of, to_half
 from aerobee.broker.operations.admin.cluster import _uptime
 from aerobee.errors import MessageIllegal
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
-from aerobee.protocol.message import Record
+from aerobee.protocol.message import MAX_PROPERTIES, RECORD_CHECK_SIZE, Record
 
 NOW, LONGEST = 1_700_000_000_000, 100_000
 MOST = names.MAX_QUEUES
@@ -156,3 +157,35 @@ def test_a_half_message_keeps_its_target_and_none_of_what_only_the_broker_writes
 )
 def test_how_long_a_broker_runs_as_its_tools_show_it(seconds: int, text: str) -> None:
     assert _uptime(seconds * 1000 + 999 * (seconds >= 0)) == f"[ {text} ]"
+
+
+# -- stamps ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("letter", ["x", "\u00e4"])
+def test_stamps_go_where_there_is_room_for_them_and_the_stores_check(letter: str) -> None:
+    room, stamps, each = MAX_PROPERTIES - RECORD_CHECK_SIZE, "A\x01b\x02", len(letter.encode())
+    fits = letter * ((room - len(stamps) - 1) // each) + "\x02"
+    assert deliver.stamped(fits, stamps) == fits + stamps
+    assert deliver.stamped(letter + fits, stamps) == letter + fits
+    assert deliver.stamped("K\x01v", stamps) == f"K\x01v\x02{stamps}"
+    assert deliver.stamped("", stamps) == stamps
+
+
+def test_the_check_of_a_record_is_not_taken_along_to_its_copy() -> None:
+    check = "__CRC32#\x010123456789\x02"
+    assert deliver.without_check(f"K\x01v\x02{check}") == "K\x01v\x02"
+    assert deliver.without_check(check) == ""
+    assert deliver.without_check(check[1:]) == check[1:]
+    assert deliver.without_check(f"{check}K\x01v\x02") == f"{check}K\x01v\x02"
+
+
+def test_a_timed_message_says_when_it_began_to_wait_and_when_it_came(bench: Any, clock: Any) -> None:
+    due = clock.wall() + 60_000
+    clock.advance(3)
+    began = clock.wall()
+    bench.send(born_timestamp=7, properties={"TIMER_DELIVER_MS": str(due)})
+    (waiting,) = bench.records(names.TIMER_TOPIC)
+    deliver.deliver(waiting.physical_offset, bench.broker.store, bench.broker.stats, due + 9)
+    told = bench.records("orders")[0].properties
+    assert (told["TIMER_ENQUEUE_MS"], told["TIMER_DEQUEUE_MS"]) == (str(began), str(due + 9))

@@ -83,3 +83,30 @@ def test_queue_units_show_what_a_groups_filter_takes(bench: Any) -> None:
     assert [unit.eval for unit in query_queue("orders", 0, 0, 2, "", bench.broker).queue_data] == [True, True]
     with pytest.raises(SystemFailure, match="no queue 3"):
         query_queue("orders", 3, 0, 10, "", bench.broker)
+
+
+@pytest.mark.parametrize(
+    ("start", "count", "units"), [(0, 2, 2), (0, 9, 3), (2, 2, 2), (3, 1, 1), (4, 5, 1), (5, 5, 0)]
+)
+def test_queue_units_begin_where_the_queue_does(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, start: int, count: int, units: int
+) -> None:
+    """The first two are cleaned away: whoever asks for those gets as many as he asked for all the same."""
+    for _ in range(5):
+        bench.send()
+    monkeypatch.setattr(bench.broker.store, "min_offset", lambda topic, queue_id: 2)
+    view = query_queue("orders", 0, start, count, "", bench.broker)
+    assert (view.min_queue_index, view.max_queue_index, len(view.queue_data)) == (2, 5, units)
+    if units:
+        first = bench.records("orders")[max(start, 2)]
+        shown = view.queue_data[0]
+        assert (shown.physic_offset, shown.physic_size) == (first.physical_offset, first.size)
+
+
+def test_a_key_query_says_how_far_the_index_is(bench: Any) -> None:
+    bench.send(properties={"KEYS": "k"})
+    bench.clock.advance(5)
+    last = bench.send(properties={"KEYS": "k"})
+    found = query_by_key(KeyQuery("orders", "k"), bench.broker)
+    assert (found.index_time, found.index_offset) == (bench.clock.wall(), last.physical_offset)
+    assert view_message(0, bench.broker), "the first of all lies at 0"

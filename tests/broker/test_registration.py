@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -224,3 +225,83 @@ def test_a_broker_without_write_permission_registers_none() -> None:
     told = body.topic_config_serialize_wrapper.topic_config_table
     assert {name: config.perm for name, config in told.items()} == {"t": 4, "r": 4}
     assert topics["t"].perm == 6
+
+
+# -- one name server, which answers as it is told ----------------------------------------------------------------
+
+
+class Scripted:
+    """A link whose registrations go well, or fail with what stands in `fails`."""
+
+    def __init__(self, town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock, self.link = town.clock, town.remote("127.0.0.1:9")
+        self.at: list[int] = []
+        self.fails: Exception | None = None
+        self._began = town.clock.now()
+        monkeypatch.setattr(self.link, "_register", self._register)
+
+    async def _register(self) -> None:
+        self.at.append(self.clock.now() - self._began)
+        if self.fails is not None:
+            raise self.fails
+        self.link.registered = True
+
+    async def pass_ms(self, ms: int) -> None:
+        self.clock.advance(ms)
+        for _ in range(8):
+            await asyncio.sleep(0)
+
+
+async def test_what_failed_is_tried_again_after_three_seconds_and_said_once(
+    town: Town, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    at = Scripted(town, monkeypatch)
+    await at.link.start()
+    at.fails = OSError("no way there")
+    for ms in (30_000, 3_000, 2_999, 1):
+        await at.pass_ms(ms)
+    assert at.at == [0, 30_000, 33_000, 36_000]
+    assert not at.link.registered, "it may have forgotten us"
+    assert caplog.text.count("cannot register namesrv=127.0.0.1:9") == 1
+    at.fails = None
+    for ms in (3_000, 3_000, 26_999, 1):
+        await at.pass_ms(ms)
+    assert at.at[4:] == [39_000, 69_000]
+    assert at.link.registered
+    await at.link.stop()
+
+
+async def test_a_lost_connection_is_a_reason_to_register_unless_we_go_ourselves(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = Scripted(town, monkeypatch)
+    await at.link.start()
+    at.link.closed(None)  # type: ignore[arg-type]
+    await at.pass_ms(0)
+    assert at.at == [0, 0]
+    await at.link.stop()
+    at.link.closed(None)  # type: ignore[arg-type]
+    await at.pass_ms(60_000)
+    assert at.at == [0, 0]
+
+
+def test_a_broker_is_registered_as_soon_as_one_name_server_knows_it(town: Town) -> None:
+    links = [town.remote("127.0.0.1:9"), town.remote("127.0.0.1:8")]
+    registration = Registration(list(links))
+    assert not registration.registered
+    links[1].registered = True
+    assert registration.registered
+
+
+def test_a_registration_says_who_comes_and_what_it_brings() -> None:
+    told = ME.registration(7, b"body of which the checksum has its highest bit set: 0")
+    assert (told.broker_name, told.broker_addr, told.cluster_name) == ("broker-a", "127.0.0.1:10911", "C")
+    assert (told.ha_server_addr, told.broker_id) == ("127.0.0.1:10912", 0)
+    assert told.heartbeat_timeout_millis == 7
+    for number in range(20):  # half of all checksums do not fit Java's int
+        body = b"%d" % number
+        assert ME.registration(body=body).body_crc32 == zlib.crc32(body) % 2**31
+    gone = ME.goodbye()
+    assert (gone.broker_name, gone.broker_addr, gone.cluster_name, gone.broker_id) == (
+        "broker-a", "127.0.0.1:10911", "C", 0,
+    )  # fmt: skip

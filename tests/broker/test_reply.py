@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.broker.operations.admin import ask_client
-from aerobee.broker.operations.recall import Recall, recall
+from aerobee.broker.operations.admin.settings import change_settings
+from aerobee.broker.operations.recall import Recall, kept_elsewhere, recall
 from aerobee.broker.operations.reply import reply
 from aerobee.broker.operations.send import PlainOrigin
+from aerobee.broker.state.routes import Host
 from aerobee.errors import (
     ConsumeTimeout,
     IllegalOperation,
@@ -196,6 +198,57 @@ def test_a_recall_lands_in_the_slot_of_its_message(bench: Any) -> None:
     assert taken_back.properties["TIMER_OUT_MS"] == original.properties["TIMER_OUT_MS"]
     assert taken_back.properties["TIMER_DEL_UNIQKEY"] == f"orders+{unique_key}"
     assert taken_back.properties["REAL_TOPIC"] == "orders"
+
+
+def test_a_recall_says_when_and_by_whom_it_was_made(bench: Any) -> None:
+    handle, _ = delayed(bench)
+    bench.clock.advance(2_000)
+    recall(Recall("orders", handle, "shop", b"\x0a\0\0\x09\0\0\x10\0"), bench.broker)
+    taken_back = bench.records(names.TIMER_TOPIC)[-1]
+    assert taken_back.born_host == b"\x0a\0\0\x09\0\0\x10\0"
+    assert taken_back.born_timestamp == bench.clock.wall()
+    told = taken_back.properties
+    assert (told["BORN_TIMESTAMP"], told["PGROUP"]) == (str(bench.clock.wall()), "shop")
+
+
+def test_nothing_is_recalled_at_a_broker_that_may_not_be_written(bench: Any) -> None:
+    handle, _ = delayed(bench)
+    change_settings("brokerPermission=4", bench.broker)
+    with pytest.raises(NoPermission, match="may not be written"):
+        recall(Recall("orders", handle), bench.broker)
+    assert len(bench.records(names.TIMER_TOPIC)) == 1
+
+
+def test_a_recall_of_what_would_wait_longer_than_any_may_is_refused(bench: Any) -> None:
+    bench.send()
+    longest = bench.broker.store.config.timer_max_delay_ms
+    for ahead, is_refused in ((longest - 2, False), (longest - 1, True), (longest, True)):
+        handle = recall_handle("orders", "broker-a", bench.clock.wall() + ahead, "k")
+        try:
+            recall(Recall("orders", handle), bench.broker)
+        except IllegalOperation:
+            assert is_refused, ahead
+        else:
+            assert not is_refused, ahead
+
+
+@pytest.mark.parametrize("address", ["10.0.0.2:10911", ""])
+async def test_a_recall_is_passed_on_to_the_broker_that_keeps_the_message_if_it_can_be_asked(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    far = Host("broker-b", 6, 4, 4, address, "10.0.0.2:8081")
+    near = Host("broker-a", 6, 4, 4)
+
+    async def hosts(topic: str, broker: Any) -> list[Host]:
+        return [near, far]
+
+    monkeypatch.setattr("aerobee.broker.operations.recall.hosts_of", hosts)
+    there = Recall("orders", recall_handle("orders", "broker-b", 1, "k"))
+    assert await kept_elsewhere(there, bench.broker) == (far if address else None)
+    here = Recall("orders", recall_handle("orders", "broker-a", 1, "k"))
+    assert await kept_elsewhere(here, bench.broker) is None
+    nowhere = Recall("orders", recall_handle("orders", "broker-c", 1, "k"))
+    assert await kept_elsewhere(nowhere, bench.broker) is None
 
 
 def test_a_recall_can_be_turned_off(make_bench: Callable[..., Any]) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from aerobee.broker.background.transaction_check import TransactionCheck
 from aerobee.broker.broker import Broker, assemble
 from aerobee.broker.operations.check_transaction import check_transactions, resume_check
-from aerobee.broker.operations.end_transaction import EndTransaction, catch_up, end_transaction
+from aerobee.broker.operations.end_transaction import Ended, EndTransaction, catch_up, end_transaction
 from aerobee.broker.operations.send import PlainOrigin, Sent, send
 from aerobee.broker.state.half_messages import HalfMessages, Outcome
 from aerobee.clock import ManualClock
@@ -130,6 +130,19 @@ def test_the_same_word_twice_commits_once(bench: Any) -> None:
     assert len(bench.records("orders")) == 1
     with pytest.raises(SystemFailure, match="COMMIT already"):
         end(bench, sent, ROLLBACK)
+
+
+@pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
+def test_the_same_word_after_a_restart_which_forgot_the_outcome_is_harmless(
+    bench: Any, outcome: Outcome
+) -> None:
+    sent = half(bench, UNIQ_KEY="AB12")
+    assert end(bench, sent, outcome).end == bench.broker.store.log_max
+    bench.restart()
+    before = bench.broker.store.log_max
+    assert end(bench, sent, outcome) == Ended()
+    assert bench.broker.transactions.outcome(0) is None, "nobody remembers how it ended"
+    assert bench.broker.store.log_max == before
 
 
 def test_a_delayed_transactional_message_is_delayed_from_its_commit(bench: Any) -> None:

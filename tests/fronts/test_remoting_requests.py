@@ -421,11 +421,20 @@ async def test_send_back_over_the_wire(peer: Any, server: Any) -> None:
     assert missing.code == 1
 
 
-async def test_batch_that_the_cpp_client_marks_with_one_is_stored_whole(peer: Any, server: Any) -> None:
+@pytest.mark.parametrize(
+    ("header", "fields"),
+    [
+        (produce.SendMessage, b'"topic":"orders","queueId":"0","batch"'),
+        (produce.SendMessageV2, b'"a":"p","b":"orders","c":"TBW102","d":"4","e":"0","m"'),
+    ],
+)
+async def test_batch_that_the_cpp_client_marks_with_one_is_stored_whole(
+    peer: Any, server: Any, header: Any, fields: bytes
+) -> None:
     body = batch.encode([BatchItem(0, b"one"), BatchItem(0, b"two")])
     for value, stored in ((b'"1"', 1), (b'"true"', 3), (b"true", 5)):
-        raw = msgspec.Raw(b'{"topic":"orders","queueId":"0","batch":' + value + b"}")
-        answer = await peer.call(produce.SendMessage(topic="orders"), body, ext=raw)
+        raw = msgspec.Raw(b"{" + fields + b":" + value + b"}")
+        answer = await peer.call(header(topic="orders"), body, ext=raw)
         assert answer.code == 0
         assert server.broker.store.max_offset("orders", 0) == stored
 

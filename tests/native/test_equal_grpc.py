@@ -293,6 +293,22 @@ def test_acks_are_refused_as_python_does(sides: tuple[Side, Side], handle: str) 
     assert pb.AckMessageResponse.FromString(found).status.code != pb.OK
 
 
+@pytest.mark.parametrize(
+    ("group", "topic", "code"),
+    [("no group!", "orders", pb.ILLEGAL_CONSUMER_GROUP), ("billing", "no topic!", pb.ILLEGAL_TOPIC)],
+)
+def test_names_that_nothing_can_have_are_refused_as_python_does(
+    sides: tuple[Side, Side], group: str, topic: str, code: int
+) -> None:
+    entry = pb.AckMessageEntry(message_id="01", receipt_handle="0 1 60000 0 0 broker-a 0 0")
+    request = pb.AckMessageRequest(entries=[entry])
+    request.group.name, request.topic.name = group, topic
+    data, fields = request.SerializeToString(), {"x-mq-client-id": "c"}
+    found = sides[0].call("AckMessage", data, fields)
+    assert found == sides[1].call("AckMessage", data, fields)
+    assert pb.AckMessageResponse.FromString(found).status.code == code
+
+
 # -- deliveries ----------------------------------------------------------------------------------------------
 
 HOST = st.sampled_from([b"\x7f\0\0\1\0\0\x2a\x9f", b"\x0a\0\0\2\0\0\0\1", bytes(20)])

@@ -80,8 +80,10 @@ async def test_what_cannot_be_saved_is_not_in_force(file: Path, monkeypatch: pyt
         assert access.policies.get("ann") == POLICY
 
 
-def test_a_damaged_file_opens_nothing(file: Path) -> None:
-    file.write_text('{"users": [], "policies": {"ann": {"custom": [{"resource": "Foo:x"}]}}}')
+@pytest.mark.parametrize("more", ["", ', "actions": ["Pub"], "decision": "Allow"'])
+def test_a_damaged_file_opens_nothing(file: Path, more: str) -> None:
+    entry = f'{{"resource": "Foo:x"{more}}}'
+    file.write_text(f'{{"users": [], "policies": {{"ann": {{"custom": [{entry}]}}}}}}')
     access = Access(file, RULES)
     assert access.users.all() == []
     with pytest.raises(AccessDenied):
@@ -90,6 +92,7 @@ def test_a_damaged_file_opens_nothing(file: Path) -> None:
 
 def test_who_comes_in() -> None:
     access = Access(None, RULES)
+    assert (access.refused_logins, access.passed) == (0, set()), "nobody was there yet"
     access.put_user(ANN)
     access.put_user(User(username="bob", password="p", user_status=UserStatus.DISABLE))
     assert access.secret_of("ann", "") == "s3cret-word"

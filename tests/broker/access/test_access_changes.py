@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 import itertools
+from typing import TYPE_CHECKING
 
 import pytest
 
 from aerobee.broker.access.access import Access, Rules
 from aerobee.broker.access.users import User
 from aerobee.broker.operations.admin import access as operations
-from aerobee.errors import SystemFailure
+from aerobee.errors import NoPermission, SystemFailure
 from aerobee.protocol.access import Action, Decision, PolicyType, Resource, UserStatus, UserType
 from aerobee.protocol.bodies import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from aerobee.protocol.policies import Entry, Policy
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ON = Rules(cluster="c", authentication=True, authorization=True, keeps_users=True)
 
@@ -199,3 +203,38 @@ def test_where_no_users_are_kept_nothing_can_be_asked() -> None:
         operations.kept(Access(None, Rules(cluster="c")))
     access = access_with()
     assert operations.kept(access) is access
+
+
+async def test_a_password_of_blanks_is_none_that_was_said() -> None:
+    access = access_with(User(username="ann", password="old"))
+    await operations.update_user("root", "ann", UserInfo(password="  "), access)
+    assert access.users.get("ann") == User(username="ann", password="old")
+
+
+@pytest.mark.parametrize("name", ["ann", "root"])
+async def test_who_is_no_super_user_makes_changes_and_deletes_none(name: str) -> None:
+    access = access_with(User(username="ann", password="old"))
+    before = access.users.all()
+    for attempt in (
+        operations.create_user("ann", "bob", UserInfo(password="p", user_type="Super"), access),
+        operations.update_user("ann", name, UserInfo(user_type="Super"), access),
+        operations.update_user("ann", "root", UserInfo(password="mine"), access),
+        operations.delete_user("ann", "root", access),
+    ):
+        with pytest.raises((SystemFailure, NoPermission), match=r"only be .* by super user"):
+            await attempt
+    assert access.users.all() == before
+
+
+async def test_what_operators_change_is_on_disk_when_they_are_answered(tmp_path: Path) -> None:
+    access = Access(tmp_path / "access.json", ON)
+
+    def kept() -> list[str]:
+        return [user.username for user in Access(tmp_path / "access.json", ON).users.all()]
+
+    await operations.create_user("", "ann", UserInfo(password="p"), access)
+    assert kept() == ["ann"]
+    await operations.update_user("", "ann", UserInfo(user_status="disable"), access)
+    assert Access(tmp_path / "access.json", ON).users.get("ann") == access.users.get("ann")
+    await operations.delete_user("", "ann", access)
+    assert kept() == []

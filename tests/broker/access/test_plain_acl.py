@@ -12,6 +12,7 @@ from aerobee.broker.access.access import Access, Rules
 from aerobee.broker.access.migrate import migrate
 from aerobee.broker.access.opening import open_access
 from aerobee.broker.access.plain_acl import PlainAcl, read_files
+from aerobee.broker.access.users import User
 from aerobee.errors import AclDenied
 from aerobee.protocol.access import Action, Kind, Need, cluster, every, group, topic
 from aerobee.protocol.plain_acl import Perm, parse_plain_acl
@@ -149,6 +150,7 @@ def test_the_order_of_who_comes_in(file: Path) -> None:
         (topic("odd", Action.PUB), "No permission for topic:odd"),
         (topic("topicX", Action.PUB), "No default permission for topic:topicX"),
         (topic("topicD", Action.PUB, Action.SUB), ""),
+        (topic("topicC", Action.PUB, Action.SUB), ""),
         (topic("topicA", Action.PUB, Action.SUB), "No permission for topic:topicA"),
         (group("groupA", Action.SUB), "No permission for group:groupA"),
         (group("groupC", Action.SUB, Action.UPDATE), ""),
@@ -199,6 +201,44 @@ def test_a_changed_file_counts_and_a_broken_one_does_not(
     assert acl.secret_of("newcomer", HERE) == "12345678"
     assert "accounts stay as they were" in caplog.text
     assert "12345678" not in caplog.text
+
+
+def test_what_was_let_through_is_asked_again_after_a_change_and_only_then(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acl = PlainAcl(file, "c")
+    acl.passed.add(("RocketMQ", "topicB"))
+    acl.tick(0)
+    assert acl.passed
+    file.write_text(COMMON.replace("topicB=PUB|SUB", "topicB=DENY"))
+    acl.tick(5_000)
+    assert not acl.passed
+    acl.passed.add(("RocketMQ", "topicC"))
+    monkeypatch.setattr(acl, "_read", lambda: pytest.fail("read again, though nothing changed"))
+    acl.tick(10_000)
+    assert acl.passed
+
+
+def test_accounts_that_are_users_already_stay_as_they_are_and_the_others_are_kept(
+    file: Path, tmp_path: Path
+) -> None:
+    rules = Rules(cluster="c", authentication=True, authorization=True)
+    access = Access(tmp_path / "access.json", rules)
+    access.put_user(User(username="RocketMQ", password="changed since"))
+    migrate(read_files(file), access)
+    again = Access(tmp_path / "access.json", rules)
+    secrets = {user.username: user.password for user in again.users.all()}
+    assert secrets == {"RocketMQ": "changed since", "rocketmq2": "12345678"}
+    assert again.policies.get("RocketMQ") is None
+
+
+def test_both_ways_of_access_control_write_one_audit(file: Path, tmp_path: Path) -> None:
+    config = BrokerConfig(acl=True, acl_file=str(file), audit_log=str(tmp_path / "audit.log"))
+    access = open_access(config, tmp_path / "data")
+    assert access.plain is not None
+    assert access.audit is not None
+    assert access.plain.audit is access.audit
+    access.audit.close()
 
 
 def test_files_beside_it_go_before_it(file: Path) -> None:

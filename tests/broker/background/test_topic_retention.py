@@ -95,3 +95,14 @@ def test_what_a_timed_search_finds_begins_where_the_queue_does(bench: Any, clock
     keep(bench, "2")
     assert bench.broker.store.offset_by_time("orders", 0, 1) == 1
     assert len(bench.broker.store.units("orders", 0, 0, 10)) == 2 * 20
+
+
+def test_the_age_of_a_message_is_by_the_wall_clock_it_was_stored_by(bench: Any, clock: ManualClock) -> None:
+    clock.set_wall(clock.wall() + 50 * 3_600_000)
+    filled(bench, clock)
+    job = retention(bench)
+    keep(bench, "2")
+    assert served(bench) == (1, 3)
+    clock.advance(hours=1)
+    job.tick(clock.now())
+    assert served(bench) == (2, 3)

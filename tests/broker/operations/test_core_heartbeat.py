@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.broker.operations import heartbeat as op
-from aerobee.errors import SubscriptionParseFailed, SystemFailure
+from aerobee.errors import AccessDenied, InvalidParameter, SubscriptionParseFailed, SystemFailure
 from aerobee.protocol.bodies import (
     ConsumerData,
     GroupConfig,
@@ -106,3 +106,77 @@ def test_bad_expression_is_refused_when_the_consumer_starts(bench: Any) -> None:
     bad = SubscriptionData(topic="orders", expression_type="SQL92", sub_string="a >")
     with pytest.raises(SubscriptionParseFailed):
         op.check_subscription(bad, bench.broker)
+
+
+def test_a_consumer_left_out_keeps_no_other_of_its_heartbeat_out(make_bench: Any) -> None:
+    bench = make_bench(auto_create_groups=False)
+    bench.broker.groups.put(GroupConfig(group_name="billing", retry_queue_nums=3))
+    both = [ConsumerData(group_name="unknown"), ConsumerData(group_name="billing")]
+    op.heartbeat(Link(), Heartbeat(client_id="one", consumer_data_set=both), bench.broker)
+    assert op.consumer_ids("billing", bench.broker) == ["one"]
+    assert bench.broker.topics.get("%RETRY%unknown") is None
+    retry = bench.broker.topics.get("%RETRY%billing")
+    assert (retry.read_queue_nums, retry.write_queue_nums) == (3, 3), "as many as the group says"
+
+
+def test_a_member_whose_connection_is_closed_is_told_nothing(bench: Any) -> None:
+    one = Link()
+    op.heartbeat(one, beat("one"), bench.broker)
+    one.sent.clear()
+    one.is_open = False
+    op.heartbeat(Link(), beat("two"), bench.broker)
+    assert one.sent == []
+
+
+def test_a_short_heartbeat_is_enough_as_long_as_its_subscription_is_the_one_that_is_known(bench: Any) -> None:
+    def fingerprint(number: int, *, short: bool) -> bool:
+        full = beat("one")
+        full.heartbeat_fingerprint, full.without_sub = number, short
+        return op.heartbeat(link, full, bench.broker)
+
+    link = Link()
+    assert fingerprint(7, short=True), "nothing is known yet"
+    assert not fingerprint(7, short=False)
+    assert not fingerprint(7, short=True)
+    assert fingerprint(8, short=True), "another subscription"
+    assert fingerprint(8, short=False)
+    assert not fingerprint(8, short=True)
+
+
+def test_a_client_id_in_use_is_refused_to_another_user_and_nothing_of_it_registered(bench: Any) -> None:
+    owner, thief = Link(), Link()
+    owner.attributes["user"], thief.attributes["user"] = "anna", "bob"
+    op.heartbeat(owner, beat("one"), bench.broker)
+    with pytest.raises(AccessDenied, match="in use by another user"):
+        op.heartbeat(thief, beat("one"), bench.broker)
+    assert bench.broker.clients.find_client("one").link is owner
+
+
+@pytest.mark.parametrize("what", ["producer groups", "consumer groups", "subscriptions"])
+def test_a_heartbeat_names_so_many_and_no_more(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    for limit in ("MAX_PRODUCERS", "MAX_CONSUMERS", "MAX_SUBSCRIPTIONS"):
+        monkeypatch.setattr(op, limit, 2)
+
+    def named(count: int) -> Heartbeat:
+        topics = [SubscriptionData(topic=f"t{n}") for n in range(count)]
+        made: dict[str, Any] = {
+            "producer groups": {
+                "producer_data_set": [ProducerData(group_name=f"g{n}") for n in range(count)]
+            },
+            "consumer groups": {
+                "consumer_data_set": [ConsumerData(group_name=f"g{n}") for n in range(count)]
+            },
+            "subscriptions": {
+                "consumer_data_set": [
+                    ConsumerData(group_name="a", subscription_data_set=topics[:1]),
+                    ConsumerData(group_name="b", subscription_data_set=topics[1:]),
+                ]
+            },
+        }
+        return Heartbeat(client_id="one", **made[what])
+
+    op.heartbeat(Link(), named(2), bench.broker)
+    with pytest.raises(InvalidParameter, match=f"3 {what} in one request, limit 2"):
+        op.heartbeat(Link(), named(3), bench.broker)

@@ -15,7 +15,8 @@ from aerobee.errors import (
     SystemFailure,
     TopicNotFound,
 )
-from aerobee.protocol.bodies import ConsumerData, Heartbeat, MessageQueue
+from aerobee.protocol.bodies import ConsumerData, Heartbeat, MessageQueue, TopicConfig
+from aerobee.protocol.headers.offsets import ResetClientOffset
 from aerobee.store.results import Boundary
 
 if TYPE_CHECKING:
@@ -113,6 +114,30 @@ async def test_reset_moves_all_queues_to_a_time_or_to_the_end(bench: Any, clock:
     ] == 5
 
 
+async def test_reset_is_of_every_queue_that_is_written_and_no_other(bench: Any) -> None:
+    bench.broker.topics.put(TopicConfig(topic_name="orders", read_queue_nums=2, write_queue_nums=3))
+    bench.broker.groups.require("billing")
+    table = await reset_offset(Reset("billing", "orders"), bench.broker)
+    assert sorted(queue.queue_id for queue in table) == [0, 1, 2]
+    await reset_offset(Reset("billing", "orders", queue_id=2), bench.broker)
+    with pytest.raises(SystemFailure, match="has 3 queues; asked for 3"):
+        await reset_offset(Reset("billing", "orders", queue_id=3), bench.broker)
+
+
+@pytest.mark.parametrize(("offset", "is_refused"), [(0, False), (1, False), (2, False), (3, True)])
+async def test_reset_goes_to_where_the_next_but_one_message_will_be_and_no_further(
+    bench: Any, offset: int, is_refused: bool
+) -> None:
+    bench.send()
+    bench.broker.groups.require("billing")
+    reset = Reset("billing", "orders", queue_id=0, offset=offset)
+    if is_refused:
+        with pytest.raises(SystemFailure, match="holds offsets 0 to 1; asked for 3"):
+            await reset_offset(reset, bench.broker)
+    else:
+        assert list((await reset_offset(reset, bench.broker)).values()) == [offset]
+
+
 async def test_reset_is_refused_with_the_official_code(bench: Any) -> None:
     bench.send()
     with pytest.raises(GroupNotFound):
@@ -136,18 +161,21 @@ async def test_without_server_side_reset_the_consumers_are_told(make_bench: Any,
     bench.broker.offsets.set("billing", "orders", 0, 4)
     with pytest.raises(ConsumerNotOnline):
         await reset_offset(reset, bench.broker)
-    java, cpp, old = Link(), Link("CPP"), Link(version=20)
-    for name, link in (("java", java), ("cpp", cpp), ("old", old)):
+    java, cpp, oldest, old = Link(), Link("CPP"), Link(version=28), Link(version=27)
+    for name, link in (("java", java), ("cpp", cpp), ("oldest", oldest), ("old", old)):
         beat = Heartbeat(client_id=name, consumer_data_set=[ConsumerData(group_name="billing")])
         bench.broker.clients.heartbeat(link, beat, clock.now())
-    for link in (java, cpp, old):
+    for link in (java, cpp, oldest, old):
         link.sent.clear()
     await reset_offset(reset, bench.broker)
     (told,) = java.sent
     assert told.code == 220
     assert told.body == b'{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:2}}'
     assert cpp.sent[0].body.startswith(b'{"offsetTable":[{')
-    assert old.sent == []
+    header = told.fields(ResetClientOffset)
+    assert (header.topic, header.group, header.is_force) == ("orders", "billing", True)
+    assert header.timestamp == began + 1500
+    assert (len(oldest.sent), old.sent) == (1, [])
     assert bench.broker.offsets.get("billing", "orders", 0) == 4  # the consumers move themselves
 
 
@@ -157,9 +185,13 @@ async def test_reset_that_is_not_forced_only_moves_back(make_bench: Any, clock: 
     bench.broker.groups.require("billing")
     bench.broker.offsets.set("billing", "orders", 0, 1)
     beat = Heartbeat(client_id="c", consumer_data_set=[ConsumerData(group_name="billing")])
-    bench.broker.clients.heartbeat(Link(), beat, clock.now())
+    link = Link()
+    bench.broker.clients.heartbeat(link, beat, clock.now())
     reset = Reset("billing", "orders", timestamp=began + 2500, queue_id=0, force=False)
     assert list((await reset_offset(reset, bench.broker)).values()) == [1]
+    assert link.sent[-1].fields(ResetClientOffset).is_force is False
+    bench.broker.offsets.set("billing", "orders", 0, 5)
+    assert list((await reset_offset(reset, bench.broker)).values()) == [3]
 
 
 def test_body_for_cpp_clients_is_a_list() -> None:

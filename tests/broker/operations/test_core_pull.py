@@ -270,7 +270,8 @@ def test_pull_without_its_own_filter_uses_what_the_group_subscribed(bench: Any) 
     with pytest.raises(SubscriptionNotFound, match="not connected"):
         bench.start_pull(expression=None)
     connect(bench, "B", version=5)
-    assert bodies(bench.pull(expression=None, sub_version=5)) == [b"B"]
+    for known in (4, 5):
+        assert bodies(bench.pull(expression=None, sub_version=known)) == [b"B"]
     with pytest.raises(SubscriptionNotLatest):
         bench.start_pull(expression=None, sub_version=6)
     bench.broker.topics.ensure("other")
@@ -287,6 +288,8 @@ def test_broadcasting_may_be_forbidden_to_a_group(bench: Any) -> None:
     connect(bench, message_model=MessageModel.BROADCASTING)
     with pytest.raises(NoPermission, match="broadcasting"):
         bench.start_pull(expression=None)
+    connect(bench)
+    assert len(bench.pull(expression=None).messages) == 1, "as one of many it may"
 
 
 @pytest.mark.seed("S004-78")

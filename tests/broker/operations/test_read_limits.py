@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from aerobee.broker.delivery.reading import ordinary_limit
-from aerobee.broker.operations.pull import Pull, _limit, suggested_broker
+from aerobee.broker.operations.admin.settings import change_settings
+from aerobee.broker.operations.pull import Pull, _limit, plain, settle, suggested_broker
 from aerobee.broker.operations.reset_offset import Reset, reset_offset
 from aerobee.errors import SystemFailure
 from aerobee.protocol.bodies import ConsumerData, Heartbeat, MessageQueue
@@ -45,6 +46,11 @@ CONFIG = BrokerConfig(
 )
 def test_what_an_ordinary_reader_gets_at_once(wanted: int, max_bytes: int | None, limit: ReadLimit) -> None:
     assert ordinary_limit(wanted, CONFIG, max_bytes) == limit
+
+
+def test_a_filter_looks_at_a_stretch_however_few_messages_are_allowed() -> None:
+    few = msgspec.structs.replace(CONFIG, max_pull_messages=50)
+    assert ordinary_limit(2_000, few).max_scan == 800
 
 
 @pytest.mark.parametrize("how", [{"bulk": True}, {"as_stored": True}])
@@ -182,3 +188,54 @@ def test_what_a_request_is_when_it_says_nothing() -> None:
     pulled = msgspec.structs.asdict(Pull("g", "t", 0, 0))
     assert (pulled["max_messages"], pulled["hold_ms"], pulled["sub_version"]) == (32, 0, 0)
     assert not any(pulled[name] for name in ("max_bytes", "commit_offset", "as_stored", "bulk", "expression"))
+
+
+# -- many pulls of one reader ------------------------------------------------------------------------------------
+
+
+class Served(msgspec.Struct):
+    request: Pull
+    commit_offset: int
+    next_offset: int
+    count: int
+    size_bytes: int
+    end: int
+    stored_at: int
+
+
+def test_pulls_served_together_leave_behind_what_each_alone_would(bench: Any, clock: Any) -> None:
+    bench.send(body=b"x" * 500)
+    broker, wall = bench.broker, clock.wall()
+    asked = Pull("billing", "orders", 0, 0, expression="a", commit_offset=0)
+    silent = Pull("audit", "orders", 1, 0, expression="*")
+    end = broker.store.log_max
+    settle(
+        [Served(asked, 3, 7, 4, 900, end - 40, wall - 25), Served(silent, 3, 9, 2, 100, end, wall + 5)],
+        broker,
+    )
+    offsets, stats = broker.offsets, broker.stats
+    assert (offsets.get("billing", "orders", 0), offsets.get("audit", "orders", 1)) == (3, -1)
+    assert offsets.pull_offset("billing", "orders", 0) == 7
+    assert offsets.pull_offset("audit", "orders", 1) == 9
+    assert stats.behind("billing", "orders", 0) == (40, 25)
+    assert stats.behind("audit", "orders", 1) == (0, 0)
+    got = {key: (meter.calls, meter.count, meter.size_bytes) for key, meter in stats.meters("GROUP_GET")}
+    assert got == {"orders@billing": (1, 4, 900), "orders@audit": (1, 2, 100)}
+    assert broker.clients.subscription("billing", "orders").sub_string == "a"
+
+
+def test_who_needs_more_than_units_and_records_takes_the_whole_way(bench: Any) -> None:
+    bench.send()
+    asked = Pull("billing", "orders", 0, 0, expression="*", max_messages=5)
+    assert plain(asked, bench.broker) is None, "the first of a group makes it"
+    bench.broker.groups.require("billing")
+    known = plain(asked, bench.broker)
+    assert known is not None
+    assert (known.request, known.accept, known.limit) == (asked, None, _limit(asked, bench.broker))
+    change = msgspec.structs.replace
+    for special in ({"bulk": True}, {"as_stored": True}, {"queue_id": 9}, {"topic": "nowhere"}):
+        assert plain(change(asked, **special), bench.broker) is None, special
+    sql = {"expression": "a = 1", "expression_type": "SQL92"}
+    assert plain(change(asked, **sql), bench.broker) is None
+    change_settings("slaveReadEnable=true", bench.broker)
+    assert plain(asked, bench.broker) is None

@@ -119,6 +119,31 @@ def test_a_delay_level_wins_over_a_time_and_takes_its_words_away(shop: Any) -> N
     assert not set(asked) & set(stored.properties)
 
 
+@pytest.mark.parametrize(
+    ("properties", "times", "topic", "queue_id"),
+    [
+        ({}, 1, names.HALF_TOPIC, 0),
+        ({"DELAY": "3"}, 0, names.HALF_TOPIC, 0),
+        ({"DELAY": "3"}, 1, names.SCHEDULE_TOPIC, 2),
+    ],
+)
+def test_a_transactional_message_that_comes_back_delayed_is_an_ordinary_one(
+    shop: Any, properties: dict[str, str], times: int, topic: str, queue_id: int
+) -> None:
+    shop.send(properties={"TRAN_MSG": "true", **properties}, reconsume_times=times)
+    assert len(shop.records(topic, queue_id)) == 1
+
+
+def test_a_retry_past_its_limit_is_told_where_its_dead_letter_is(bench: Any) -> None:
+    retry = names.retry_topic("billing")
+    bench.broker.topics.ensure(retry, 2)
+    alive = bench.send(retry, queue_id=1, reconsume_times=2, max_reconsume_times=2)
+    dead = bench.send(retry, queue_id=1, reconsume_times=3, max_reconsume_times=2)
+    assert (alive.queue_id, dead.queue_id) == (1, 0)
+    (letter,) = bench.records(names.dead_letter_topic("billing"))
+    assert letter.physical_offset == dead.physical_offset
+
+
 # -- queues ------------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aerobee.broker.operations.admin.settings import change_settings
-from aerobee.broker.operations.assignment import query_assignment, share
+from aerobee.broker.operations.assignment import _queues, query_assignment, share
 from aerobee.broker.state.routes import Host
 from aerobee.errors import InvalidParameter, NoPermission, TopicNotFound
 from aerobee.protocol.allocation import STRATEGIES, average, by_circle
@@ -323,3 +323,11 @@ def test_the_queries_of_other_languages_are_read(shop):
     assert AssignmentQuery().message_model is MessageModel.CLUSTERING
     assert RequestMode().mode is Mode.PULL
     assert RequestCode.QUERY_ASSIGNMENT == 400
+
+
+@pytest.mark.parametrize(("of_topic", "of_broker", "given"), [(6, 6, 4), (2, 6, 0), (6, 2, 0), (4, 4, 4)])
+def test_queues_that_may_not_be_read_are_given_to_nobody(shop, of_topic, of_broker, given):
+    known = shop.broker.topics.get("orders")
+    shop.broker.topics.put(msgspec.structs.replace(known, perm=of_topic))
+    change_settings(f"brokerPermission={of_broker}", shop.broker)
+    assert len(_queues("orders", shop.broker) or []) == given

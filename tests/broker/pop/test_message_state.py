@@ -34,6 +34,22 @@ def test_each_message_of_a_batch_is_told_for_itself(shop: Any) -> None:
     assert state(shop, 0).popped_at == first.receipt.pop_time
 
 
+def test_the_end_of_a_lease_is_told_by_the_wall_clock(shop: Any) -> None:
+    shop.clock.set_wall(shop.clock.wall() + 7_200_000)
+    shop.send("a")
+    shop.pop(invisible_ms=60_000)
+    assert state(shop, 0).leased_until == shop.clock.wall() + 60_000
+
+
+def test_a_logged_lease_is_found_by_each_of_its_messages(shop: Any) -> None:
+    """Wherever a stretch of the table ends."""
+    shop.send(*"x" * 300)
+    for _ in range(10):
+        shop.pop(queue_id=0, max_messages=30, invisible_ms=60_000)
+    shop.wait(4_000)
+    assert places(shop, 300) == ["leased"] * 300
+
+
 @pytest.mark.parametrize("begin_anew", ["", "restart", "crash"])
 def test_a_lease_in_the_revive_log_is_known_with_its_end(shop: Any, begin_anew: str) -> None:
     shop.send(*"abc")

@@ -285,6 +285,14 @@ def test_zero_gives_the_message_back_at_once(shop, popped):
     assert [record.body for record in shop.records(RETRY)] == [b"a"]
 
 
+def test_less_than_nothing_is_as_zero_also_for_the_log(shop, popped):
+    shop.change(popped[0], -5_000)
+    shop.restart()
+    shop.wait(400)
+    assert [record.body for record in shop.records(RETRY)] == [b"a"]
+    assert shop.broker.stats.skipped.count == 0
+
+
 @pytest.mark.parametrize(
     ("fields", "code"),
     [

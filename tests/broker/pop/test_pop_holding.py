@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -271,6 +272,45 @@ async def test_a_notification_sees_retries_and_not_blocked_ordered_queues(shop):
     await turns()
     shop.clock.advance(5_000)
     assert (await held).has_message, "woken exactly when the block ended"
+
+
+async def test_a_notification_woken_for_what_others_took_waits_on(shop):
+    held = asyncio.ensure_future(notify(notice(shop, poll_ms=5_000), shop.broker))  # type: ignore[arg-type]
+    await turns()
+    shop.send("a")
+    shop.pop()
+    await turns()
+    assert not held.done()
+    shop.send("b")
+    await turns()
+    assert (await held).has_message
+
+
+@pytest.mark.parametrize("waits", ["pop", "notification"])
+async def test_a_retry_wakes_the_one_who_can_read_it_not_an_ordered_reader_before_him(shop, waits):
+    def ask(poll_ms: int, *, ordered: bool) -> asyncio.Future[Any]:
+        if waits == "pop":
+            return shop.hold(poll_ms=poll_ms, ordered=ordered)
+        asked = notice(shop, poll_ms=poll_ms, ordered=ordered)
+        return asyncio.ensure_future(notify(asked, shop.broker))  # type: ignore[arg-type]
+
+    shop.broker.topics.ensure(RETRY)
+    in_order, any_order = ask(5_000, ordered=True), ask(9_000, ordered=False)
+    await turns()
+    shop.send("again", topic=RETRY)
+    await turns()
+    assert (in_order.done(), any_order.done()) == (False, True)
+    in_order.cancel()
+
+
+async def test_a_notification_of_an_ordered_queue_goes_by_the_clock_that_the_batch_was_stamped_with(shop):
+    shop.clock.set_wall(shop.clock.wall() + 7_200_000)
+    shop.send("a")
+    shop.pop(ordered=True, invisible_ms=5_000)
+    asked = notice(shop, ordered=True)
+    assert notify(asked, shop.broker).has_message is False
+    shop.clock.advance(5_000)
+    assert notify(asked, shop.broker).has_message
 
 
 async def test_a_notification_ends_with_its_poll_time_or_when_too_many_wait(make_shop):

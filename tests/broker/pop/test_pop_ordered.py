@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aerobee.broker.operations.ack import Ack, ack
+from aerobee.broker.operations.ack import Ack, ack, batch_ack
 from aerobee.broker.pop.orders import NO_PROGRESS, OTHER_POP, OrderedBatch, Orders
 from aerobee.errors import MessageIllegal
 from aerobee.protocol.bodies import BatchAck, BatchAckEntry, encode
@@ -45,6 +45,12 @@ def test_other_queues_and_groups_are_not_blocked(shop):
     ordered(shop)
     assert [one.body for one in ordered(shop, queue_id=-1)] == ["b"]
     assert len(ordered(shop, group="other")) == 1
+
+
+def test_a_batch_that_is_out_blocks_no_ordinary_pop(shop):
+    shop.send(*"ab")
+    ordered(shop, max_messages=1)
+    assert [one.body for one in shop.pop(queue_id=0)] == ["a", "b"]
 
 
 @pytest.mark.seed("S000-62")
@@ -117,7 +123,37 @@ def test_a_batch_of_ordered_acks(shop):
     assert shop.committed() == 1
 
 
-def test_a_change_moves_the_time_of_one_message_and_keeps_the_receipt(shop):
+@pytest.mark.parametrize(
+    ("kept_from", "acked", "refused", "left"),
+    [
+        (0, [0, 1, 2], False, []),
+        (1, [0, 1, 2], False, [0]),
+        (3, [0, 1, 2], False, [0, 1, 2]),
+        (100_000, [0, 1, 2], False, [0, 1, 2]),
+        (0, [0, 3], True, [1, 2]),  # where the next message will be: it cannot have been handed out
+        (0, [0, 4, 5], False, [1, 2]),
+        (0, [4], False, [0, 1, 2]),
+    ],
+)
+def test_a_batch_of_ordered_acks_is_of_what_the_queue_has(shop, monkeypatch, kept_from, acked, refused, left):
+    shop.send(*"abc")
+    r = ordered(shop)[0].receipt
+    one = BatchAckEntry(
+        consumer_group="billing", topic="orders", start_offset=0, queue_id=0, revive_queue_id=999,
+        pop_time=r.pop_time, invisible_time=r.invisible_time, bits=bits_text(acked),
+    )  # fmt: skip
+    monkeypatch.setattr(shop.broker.store, "kept_from", lambda topic, queue_id: kept_from)
+    if refused:
+        with pytest.raises(MessageIllegal, match="offset 3 is not out to group 'billing'"):
+            batch_ack([one], shop.broker)
+    else:
+        batch_ack([one], shop.broker)
+    assert shop.broker.pops.orders.get("orders", "billing", 0).open_offsets() == left
+
+
+@pytest.mark.parametrize("jump", [0, 7_200_000])
+def test_a_change_moves_the_time_of_one_message_and_keeps_the_receipt(shop, jump):
+    shop.clock.set_wall(shop.clock.wall() + jump)
     shop.send(*"ab")
     messages = ordered(shop)
     shop.clock.advance(1_000)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -10,6 +12,7 @@ from aerobee.errors import DiskFull
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol.bodies import GroupConfig
+from aerobee.protocol.codes import SysFlag
 from aerobee.protocol.message import Record
 from aerobee.protocol.receipt import CheckpointRecord, decode_checkpoint, encode_revive
 
@@ -82,12 +85,14 @@ def test_an_unacked_message_comes_back_within_a_second_and_never_early(shop, inv
 def test_the_copy_keeps_body_tags_keys_birth_and_flags(shop):
     born = b"\x0a\x00\x00\x07\x00\x00\x1f\x90"
     text = props.render({props.TAGS: "paid", props.KEYS: "o-1", "colour": "red"})
-    shop.broker.store.append(Record("orders", b"body", text, flag=5, born_timestamp=77, born_host=born))
+    flags: Any = {"flag": 5, "sys_flag": int(SysFlag.COMMIT), "prepared_offset": 99}
+    shop.broker.store.append(Record("orders", b"body", text, born_timestamp=77, born_host=born, **flags))
     shop.pop(invisible_ms=500)
     shop.wait(1_000)
     (copy,) = shop.records(RETRY)
-    kept = (copy.flag, copy.born_timestamp, copy.born_host, copy.body, copy.tags)
-    assert kept == (5, 77, born, b"body", "paid")
+    kept = (copy.flag, copy.sys_flag, copy.prepared_offset, copy.born_timestamp, copy.born_host)
+    assert kept == (5, 8, 99, 77, born)
+    assert (copy.body, copy.tags) == (b"body", "paid")
     assert copy.properties.items() >= {"colour": "red", "KEYS": "o-1"}.items()
 
 
@@ -133,6 +138,33 @@ def test_past_the_groups_limit_a_message_is_a_dead_letter(shop):
     assert dead.body == b"a"
     assert dead.properties[props.DLQ_ORIGIN_TOPIC] == "orders"
     assert dead.reconsume_times == 2
+
+
+def test_a_group_without_retries_has_dead_letters_at_once(shop):
+    shop.broker.groups.put(GroupConfig(group_name="billing", retry_max_times=0))
+    shop.send("a")
+    shop.pop(invisible_ms=500)
+    shop.wait(1_000)
+    assert [record.body for record in shop.records(names.dead_letter_topic("billing"))] == [b"a"]
+    assert shop.records(RETRY) == []
+    counted = shop.broker.stats.counted
+    assert (counted.dead["billing", "orders"], counted.retried["billing", "orders"]) == (1, 0)
+
+
+def test_a_dead_letter_says_where_it_is_from_and_has_no_receipt(shop):
+    shop.broker.groups.put(GroupConfig(group_name="billing", retry_max_times=0))
+    shop.send("a", UNIQ_KEY="AB12", POP_CK="of another time")
+    (original,) = shop.records("orders")
+    shop.pop(invisible_ms=500)
+    shop.wait(1_000)
+    (dead,) = shop.records(names.dead_letter_topic("billing"))
+    assert dead.properties == {
+        "UNIQ_KEY": "AB12",
+        props.RETRY_TOPIC: "orders",
+        props.ORIGIN_MESSAGE_ID: original.offset_id,
+        props.DLQ_ORIGIN_TOPIC: "orders",
+        props.DLQ_ORIGIN_MESSAGE_ID: "AB12",
+    }
 
 
 def test_the_retry_topic_is_created_with_one_queue_and_offset_0(shop):

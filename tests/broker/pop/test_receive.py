@@ -10,9 +10,10 @@ import pytest
 from aerobee.broker.delivery.reading import Start
 from aerobee.broker.operations.ack import Ack, ack
 from aerobee.broker.operations.admin.settings import change_settings
+from aerobee.broker.operations.admin.topics import delete_topic
 from aerobee.broker.operations.pop import Pop
 from aerobee.broker.operations.receive import dead_letter, receive
-from aerobee.broker.operations.renew import give_back, give_back_all, renew_due, take_over
+from aerobee.broker.operations.renew import extend, give_back, give_back_all, give_up, renew_due, take_over
 from aerobee.errors import FlowControl, NoMessage
 from aerobee.protocol.bodies import GroupConfig
 from aerobee.protocol.message import Record
@@ -88,6 +89,52 @@ async def test_a_renewed_lease_is_found_by_the_first_receipt_and_then_left_alone
     shop.wait(65_000, step=1_000)  # nothing renewed it, and revive took it back
     with pytest.raises(NoMessage, match="is over"):
         take_over("billing", "orders", newest, shop.broker)
+
+
+async def test_an_expired_receipt_is_told_by_the_clock_that_stamped_it(shop: Any) -> None:
+    shop.clock.set_wall(shop.clock.wall() + 7_200_000)
+    shop.send("slow")
+    (found,) = await received(shop)
+    shop.wait(65_000, step=1_000)
+    with pytest.raises(NoMessage, match="is over"):
+        take_over("billing", "orders", found.receipt, shop.broker)
+
+
+@pytest.mark.parametrize("why", ["its client is gone", "three hours are over", "its topic is gone"])
+async def test_a_lease_that_is_not_renewed_is_not_looked_at_again(shop: Any, why: str) -> None:
+    shop.send("slow")
+    (found,) = await received(shop)
+    shop.broker.pops.renewals.hold("billing", "orders", "c1", found.receipt)
+    shop.clock.advance(seconds=55)
+    if why == "three hours are over":
+        shop.clock.advance(hours=3)
+    elif why == "its topic is gone":
+        await delete_topic("orders", shop.broker)
+    renew_due(shop.clock.wall(), lambda _: why != "its client is gone", shop.broker)
+    assert len(shop.broker.pops.renewals) == 0
+
+
+async def test_each_message_of_a_batch_is_extended_again_and_again_by_its_newest_receipt(shop: Any) -> None:
+    shop.send("a", "b", "c")
+    found = await received(shop)
+    receipt = found[1].receipt
+    for seconds in (20, 40):
+        shop.clock.advance(1_000)
+        receipt = extend("billing", "orders", receipt, seconds * 1000, shop.broker)
+        assert receipt.visible_at == shop.clock.wall() + seconds * 1000
+    ack(Ack("billing", "orders", receipt.queue_id, receipt.offset, receipt), shop.broker)
+    assert shop.in_flight == 2
+
+
+async def test_who_gives_up_on_a_renewed_message_does_so_for_good(shop: Any) -> None:
+    shop.send("slow")
+    (found,) = await received(shop)
+    shop.broker.pops.renewals.hold("billing", "orders", "c1", found.receipt)
+    shop.clock.advance(seconds=55)
+    renew_due(shop.clock.wall(), lambda _: True, shop.broker)
+    give_up("billing", "orders", found.receipt, shop.broker)
+    assert (shop.in_flight, len(shop.broker.pops.renewals)) == (0, 0)
+    assert [record.body for record in shop.records("%DLQ%billing")] == [b"slow"]
 
 
 async def test_a_receipt_of_another_broker_is_of_no_use(shop: Any) -> None:

@@ -12,6 +12,7 @@ from aerobee.broker.background import revive
 from aerobee.broker.background.revive import Revive
 from aerobee.broker.operations.pop import pop
 from aerobee.protocol import names
+from aerobee.protocol import properties as props
 
 RETRY = names.pop_retry_topic("orders", "billing")
 
@@ -67,6 +68,21 @@ def test_a_second_of_redeliveries_is_one_line_a_group(shop: Any, caplog: pytest.
     assert told == ["group=billing topic=orders messages=3: not acked in time, redelivering"]
     shop.wait(400)
     assert caplog.text.count("not acked in time") == 1
+
+
+@pytest.mark.parametrize("invisible_ms", [1_000, 10_000])
+@pytest.mark.parametrize("failure", ["", "KeyError: 'card'"])
+def test_a_copy_says_why_it_came_back_where_its_consumer_said(
+    shop: Any, failure: str, invisible_ms: int
+) -> None:
+    """From memory and from the log."""
+    shop.send("a")
+    (one,) = shop.pop(invisible_ms=60_000)
+    changed = shop.change(one, invisible_ms, failure)
+    shop.wait(12_000)
+    (copy,) = shop.records(RETRY)
+    told = {props.LAST_ERROR: failure} if failure else {}
+    assert copy.properties == {props.FIRST_POP_TIME: str(changed.receipt.pop_time), **told}
 
 
 def test_the_end_leaves_no_lease_in_memory_only(shop: Any) -> None:
@@ -147,3 +163,87 @@ def test_who_leaves_something_wakes_one_who_waits_and_who_takes_all_does_not(
     shop.popped(max_messages=2, queue_id=0)
     shop.popped(max_messages=2, queue_id=1)  # nothing there
     assert seen == ([("orders", "billing", 0)] if woken else [])
+
+
+@pytest.mark.parametrize("invisible_ms", [2_000, 8_000], ids=["in memory", "in the log"])
+def test_a_lease_that_cannot_be_handled_is_stepped_over_for_good(
+    shop: Any, monkeypatch: pytest.MonkeyPatch, invisible_ms: int
+) -> None:
+    def broken(expired: Any, broker: Any) -> int:
+        raise ValueError("nobody can read it")
+
+    shop.send("a")
+    shop.pop(invisible_ms=invisible_ms)
+    with monkeypatch.context() as patch:
+        patch.setattr(revive, "redeliver", broken)
+        shop.wait(9_000)
+    assert shop.broker.stats.skipped.count == 1
+    shop.wait(60_000, step=1_000)
+    assert (shop.broker.stats.skipped.count, shop.records(RETRY)) == (1, [])
+    assert shop.broker.pops.leases.log.behind == 0 if invisible_ms > 3_000 else shop.in_flight == 0
+
+
+def test_a_lease_comes_back_in_the_moment_it_ends(shop: Any) -> None:
+    shop.send("a")
+    shop.pop(invisible_ms=2_000)
+    shop.clock.advance(1_999)
+    shop.tick()
+    assert shop.records(RETRY) == []
+    shop.clock.advance(1)
+    shop.tick()
+    assert [record.body for record in shop.records(RETRY)] == [b"a"]
+
+
+def test_the_end_of_a_logged_lease_is_written_where_its_beginning_is(shop: Any) -> None:
+    """RocketMQ reads each queue of the log by itself."""
+    shop.send(*"abcdef")
+    for _ in "abcdef":
+        shop.pop(max_messages=1, invisible_ms=8_000)
+    shop.wait(9_000)
+    topic = shop.broker.pops.leases.log.topic
+    tags = [[record.tags for record in shop.records(topic, queue_id)] for queue_id in range(8)]
+    assert sorted(tags) == [[]] * 2 + [["ck", "ack"]] * 6
+
+
+def test_the_end_says_how_far_the_log_is_done_with(shop: Any) -> None:
+    shop.send("a")
+    shop.pop(invisible_ms=8_000)
+    shop.wait(7_900, step=100)
+    log = shop.broker.pops.leases.log
+    behind = log.behind
+    shop.clock.advance(100)
+    shop.tick()
+    assert len(shop.records(RETRY)) == 1
+    assert log.behind > behind, "its end is written, and nobody was told yet"
+    shop.revive.close()
+    assert log.behind == 0
+
+
+def test_a_lease_stays_in_the_log_until_its_group_is_past_it(shop: Any) -> None:
+    """Else a crash would deliver again what has come back already."""
+    shop.send(*"ab")
+    shop.pop(invisible_ms=8_000)
+    shop.wait(4_000)
+    lane, log = shop.broker.pops.leases.in_flight.lane("orders", "billing", 0), shop.broker.pops.leases.log
+    shop.broker.offsets.set("billing", "orders", 0, 1)
+    lane.skip.add(1)  # as after a start that found a gap before it
+    shop.wait(10_000)
+    assert len(shop.records(RETRY)) == 2
+    assert log.behind > 0
+    shop.broker.offsets.set("billing", "orders", 0, 2)
+    lane.skip.clear()
+    shop.wait(3_000)
+    assert log.behind == 0
+    assert len(shop.records(RETRY)) == 2
+
+
+def test_batches_that_nobody_asks_for_go_by_the_clock_they_are_stamped_with(shop: Any) -> None:
+    shop.clock.set_wall(shop.clock.wall() + 30 * 24 * 3_600_000)
+    shop.send("a")
+    shop.pop(ordered=True, queue_id=0)
+    shop.clock.advance(hours=23)
+    shop.wait(150_000, step=30_000)
+    assert shop.broker.pops.orders.keys() == [("orders", "billing", 0)]
+    shop.clock.advance(hours=1)
+    shop.wait(150_000, step=30_000)
+    assert shop.broker.pops.orders.keys() == []

@@ -211,3 +211,51 @@ def test_subscription_of_a_pull_without_heartbeat_is_remembered_for_ten_minutes(
     assert clients.subscription("g", "t") is not None
     clients.expire(now=600_001)
     assert clients.subscription("g", "t") is None
+
+
+def test_a_client_that_comes_back_another_way_joins_anew_and_is_told_as_it_is_now() -> None:
+    clients = Clients()
+    changes = Changes(clients)
+    old, new = FakeLink("10.0.0.1:5000"), FakeLink("10.0.0.1:5001", "GO")
+    new.attributes["version"] = 500
+    assert clients.heartbeat(old, beat("one"), now=0)
+    changes.take()
+    assert clients.heartbeat(new, beat("one"), now=5), "its locks and queues may be others' by now"
+    assert changes.take() == ["g"]
+    member = clients.find_client("one")
+    assert member is not None
+    assert (member.link, member.language, member.version, member.last_seen) == (new, "GO", 500, 5)
+    clients.closed(old)
+    assert clients.consumer_ids("g") == ["one"]
+
+
+@pytest.mark.parametrize(("silent_ms", "gone"), [(120_000, False), (120_001, True)])
+def test_a_client_is_silent_for_too_long_after_two_minutes_and_not_before(silent_ms: int, gone: bool) -> None:
+    clients, link = Clients(), FakeLink()
+    clients.heartbeat(link, beat("one"), now=0)
+    assert clients.expire(silent_ms) == ([link] if gone else [])
+    assert (clients.find_client("one") is None) is gone
+
+
+@pytest.mark.parametrize(("age_ms", "known"), [(600_000, True), (600_001, False)])
+def test_what_a_reader_brought_is_known_for_ten_minutes_and_no_longer(age_ms: int, known: bool) -> None:
+    clients = Clients()
+    clients.learn("g", "t", None, "a", now=7)
+    clients.expire(7 + age_ms)
+    found = clients.subscription("g", "t")
+    assert (found is not None) is known
+    assert clients.readers("t") == ({"g"} if known else set())
+    if found is not None:
+        assert (found.sub_string, found.expression_type, found.sub_version) == ("a", "TAG", 7)
+
+
+def test_who_leaves_takes_what_it_said_along() -> None:
+    clients = Clients()
+    clients.heartbeat(FakeLink(), beat("one", "g", subscribe("t", "a")), now=0)
+    clients.heartbeat(FakeLink(), beat("two", "g", subscribe("t", "b")), now=0)
+    group = clients.group("g")
+    assert group is not None
+    assert group.conflicts
+    group.fingerprints["two"] = 7
+    clients.unregister("two", None, "g")
+    assert (group.expressions.keys(), group.fingerprints, group.conflicts) == ({"one"}, {}, {})

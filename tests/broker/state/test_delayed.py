@@ -113,3 +113,23 @@ def test_a_look_that_was_overtaken_by_another_reads_nothing_again(
     at_once(slow)
     assert counted(bench, table, "billing") == (32, True)
     assert len(reads) == 32
+
+
+def test_a_level_that_was_begun_anew_is_counted_anew(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its queue is shorter than it was: the store's files were taken away."""
+    table = Delayed()
+    back(bench, "billing", 5)
+    assert counted(bench, table, "billing") == (5, True)
+    store, real = bench.broker.store, bench.broker.store.max_offset
+    monkeypatch.setattr(store, "max_offset", lambda topic, queue: min(2, real(topic, queue)))
+    assert counted(bench, table, "billing") == (2, True)
+
+
+@pytest.mark.parametrize("late_ms", [0, 1])
+def test_what_is_due_in_this_moment_waits_no_more(bench: Any, late_ms: int) -> None:
+    table = Delayed()
+    back(bench, "billing", 2)
+    bench.clock.advance(9_999)
+    assert counted(bench, table, "billing") == (2, True)
+    bench.clock.advance(1 + late_ms)
+    assert counted(bench, table, "billing") == (0, True)

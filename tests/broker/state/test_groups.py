@@ -79,3 +79,27 @@ async def test_what_cannot_be_saved_is_taken_back(tmp_path: Path, broken_disk: B
     assert groups.get("billing") == GroupConfig(group_name="billing", retry_max_times=3)
     assert groups.get("new") is None
     assert groups.forbidden("billing", "orders")
+
+
+def test_only_reading_can_be_forbidden(tmp_path: Path) -> None:
+    groups = Groups(tmp_path, ManualClock())
+    groups.forbid("billing", "orders", 2)
+    assert not groups.forbidden("billing", "orders")
+    groups.forbid("billing", "orders", 6)
+    assert groups.forbidden("billing", "orders")
+
+
+async def test_what_was_forbidden_to_a_deleted_group_is_not_forbidden_to_a_new_one(tmp_path: Path) -> None:
+    groups = Groups(tmp_path, ManualClock())
+    groups.require("billing")
+    groups.forbid("billing", "orders", 4)
+    await groups.saved()
+    before = groups.data_version
+    groups.delete("billing")
+    assert groups.data_version != before
+    await groups.saved()
+    groups.require("billing")
+    assert not groups.forbidden("billing", "orders")
+    assert Groups(tmp_path, ManualClock()).get("billing") is None
+    groups.delete("unknown")
+    assert "unknown" not in groups.unsaved

@@ -124,3 +124,45 @@ def test_clone_gives_the_other_group_the_same_offsets(offsets: Offsets) -> None:
     assert offsets.table("g2", "t") == {0: 5, 3: 6}
     offsets.clone("none", "g2", "t")
     assert offsets.table("g2", "t") == {0: 5, 3: 6}
+
+
+def test_a_deleted_group_is_told_of_no_reset_when_it_comes_again(offsets: Offsets) -> None:
+    for remove, name in ((offsets.remove_group, "billing"), (offsets.remove_topic, "orders")):
+        offsets.set_reset("billing", "orders", 0, 5)
+        offsets.pulled("billing", "orders", 0, 9)
+        remove(name)
+        assert not offsets.has_reset("billing", "orders", 0)
+        assert offsets.take_reset("billing", "orders", 0) is None
+        assert offsets.pull_offset("billing", "orders", 0) == -1
+        assert (offsets.groups(), offsets.groups_of("orders")) == (set(), set())
+
+
+def test_a_reset_that_was_taken_leaves_nothing_behind(offsets: Offsets) -> None:
+    offsets.pulled("billing", "orders", 0, 9)
+    offsets.set_reset("billing", "orders", 0, 5)
+    assert offsets.pull_offset("billing", "orders", 0) == -1, "what was read on from is moved too"
+    offsets.set_reset("billing", "orders", 1, 6)
+    assert offsets.take_reset("billing", "orders", 0) == 5
+    assert offsets.has_reset("billing", "orders", 1)
+    assert offsets.take_reset("billing", "orders", 1) == 6
+    assert offsets._resets == {}
+
+
+async def test_a_copy_of_another_groups_offsets_is_kept(tmp_path: Path, offsets: Offsets) -> None:
+    offsets.set("billing", "orders", 0, 5)
+    await offsets.saved()
+    offsets.clone("billing", "audit", "orders")
+    offsets.clone("unknown", "other", "orders")
+    await offsets.saved()
+    again = Offsets(tmp_path, ManualClock())
+    assert (again.get("audit", "orders", 0), again.groups()) == (5, {"audit", "billing"})
+
+
+def test_who_asks_for_names_may_do_with_them_what_he_likes(offsets: Offsets) -> None:
+    offsets.set("billing", "orders", 0, 5)
+    for names in (offsets.groups_of("orders"), offsets.topics_of("billing"), offsets.groups()):
+        names.clear()
+    offsets.table("billing", "orders").clear()
+    assert offsets.groups_of("orders") == {"billing"}
+    assert (offsets.topics_of("billing"), offsets.groups()) == ({"orders"}, {"billing"})
+    assert offsets.get("billing", "orders", 0) == 5

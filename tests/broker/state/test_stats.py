@@ -255,3 +255,12 @@ def test_a_call_is_late_by_what_it_came_after_it_was_wanted() -> None:
     assert stats.late_ms == 0
     stats.tick(1930)
     assert stats.late_ms == 30
+
+
+def test_rates_of_seconds_are_from_one_sample_a_second_however_often_it_ticks() -> None:
+    stats = Stats(1_000_000)
+    for now in (1_000_200, 1_000_999, 1_001_000, 1_001_500, 1_002_000):
+        stats.sent("t", 1, 10)
+        stats.tick(now)
+    assert [second.at - 1_000_000 for second in stats._seconds] == [0, 1_000, 2_000]
+    assert stats.broker_rates(10)["put"] == 2.5

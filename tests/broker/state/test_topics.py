@@ -8,7 +8,7 @@ import pytest
 
 from aerobee.broker.state.topics import Topics
 from aerobee.clock import ManualClock
-from aerobee.errors import DiskFull, TopicNotFound
+from aerobee.errors import DiskFull, InvalidParameter, TopicNotFound
 from aerobee.protocol.bodies import TopicConfig
 
 if TYPE_CHECKING:
@@ -121,3 +121,26 @@ def test_reserved_and_retry_topics_are_not_plain(topics: Topics) -> None:
     assert topics.plain("%RETRY%group") is None
     topics.delete("orders")
     assert topics.plain("orders") is None
+
+
+async def test_a_deleted_topic_is_gone_from_the_file_too(tmp_path: Path) -> None:
+    topics = Topics(tmp_path, ManualClock())
+    topics.ensure("orders")
+    await topics.saved()
+    topics.delete("orders")
+    await topics.saved()
+    assert Topics(tmp_path, ManualClock()).get("orders") is None
+    topics.delete("orders")
+    assert not topics.unsaved, "what is not there is no change"
+
+
+def test_a_topic_is_made_with_as_many_queues_as_its_model_allows_but_not_with_none(tmp_path: Path) -> None:
+    topics = Topics(tmp_path, ManualClock())
+    topics.ensure("model", 4, 7)
+    for asked, made in ((3, 3), (9, 4)):
+        config = topics.create_for_send(f"t{asked}", "model", asked, "shop")
+        assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (made, made, 6)
+    for none in (0, -1):
+        with pytest.raises(InvalidParameter, match=f"asked for with {none} queues"):
+            topics.create_for_send("t", "model", none, "shop")
+    assert topics.get("t") is None

@@ -76,9 +76,24 @@ async def test_a_stream_of_messages_is_told_one_by_one() -> None:
         both = as_message(b"one") + as_message(b"") + as_message(b"three")
         line.say(headers, frame(DATA, 0, number, both[:-2]))
         assert told == [b"one", b""]
+        assert line.connection.kept_bytes == len(as_message(b"three")) - 2, "what was told is not kept"
         line.say(frame(DATA, END_STREAM, number, both[-2:]))
         assert told == [b"one", b"", b"three"]
         assert line.hear(number).status == 0
+
+
+async def test_a_stream_whose_only_message_is_its_last_is_told_of_its_end_too() -> None:
+    told: list[bytes] = []
+
+    def opened(exchange: Exchange) -> None:
+        exchange.hears(lambda _, data: told.append(data), Exchange.finish)
+
+    async with line_of(Method(Exchange.answer, opened)) as line:
+        number, headers = line.open("/x", {})
+        line.say(headers, frame(DATA, END_STREAM, number, as_message(b"all")))
+        heard = line.hear(number)
+        assert (told, heard.status, heard.ended) == ([b"all"], 0, True)
+        assert not line.connection.streams.open
 
 
 async def test_an_answer_without_a_message_is_a_whole_answer() -> None:

@@ -228,6 +228,23 @@ def test_a_group_with_a_backoff_of_its_own_is_told_that(peers: Peers, broker: An
 
 
 @pytest.mark.parametrize(
+    "policy",
+    [
+        RetryPolicy(exponential_retry_policy=ExponentialRetry(initial=5, max=60, multiplier=3)),
+        RetryPolicy(type="EXPONENTIAL"),
+        RetryPolicy(),
+    ],
+)
+def test_a_group_that_does_not_say_so_in_full_has_the_backoff_of_delay_levels(
+    peers: Peers, broker: Any, policy: RetryPolicy
+) -> None:
+    broker.groups.put(GroupConfig(group_name="billing", group_retry_policy=policy))
+    told = peers.settle(peers.of(calling()), consuming(orders="*")).backoff_policy
+    assert told.WhichOneof("strategy") == "customized_backoff"
+    assert [each.ToMilliseconds() for each in told.customized_backoff.next][:3] == [1_000, 5_000, 10_000]
+
+
+@pytest.mark.parametrize(
     ("settings", "code"),
     [
         (pb.Settings(client_type=pb.PRODUCER), pb.BAD_REQUEST),

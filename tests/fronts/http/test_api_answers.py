@@ -142,6 +142,9 @@ def test_bodies_for_the_gates_say_what_is_asked_for() -> None:
         bodies.Mode.POP,
         2,
     )
+    alone = {"group": "g", "topic": "t", "mode": "PULL"}
+    mode = bodies.decode(by["POST", "/groups/{group}/mode"](Given(alone)).body, bodies.RequestMode)
+    assert (mode.mode, mode.pop_share_queue_num) == (bodies.Mode.PULL, 0)
     change = Given({"pull_messages": 7, "long_polling": False, "name": "x"})
     assert by["POST", "/settings"](change).body == b"pull_messages=7\nlong_polling=false\nname=x"
     plain = header_fields(by["POST", "/topics/{topic}"](Given({"topic": "t"})).header)

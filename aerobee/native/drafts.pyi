@@ -2,16 +2,14 @@
 from collections.abc import Callable, Container, Iterable
 from typing import Any, TypeVar
 
-T = TypeVar("T")
+from aerobee.native.state import QueueEnd
 
-class Queue:
-    topic: str
-    queue_id: int
+T = TypeVar("T")
 
 class Draft:
     start: int
     now: int
-    queues: list[Queue]
+    queues: list[QueueEnd]
     def __init__(self, find: Callable[[tuple[str, int]], object | None]) -> None: ...
     def begin(
         self,
@@ -35,5 +33,5 @@ class Draft:
     def enter_units(self, dirty: dict[Any, None]) -> None: ...
     def awaited(
         self, listeners: Iterable[tuple[T, Callable[[], Container[tuple[str, int]]]]]
-    ) -> dict[Queue, list[T]]: ...
-    def records_of(self, wanted: Container[Queue]) -> list[tuple[Queue, int, bytes]]: ...
+    ) -> dict[QueueEnd, list[T]]: ...
+    def records_of(self, wanted: Container[QueueEnd]) -> list[tuple[QueueEnd, int, bytes]]: ...

@@ -117,7 +117,7 @@ cdef class Draft:
         cdef Py_ssize_t text = message.before.size + message.text.size + message.after.size
         cdef Py_ssize_t size = FIXED + message.born_host.size + len(self._store_host) + message.body.size
         cdef Py_ssize_t keys = message.named.key_count + (message.named.unique.size > 0)
-        size += len(topic.field) + text + self.check_size
+        size += topic.field.size + text + self.check_size
         if (
             text > self.longest_text
             or message.body.size > self.longest_body
@@ -167,7 +167,7 @@ cdef class Draft:
         p = put64(p, 0)  # the offset of a prepared message
         p = put32(p, <uint32_t>message.body.size)
         p = put_bytes(p, message.body.at, message.body.size)
-        p = put_bytes(p, topic.field, len(topic.field))
+        p = put_bytes(p, topic.field.at, topic.field.size)
         p = put16(p, <uint32_t>(message.before.size + message.text.size + message.after.size + self.check_size))
         if message.before.size:
             p = put_bytes(p, message.before.at, message.before.size)

@@ -19,7 +19,7 @@ cdef class Topic:
     cdef PyObject** ends  # its queues by number, or None: the places of `_ends`
     cdef Py_ssize_t known  # of those
     cdef int64_t write_queues, read_queues
-    cdef bytes field  # length and name as in a record; empty until a queue of it was found
+    cdef Span field  # length and name as in a record, once a queue of it was found
     cdef uint32_t magic
     cdef uint32_t key_hash  # of the name and the # that stands before a key
     cdef int64_t run, calls, count, size_bytes
@@ -28,7 +28,7 @@ cdef class Topic:
     cdef str name
     cdef object config
     cdef list _ends
-    cdef bytes _name
+    cdef bytes _name, _field
     cdef int64_t[SIZES] _large
 
     cdef QueueEnd end(self, Py_ssize_t queue_id)

@@ -27,7 +27,7 @@ cdef class Topic:
     def __cinit__(self, bytes name not None, config):
         cdef bytes before_key = name + b"#"
         self.name, self.config, self._ends, self.run = config.topic_name, config, [], 0
-        self._name, self.field, self.label = name, b"", span_of(name)
+        self._name, self.label = name, span_of(name)
         self.ends, self.known = NULL, 0
         self.write_queues, self.read_queues = config.write_queue_nums, config.read_queue_nums
         self.key_hash = java_hash(0, before_key, len(before_key))
@@ -41,9 +41,9 @@ cdef class Topic:
             self._ends.append(None)
         self._ends[queue_id] = end
         self.ends, self.known = PySequence_Fast_ITEMS(self._ends), len(self._ends)
-        self.field, self.magic = field, magic
+        self._field, self.field, self.magic = field, span_of(field), magic
         # The name is the end of the field, which is written into every record: one place to fetch, not two.
-        self.label.at = span_of(field).at + (len(field) - self.label.size)
+        self.label.at = self.field.at + (self.field.size - self.label.size)
         return 0
 
     cdef tuple large(self):

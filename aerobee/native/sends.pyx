@@ -7,6 +7,7 @@ the message's way, all numbers within bounds. At the first frame that is otherwi
 it, and Python serves that one. `broker/operations/send.py` is the reference: what is plain here is plain there.
 """
 
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
@@ -17,7 +18,7 @@ from aerobee.native.memory cimport (
     Buffer, Span, append, decimal, get16, get32, hexadecimal, let_go, make_room, put_bytes, soon_at, span_of,
 )
 from aerobee.native.send_topics cimport Topic, Topics
-from aerobee.native.state cimport QueueEnd
+from aerobee.native.state cimport UNIT_SIZE, QueueEnd
 from aerobee.native.texts cimport Texts
 
 cdef enum:
@@ -27,7 +28,7 @@ cdef enum:
     ID_DIGITS = 16  # of a position in the log
     LARGE = 1024  # bytes, from which on sizes are told apart
     MOST_QUEUES = 1 << 16  # of a topic: they stand in a list
-    AHEAD = 8  # frames that are read before the first of them is served
+    AHEAD = 16  # frames that are read before the first of them is served
 
 cdef enum:  # values of an answer
     MSG_ID, QUEUE_ID, QUEUE_OFFSET, UNIQUE_KEY, VALUES
@@ -37,8 +38,8 @@ cdef struct Ahead:  # a frame that was read and is not served yet
     PyObject* fields
     bint is_batch
     uint64_t hash  # of the topic's name
-    PyObject* topic  # where they probably are, while nothing changes
-    PyObject** queue
+    PyObject* topic  # probably, or NULL
+    int64_t queue_id
 
 
 cdef class SendLane:
@@ -90,7 +91,10 @@ cdef class SendLane:
 
     def forget(self, str name not None):
         """The settings of a topic changed; an empty name means all."""
+        cdef int place
         self._topics.forget(name.encode())
+        for place in range(AHEAD):
+            self._ahead[place].topic = NULL
 
     # -- a run ---------------------------------------------------------------------------------------------
 
@@ -104,8 +108,8 @@ cdef class SendLane:
         self._answers.size = 0
         while True:
             count = self._read_ahead(<const uint8_t*>data + at, len(data) - at, most)
-            self._fetch(count)
             for place in range(count):
+                self._fetch(count + place, count)
                 if not self._serve(&self._ahead[place], span_of(born_host)):
                     return at
                 self.calls += 1
@@ -133,49 +137,55 @@ cdef class SendLane:
             ahead = &self._ahead[count]
             ahead.fields, ahead.is_batch = <PyObject*>fields, is_batch
             ahead.hash = self._topics.hash(fields.values[self._topic].text)
+            ahead.topic, ahead.queue_id = NULL, fields.values[self._queue_id].number
+            self._fetch(count, count + 1)
             start += fields.frame.size
             size -= fields.frame.size
         return AHEAD
 
-    cdef void _fetch(self, int count) noexcept:
-        """What serving these frames is going to ask for comes out of memory side by side, not one after the other: with very many queues
-        that is most of what a send would wait for. Nothing is decided here."""
+    cdef void _fetch(self, int step, int count) noexcept:
+        """What serving these frames is going to ask for comes out of memory while others are read and served: with very
+        many queues a send would wait for that longer than for all else. Each step takes each frame one address further.
+        Nothing is decided here, and nothing but a topic is remembered: what it points to may change in between."""
         cdef Ahead* ahead
-        cdef QueueEnd queue
-        cdef Topic topic
-        cdef int64_t queue_id
-        cdef int place
-        for place in range(count):
-            soon_at(self._topics.first(self._ahead[place].hash))
-        for place in range(count):
-            ahead = &self._ahead[place]
-            ahead.topic = self._topics.hinted(ahead.hash)
-            if ahead.topic != NULL:
-                soon_at(ahead.topic)
-                soon_at(<uint8_t*>ahead.topic + 64)
-                soon_at(<uint8_t*>ahead.topic + 128)
-        for place in range(count):
-            ahead = &self._ahead[place]
-            ahead.queue = NULL
-            if ahead.topic == NULL:
-                continue
-            topic = <Topic>ahead.topic
-            queue_id = (<Fields>ahead.fields).values[self._queue_id].number
-            soon_at(topic.label.at)
-            soon_at(<PyObject*>topic.meter)
-            if 0 <= queue_id < topic.known:
-                soon_at(topic.ends + queue_id)
-                ahead.queue = topic.ends + queue_id
-        for place in range(count):
-            ahead = &self._ahead[place]
-            if ahead.queue != NULL:
-                soon_at(ahead.queue[0])
-                soon_at(<uint8_t*>ahead.queue[0] + 64)
-        for place in range(count):
-            ahead = &self._ahead[place]
-            if ahead.queue != NULL and ahead.queue[0] != <PyObject*>None:
-                queue = <QueueEnd>ahead.queue[0]
-                soon_at(<PyObject*>queue.tail)
+        cdef PyObject* found
+        cdef bytearray tail
+        if step < count:
+            soon_at(self._topics.first(self._ahead[step].hash))
+        if 0 <= step - 1 < count:
+            ahead = &self._ahead[step - 1]
+            ahead.topic = found = self._topics.hinted(ahead.hash)
+            if found != NULL:
+                soon_at(found)
+                soon_at(<uint8_t*>found + 64)
+                soon_at(<uint8_t*>found + 128)
+        if 0 <= step - 2 < count and self._ahead[step - 2].topic != NULL:
+            ahead = &self._ahead[step - 2]
+            soon_at((<Topic>ahead.topic).label.at)
+            soon_at(<PyObject*>(<Topic>ahead.topic).meter)
+            if 0 <= ahead.queue_id < (<Topic>ahead.topic).known:
+                soon_at((<Topic>ahead.topic).ends + ahead.queue_id)
+        if 0 <= step - 3 < count:
+            found = self._queue_of(&self._ahead[step - 3])
+            if found != NULL:
+                soon_at(found)
+                soon_at(<uint8_t*>found + 64)
+        if 0 <= step - 4 < count:
+            found = self._queue_of(&self._ahead[step - 4])
+            if found != NULL:
+                soon_at(<PyObject*>(<QueueEnd>found).tail)
+        if 0 <= step - 5 < count:
+            found = self._queue_of(&self._ahead[step - 5])
+            if found != NULL:
+                tail = (<QueueEnd>found).tail
+                soon_at(PyByteArray_AS_STRING(tail) + len(tail))
+                soon_at(PyByteArray_AS_STRING(tail) + len(tail) + UNIT_SIZE)
+
+    cdef PyObject* _queue_of(self, Ahead* ahead) noexcept:
+        cdef PyObject* found = NULL
+        if ahead.topic != NULL and 0 <= ahead.queue_id < (<Topic>ahead.topic).known:
+            found = (<Topic>ahead.topic).ends[ahead.queue_id]
+        return NULL if found == <PyObject*>None else found
 
     @property
     def answers(self):

@@ -18,6 +18,8 @@ MODULES = (
     "headers",
     "texts",
     "answers",
+    "state",
+    "send_topics",
     "drafts",
     "sends",
     "reads",

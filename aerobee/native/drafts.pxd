@@ -2,9 +2,11 @@
 """Records that are going to be appended together, with their queue units and index keys."""
 
 cimport cython
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t
 
 from aerobee.native.memory cimport Buffer, Span
+from aerobee.native.send_topics cimport Topic
+from aerobee.native.state cimport QueueEnd
 from aerobee.native.texts cimport Named
 
 
@@ -12,29 +14,12 @@ cdef struct Message:
     Span body
     Span before, text, after  # its properties are these three
     Named named  # what is in them
-    int64_t flag, sys_flag, born_timestamp, reconsume_times
+    int64_t queue_id, flag, sys_flag, born_timestamp, reconsume_times
     Span born_host
 
 
-@cython.final
-cdef class Queue:
-    cdef readonly str topic
-    cdef readonly int queue_id
-    cdef object stored  # the store's queue
-    cdef bytearray tail  # its own, all the time
-    cdef int64_t found_at  # how many queues had been unloaded by then
-    cdef tuple key
-    cdef bytes _topic_field
-    cdef uint32_t _magic
-    cdef uint32_t _topic_hash  # of the topic and the # that stands before a key
-    cdef int64_t next_offset
-    cdef Buffer _units
-    cdef int64_t run
-    cdef Py_ssize_t number  # which of the run's queues
-
-
 cdef struct Mark:
-    Py_ssize_t records, keys, places, units
+    Py_ssize_t records, keys, places
     int64_t next_offset
 
 
@@ -56,11 +41,13 @@ cdef class Draft:
     cdef Buffer _records, _keys, _places
 
     cdef int64_t end(self) noexcept
-    cdef bint put(self, Queue queue, Message* message) except -1
-    cdef bint _open(self, Queue queue) except -1
-    cdef bint mark(self, Queue queue, Mark* mark) except -1
-    cdef void back_to(self, Mark* mark, Queue queue) noexcept
-    cdef void _write(self, uint8_t* p, Py_ssize_t size, Queue queue, Message* message) noexcept
-    cdef int _note(self, Queue queue, Message* message, Py_ssize_t size) except -1
-    cdef int _note_key(self, Queue queue, Span word) except -1
+    cdef QueueEnd open(self, Topic topic, Py_ssize_t queue_id)
+    cdef QueueEnd _found(self, Topic topic, Py_ssize_t queue_id)
+    cdef bint put(self, Topic topic, QueueEnd queue, Message* message) except -1
+    cdef void mark(self, QueueEnd queue, Mark* mark) noexcept
+    cdef void back_to(self, Mark* mark, QueueEnd queue) noexcept
+    cdef void _write(self, uint8_t* p, Py_ssize_t size, Topic topic, QueueEnd queue, Message* message) noexcept
+    cdef int _note(self, Topic topic, QueueEnd queue, Message* message) except -1
+    cdef int _note_key(self, Topic topic, Span word) except -1
+    cdef int _make_room_in_tails(self, dict dirty) except -1
     cdef int64_t _enter(self, uint8_t* table, int64_t slots, int64_t entries_at, int64_t number, int64_t seconds) noexcept

@@ -2,18 +2,15 @@
 from collections.abc import Callable, Container, Iterable
 from typing import Any
 
+from aerobee.native.state import QueueEnd
 from aerobee.store.index_file import IndexFile
 from aerobee.store.key_index import KeyIndex
 from aerobee.store.results import Listener
 
-class Queue:
-    topic: str
-    queue_id: int
-
 class Draft:
     start: int
     now: int
-    queues: list[Queue]
+    queues: list[QueueEnd]
     def __init__(self, find: Callable[[tuple[str, int]], object | None]) -> None: ...
     def begin(
         self,
@@ -40,5 +37,5 @@ class Draft:
     def published(self, publish: Callable[[int, memoryview], None]) -> None: ...
     def enter_keys(self, table: Any, slots: int, entries_at: int, number: int, seconds: int) -> int: ...
     def enter_units(self, dirty: dict[Any, None]) -> None: ...
-    def awaited(self, listeners: Iterable[Listener]) -> dict[Queue, list[Callable[..., None]]] | None: ...
-    def records_of(self, wanted: Container[Queue]) -> list[tuple[Queue, int, bytes]]: ...
+    def awaited(self, listeners: Iterable[Listener]) -> dict[QueueEnd, list[Callable[..., None]]] | None: ...
+    def records_of(self, wanted: Container[QueueEnd]) -> list[tuple[QueueEnd, int, bytes]]: ...

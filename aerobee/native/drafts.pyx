@@ -10,7 +10,7 @@ they mean.
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.object cimport PyObject
+from cpython.list cimport PyList_GET_ITEM
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
@@ -18,11 +18,16 @@ from libc.string cimport memcpy
 from aerobee.native.memory cimport (
     Buffer, Span, append, crc32, get32, java_hash, let_go, make_room, put16, put32, put64, put_bytes, soon_at,
 )
+from aerobee.native.send_topics cimport Topic
+from aerobee.native.state cimport QueueEnd
 from aerobee.native.texts cimport next_word
+
+cdef extern from "Python.h":
+    ctypedef struct PyByteArrayObject:
+        Py_ssize_t ob_alloc  # bytes it has, with one for the 0 at its end
 
 cdef enum:
     FIXED = 74  # a record without hosts, topic field, body and properties
-    UNIT_SIZE = 20
     ENTRY_SIZE = 20  # of the key index
     SLOTS_AT = 40
     BORN_V6 = 0x10
@@ -33,6 +38,7 @@ cdef enum:
     PYBUF_READ = 0x100
     HEAD = 8  # of a record: its size and magic
     SOON = 8  # keys ahead: where a slot is takes longer to fetch than to write
+    MORE_ROOM = 480  # bytes of a tail, at most, unless it is long
 
 
 cdef extern from *:
@@ -63,18 +69,7 @@ cdef struct Place:
     Py_ssize_t queue  # which of `queues`
 
 
-cdef class Queue:
-    """One queue of a topic, as a run of appends sees it."""
-
-    def __cinit__(self, str topic not None, int queue_id):
-        cdef bytes name = topic.encode() + b"#"
-        self.topic, self.queue_id, self.key = topic, queue_id, (topic, queue_id)
-        self._topic_hash = java_hash(0, name, len(name))
-        self._units.at, self._units.size, self._units.room = NULL, 0, 0
-        self.run, self.found_at = 0, -1
-
-    def __dealloc__(self):
-        let_go(&self._units)
+cdef int64_t _runs = 0  # of all drafts: a queue knows by its number whether it is in this one
 
 
 cdef class Draft:
@@ -99,8 +94,9 @@ cdef class Draft:
         """`sizes`: of the record check, of the longest properties text, of the longest body. `unloaded`: how many queues
         of the store were so far; those found before the last of them are looked for again."""
         self.drop()
-        self.run += 1
-        self._unloaded, self._last_start = unloaded, -1
+        global _runs
+        _runs += 1
+        self.run, self._unloaded, self._last_start = _runs, unloaded, -1
         self.start, self._limit, self._key_room, self.now = start, limit, key_room, now
         self._store_host = store_host
         self.check_size, self.longest_text, self.longest_body = sizes
@@ -125,8 +121,9 @@ cdef class Draft:
         if files[len(files) - 1] is not self._file or self._file.count != self._entries:
             return False
         self.drop()
-        self.run += 1
-        self.start, self.now, self._unloaded = start, now, unloaded
+        global _runs
+        _runs += 1
+        self.run, self.start, self.now, self._unloaded = _runs, start, now, unloaded
         return True
 
     def drop(self):
@@ -139,14 +136,32 @@ cdef class Draft:
     cdef int64_t end(self) noexcept:
         return self.start + self._records.size
 
-    cdef bint put(self, Queue queue, Message* message) except -1:
+    cdef QueueEnd open(self, Topic topic, Py_ssize_t queue_id):
+        """The queue, in this run; None when the store has none loaded."""
+        cdef QueueEnd queue = topic.end(queue_id)
+        if queue is None or queue.found_at != self._unloaded:
+            queue = self._found(topic, queue_id)
+        if queue is not None and queue.run != self.run:
+            queue.run, queue.number, queue.next_offset = self.run, len(self.queues), queue.max_offset
+            self.queues.append(queue)
+        return queue
+
+    cdef QueueEnd _found(self, Topic topic, Py_ssize_t queue_id):
+        cdef tuple key = (topic.name, queue_id)
+        stored = self._find(key)
+        if stored is None:
+            return None
+        cdef QueueEnd queue = stored
+        queue.key, queue.found_at = key, self._unloaded
+        topic.set_end(queue_id, queue, stored.topic_field, <uint32_t>(stored.magic & 0xFFFFFFFF))
+        return queue
+
+    cdef bint put(self, Topic topic, QueueEnd queue, Message* message) except -1:
         """Add a record; False when it does not fit: into the log, the index or its own fields."""
         cdef Py_ssize_t text = message.before.size + message.text.size + message.after.size
         cdef Py_ssize_t size = FIXED + message.born_host.size + len(self._store_host) + message.body.size
         cdef Py_ssize_t keys = message.named.key_count + (message.named.unique.size > 0)
-        if not self._open(queue):
-            return False
-        size += len(queue._topic_field) + text + self.check_size
+        size += topic.field.size + text + self.check_size
         if (
             text > self.longest_text
             or message.body.size > self.longest_body
@@ -159,49 +174,31 @@ cdef class Draft:
         ):
             return False
         make_room(&self._records, size)
-        self._write(self._records.at + self._records.size, size, queue, message)
-        self._note(queue, message, size)
+        self._write(self._records.at + self._records.size, size, topic, queue, message)
+        self._note(topic, queue, message)
         self._records.size += size
         queue.next_offset += 1
         return True
 
-    cdef bint _open(self, Queue queue) except -1:
-        if queue.run == self.run:
-            return True
-        if queue.found_at != self._unloaded:
-            stored = self._find(queue.key)
-            if stored is None:
-                return False
-            queue._topic_field, queue._magic = stored.topic_field, <uint32_t>(stored.magic & 0xFFFFFFFF)
-            queue.stored, queue.tail, queue.found_at = stored, stored.tail, self._unloaded
-        queue.next_offset, queue._units.size = queue.stored.max_offset, 0
-        queue.run, queue.number = self.run, len(self.queues)
-        self.queues.append(queue)
-        soon_at(<PyObject*>queue.tail)
-        return True
-
-    cdef bint mark(self, Queue queue, Mark* mark) except -1:
-        """Where the draft is now, for a batch, which is drafted whole or not at all; False when it cannot be."""
-        if not self._open(queue):
-            return False
+    cdef void mark(self, QueueEnd queue, Mark* mark) noexcept:
+        """Where the draft is now, for a batch, which is drafted whole or not at all."""
         mark.records, mark.keys, mark.places = self._records.size, self._keys.size, self._places.size
-        mark.units, mark.next_offset = queue._units.size, queue.next_offset
-        return True
+        mark.next_offset = queue.next_offset
 
-    cdef void back_to(self, Mark* mark, Queue queue) noexcept:
+    cdef void back_to(self, Mark* mark, QueueEnd queue) noexcept:
         self._records.size, self._keys.size, self._places.size = mark.records, mark.keys, mark.places
-        queue._units.size, queue.next_offset = mark.units, mark.next_offset
+        queue.next_offset = mark.next_offset
 
-    cdef void _write(self, uint8_t* p, Py_ssize_t size, Queue queue, Message* message) noexcept:
+    cdef void _write(self, uint8_t* p, Py_ssize_t size, Topic topic, QueueEnd queue, Message* message) noexcept:
         """protocol/message.py has the picture."""
         cdef uint8_t* start = p
         cdef uint32_t flags = <uint32_t>message.sys_flag & ~<uint32_t>(BORN_V6 | STORE_V6)
         flags |= (BORN_V6 if message.born_host.size == WIDE_HOST else 0)
         flags |= (STORE_V6 if len(self._store_host) == WIDE_HOST else 0)
         p = put32(p, <uint32_t>size)
-        p = put32(p, queue._magic)
+        p = put32(p, topic.magic)
         p = put32(p, crc32(0, message.body.at, message.body.size) & 0x7FFFFFFF)
-        p = put32(p, <uint32_t>queue.queue_id)
+        p = put32(p, <uint32_t>message.queue_id)
         p = put32(p, <uint32_t>message.flag)
         p = put64(p, queue.next_offset)
         p = put64(p, self.end())
@@ -214,7 +211,7 @@ cdef class Draft:
         p = put64(p, 0)  # the offset of a prepared message
         p = put32(p, <uint32_t>message.body.size)
         p = put_bytes(p, message.body.at, message.body.size)
-        p = put_bytes(p, queue._topic_field, len(queue._topic_field))
+        p = put_bytes(p, topic.field.at, topic.field.size)
         p = put16(p, <uint32_t>(message.before.size + message.text.size + message.after.size + self.check_size))
         if message.before.size:
             p = put_bytes(p, message.before.at, message.before.size)
@@ -224,28 +221,22 @@ cdef class Draft:
         if self.check_size:
             _write_check(p, crc32(0, start, p - start) & 0x7FFFFFFF)
 
-    cdef int _note(self, Queue queue, Message* message, Py_ssize_t size) except -1:
-        """Unit and keys of the record that is being added, and its place."""
-        cdef int64_t code = <int32_t>java_hash(0, message.named.tag.at, message.named.tag.size)
+    cdef int _note(self, Topic topic, QueueEnd queue, Message* message) except -1:
+        """Place and keys of the record that is being added."""
         cdef Span rest = message.named.keys, word
         cdef Place place
-        cdef uint8_t* unit
-        make_room(&queue._units, UNIT_SIZE)
-        unit = queue._units.at + queue._units.size
-        put64(put32(put64(unit, self.end()), <uint32_t>size), code)
-        queue._units.size += UNIT_SIZE
         if message.named.unique.size:
-            self._note_key(queue, message.named.unique)
+            self._note_key(topic, message.named.unique)
         while next_word(&rest, &word):
-            self._note_key(queue, word)
-        place.at, place.code, place.queue = self._records.size, code, queue.number
-        append(&self._places, <uint8_t*>&place, sizeof(Place))
-        return 0
+            self._note_key(topic, word)
+        place.at, place.queue = self._records.size, queue.number
+        place.code = <int32_t>java_hash(0, message.named.tag.at, message.named.tag.size)
+        return append(&self._places, <uint8_t*>&place, sizeof(Place))
 
-    cdef int _note_key(self, Queue queue, Span word) except -1:
+    cdef int _note_key(self, Topic topic, Span word) except -1:
         """abs(hashCode) of topic#key as RocketMQ has it: 0 for the one value whose abs overflows."""
         cdef Key key
-        key.offset, key.hash = self.end(), java_hash(queue._topic_hash, word.at, word.size)
+        key.offset, key.hash = self.end(), java_hash(topic.key_hash, word.at, word.size)
         if key.hash >= 0x80000000U:
             key.hash = (0U - key.hash) & 0x7FFFFFFFU
         return append(&self._keys, <uint8_t*>&key, sizeof(Key))
@@ -330,27 +321,42 @@ cdef class Draft:
             key += 1
         return fresh
 
-    def enter_units(self, dirty):
+    def enter_units(self, dict dirty not None):
         """The units into the tails of their queues. `dirty` are the store's queues with a tail, in the order they got one."""
-        cdef Queue queue
-        cdef bytearray tail
-        cdef Py_ssize_t size
+        cdef QueueEnd queue
+        cdef Place* place = <Place*>self._places.at
+        cdef Place* end = <Place*>(self._places.at + self._places.size)
+        cdef uint8_t* record
+        self._make_room_in_tails(dirty)
         for queue in self.queues:
-            soon_at(PyByteArray_AS_STRING(queue.tail) + len(queue.tail))
-        for queue in self.queues:
-            if not queue._units.size:
-                continue
-            tail = queue.tail
-            size = len(tail)
-            if not size:
-                dirty[queue.stored] = None
-            PyByteArray_Resize(tail, size + queue._units.size)
-            memcpy(PyByteArray_AS_STRING(tail) + size, queue._units.at, queue._units.size)
-            queue.stored.max_offset = queue.next_offset
+            queue.unit = <uint8_t*>PyByteArray_AS_STRING(queue.tail) + len(queue.tail) - queue.more()
+            queue.max_offset = queue.next_offset
+        while place != end:
+            queue = <QueueEnd>PyList_GET_ITEM(self.queues, place.queue)
+            record = self._records.at + place.at
+            queue.unit = put64(put32(put64(queue.unit, self.start + place.at), get32(record)), place.code)
+            place += 1
+
+    cdef int _make_room_in_tails(self, dict dirty) except -1:
+        """In all of them, or, when there is no memory for one, in none."""
+        cdef QueueEnd queue
+        cdef Py_ssize_t done = 0
+        try:
+            for queue in self.queues:
+                if queue.more():
+                    if not len(queue.tail):
+                        dirty[queue] = None
+                    _lengthen(queue.tail, len(queue.tail) + queue.more())
+                done += 1
+        except BaseException:
+            for queue in self.queues[:done]:
+                PyByteArray_Resize(queue.tail, len(queue.tail) - queue.more())
+            raise
+        return 0
 
     def awaited(self, listeners):
         """By queue, of the listeners of whom anybody waits, the `arrived` of those who wait for it."""
-        cdef Queue queue
+        cdef QueueEnd queue
         cdef dict found = None
         for listener in listeners:
             wanted = listener.awaited() if listener.count else None
@@ -375,6 +381,13 @@ cdef class Draft:
                 found.append((queue, place.code, PyBytes_FromStringAndSize(<char*>at, get32(at))))
             place += 1
         return found
+
+
+cdef int _lengthen(bytearray tail, Py_ssize_t size) except -1:
+    """An array that grows by a unit moves nearly every time while it is short, so it is given room for some to come."""
+    if size >= (<PyByteArrayObject*>tail).ob_alloc:
+        PyByteArray_Resize(tail, size + max(size >> 3, min(size - 1, MORE_ROOM)))  # from half of it on it is kept
+    return PyByteArray_Resize(tail, size)
 
 
 cdef inline uint8_t* _put_host(uint8_t* p, const uint8_t* host, Py_ssize_t size) noexcept:

@@ -7,16 +7,18 @@ the message's way, all numbers within bounds. At the first frame that is otherwi
 it, and Python serves that one. `broker/operations/send.py` is the reference: what is plain here is plain there.
 """
 
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memcmp
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from aerobee.native.answers cimport Template
-from aerobee.native.drafts cimport Draft, Mark, Message, Queue
+from aerobee.native.drafts cimport Draft, Mark, Message
 from aerobee.native.headers cimport NO_FRAME, Fields, code_at, is_utf8
 from aerobee.native.memory cimport (
     Buffer, Span, append, decimal, get16, get32, hexadecimal, let_go, make_room, put_bytes, soon_at, span_of,
 )
+from aerobee.native.send_topics cimport Topic, Topics
+from aerobee.native.state cimport UNIT_SIZE, QueueEnd
 from aerobee.native.texts cimport Texts
 
 cdef enum:
@@ -25,58 +27,19 @@ cdef enum:
     MOST_KEYS = 4_000  # of a batch; Python counts those of larger ones
     ID_DIGITS = 16  # of a position in the log
     LARGE = 1024  # bytes, from which on sizes are told apart
-    SIZES = 6
     MOST_QUEUES = 1 << 16  # of a topic: they stand in a list
+    AHEAD = 16  # frames that are read before the first of them is served
 
 cdef enum:  # values of an answer
     MSG_ID, QUEUE_ID, QUEUE_OFFSET, UNIQUE_KEY, VALUES
 
 
-cdef class Topic:
-    """A topic that a send may go to without further questions, and what went there in this run."""
-
-    cdef str name
-    cdef object config, meter
-    cdef int64_t calls, count, size_bytes
-    cdef bint has_large
-    cdef int64_t run, write_queues, read_queues
-    cdef int64_t[SIZES] _large
-    cdef list _queues  # by number, as far as they were used
-    cdef Queue _last  # the one that was asked for last: many topics have but one
-
-    def __cinit__(self, config):
-        self.name, self.config, self._queues, self.run = config.topic_name, config, [], 0
-        self.write_queues, self.read_queues = config.write_queue_nums, config.read_queue_nums
-
-    cdef Queue queue(self, Py_ssize_t queue_id):
-        cdef Queue queue = self._last
-        if queue is not None and queue.queue_id == queue_id:
-            return queue
-        while len(self._queues) <= queue_id:
-            self._queues.append(None)
-        queue = self._queues[queue_id]
-        if queue is None:
-            queue = self._queues[queue_id] = Queue(self.name, queue_id)
-        self._last = queue
-        return queue
-
-    cdef tuple large(self):
-        """Messages by size: over 1 KiB up to 4 KiB, up to 512 KiB, 1, 2 and 4 MiB, and beyond."""
-        return tuple([self._large[place] for place in range(SIZES)])
-
-    cdef void start(self, int64_t run):
-        cdef int place
-        self.run, self.calls, self.count, self.size_bytes, self.has_large = run, 0, 0, 0, False
-        for place in range(SIZES):
-            self._large[place] = 0
-
-    cdef void add_large(self, int64_t messages, int64_t size_bytes):
-        self.has_large = True
-        self._large[
-            0 if size_bytes <= messages << 12 else 1 if size_bytes <= messages << 19
-            else 2 if size_bytes <= messages << 20 else 3 if size_bytes <= messages << 21
-            else 4 if size_bytes <= messages << 22 else 5
-        ] += messages
+cdef struct Ahead:  # a frame that was read and is not served yet
+    PyObject* fields
+    bint is_batch
+    uint64_t hash  # of the topic's name
+    PyObject* topic  # probably, or NULL
+    int64_t queue_id
 
 
 cdef class SendLane:
@@ -84,7 +47,8 @@ cdef class SendLane:
     `plain(name)`, `choose(queue_id, topic, text)`, `new_key()`, `topics.unsaved`, the names of topics that no file has
     yet, and `begin()`, which makes the draft ready, or not. `limits`: of a batch in messages."""
 
-    cdef dict _fields, _topics
+    cdef dict _fields  # by code, so many as are read ahead
+    cdef Topics _topics
     cdef frozenset _batches
     cdef object _ask, _unsaved
     cdef Draft _draft
@@ -97,15 +61,14 @@ cdef class SendLane:
     cdef list _used  # topics that got something in this run
     cdef readonly int64_t calls, answered, code  # the code is the first frame's
     cdef bint _began
-    cdef Topic _last
-    cdef bytes _last_name
+    cdef Ahead _ahead[AHEAD]
 
     def __cinit__(self, dict fields not None, frozenset batches not None, ask, Draft draft not None, int64_t most_members):
-        self._fields = {code: Fields(header) for code, header in fields.items()}
+        self._fields = {code: [Fields(header) for _ in range(AHEAD)] for code, header in fields.items()}
         self._batches, self._ask, self._draft, self._most_members = batches, ask, draft, most_members
-        self._topics, self._used = {}, []
-        for field in self._fields.values():
-            self._find_fields(field)
+        self._topics, self._used = Topics(), []
+        for each in self._fields.values():
+            self._find_fields(each[0])
         self._answers.at = self._ids.at = NULL
         self._answers.size = self._answers.room = self._ids.size = self._ids.room = 0
 
@@ -128,38 +91,102 @@ cdef class SendLane:
 
     def forget(self, str name not None):
         """The settings of a topic changed; an empty name means all."""
-        if name:
-            self._topics.pop(name.encode(), None)
-        else:
-            self._topics.clear()
-        self._last = None
+        cdef int place
+        self._topics.forget(name.encode())
+        for place in range(AHEAD):
+            self._ahead[place].topic = NULL
 
     # -- a run ---------------------------------------------------------------------------------------------
 
     def take(self, bytes data not None, Py_ssize_t at, bytes born_host not None, Py_ssize_t most):
         """Draft and answer the sends from `at` on; where the first frame is that is not understood."""
-        cdef const uint8_t* start = data
-        cdef Py_ssize_t size = len(data)
-        cdef Fields fields = None
-        cdef int64_t code, before = NO_FRAME
-        cdef bint is_batch = False
-        if not 0 <= at <= size:
-            raise ValueError(f"no place {at} in {size} bytes")
-        self._used, self.calls, self.answered, self._began, self._last = [], 0, 0, False, None
+        cdef int count, place
+        if not 0 <= at <= len(data):
+            raise ValueError(f"no place {at} in {len(data)} bytes")
+        self._used, self.calls, self.answered, self._began = [], 0, 0, False
         self._unsaved = self._ask.topics.unsaved
+        self.code = code_at(<const uint8_t*>data + at, len(data) - at)
         self._answers.size = 0
         while True:
-            code = code_at(start + at, size - at)
+            count = self._read_ahead(<const uint8_t*>data + at, len(data) - at, most)
+            for place in range(count):
+                self._fetch(count + place, count)
+                if not self._serve(&self._ahead[place], span_of(born_host)):
+                    return at
+                self.calls += 1
+                at += (<Fields>self._ahead[place].fields).frame.size
+            if count < AHEAD:
+                return at
+
+    cdef int _read_ahead(self, const uint8_t* start, Py_ssize_t size, Py_ssize_t most) except -1:
+        """How many of the next frames can be understood, one after the other."""
+        cdef Ahead* ahead
+        cdef Fields fields
+        cdef list several = None
+        cdef int64_t code, before = NO_FRAME
+        cdef bint is_batch = False
+        cdef int count
+        for count in range(AHEAD):
+            code = code_at(start, size)
             if code != before:
-                if before == NO_FRAME:
-                    self.code = code
-                fields, is_batch, before = self._fields.get(code), code in self._batches, code
-            if fields is None or not fields.read(start + at, size - at, most) or fields.frame.code != code:
-                return at
-            if fields.frame.flag & ~ONE_WAY or not self._serve(fields, is_batch, span_of(born_host)):
-                return at
-            self.calls += 1
-            at += fields.frame.size
+                several, is_batch, before = self._fields.get(code), code in self._batches, code
+            if several is None:
+                return count
+            fields = several[count]
+            if not fields.read(start, size, most) or fields.frame.code != code or fields.frame.flag & ~ONE_WAY:
+                return count
+            ahead = &self._ahead[count]
+            ahead.fields, ahead.is_batch = <PyObject*>fields, is_batch
+            ahead.hash = self._topics.hash(fields.values[self._topic].text)
+            ahead.topic, ahead.queue_id = NULL, fields.values[self._queue_id].number
+            self._fetch(count, count + 1)
+            start += fields.frame.size
+            size -= fields.frame.size
+        return AHEAD
+
+    cdef void _fetch(self, int step, int count) noexcept:
+        """What serving these frames is going to ask for comes out of memory while others are read and served: with very
+        many queues a send would wait for that longer than for all else. Each step takes each frame one address further.
+        Nothing is decided here, and nothing but a topic is remembered: what it points to may change in between."""
+        cdef Ahead* ahead
+        cdef PyObject* found
+        cdef bytearray tail
+        if step < count:
+            soon_at(self._topics.first(self._ahead[step].hash))
+        if 0 <= step - 1 < count:
+            ahead = &self._ahead[step - 1]
+            ahead.topic = found = self._topics.hinted(ahead.hash)
+            if found != NULL:
+                soon_at(found)
+                soon_at(<uint8_t*>found + 64)
+                soon_at(<uint8_t*>found + 128)
+        if 0 <= step - 2 < count and self._ahead[step - 2].topic != NULL:
+            ahead = &self._ahead[step - 2]
+            soon_at((<Topic>ahead.topic).label.at)
+            soon_at(<PyObject*>(<Topic>ahead.topic).meter)
+            if 0 <= ahead.queue_id < (<Topic>ahead.topic).known:
+                soon_at((<Topic>ahead.topic).ends + ahead.queue_id)
+        if 0 <= step - 3 < count:
+            found = self._queue_of(&self._ahead[step - 3])
+            if found != NULL:
+                soon_at(found)
+                soon_at(<uint8_t*>found + 64)
+        if 0 <= step - 4 < count:
+            found = self._queue_of(&self._ahead[step - 4])
+            if found != NULL:
+                soon_at(<PyObject*>(<QueueEnd>found).tail)
+        if 0 <= step - 5 < count:
+            found = self._queue_of(&self._ahead[step - 5])
+            if found != NULL:
+                tail = (<QueueEnd>found).tail
+                soon_at(PyByteArray_AS_STRING(tail) + len(tail))
+                soon_at(PyByteArray_AS_STRING(tail) + len(tail) + UNIT_SIZE)
+
+    cdef PyObject* _queue_of(self, Ahead* ahead) noexcept:
+        cdef PyObject* found = NULL
+        if ahead.topic != NULL and 0 <= ahead.queue_id < (<Topic>ahead.topic).known:
+            found = (<Topic>ahead.topic).ends[ahead.queue_id]
+        return NULL if found == <PyObject*>None else found
 
     @property
     def answers(self):
@@ -171,21 +198,21 @@ cdef class SendLane:
         cdef Topic topic
         cdef int64_t count = 0, size_bytes = 0
         for topic in self._used:
-            meter = topic.meter
-            if meter is None:
-                meter = topic.meter = meter_of(topic.name)
-            meter.calls += topic.calls
-            meter.count += topic.count
-            meter.size_bytes += topic.size_bytes
+            if topic.meter is None:
+                topic.meter = meter_of(topic.name)
+            topic.meter.calls += topic.calls
+            topic.meter.count += topic.count
+            topic.meter.size_bytes += topic.size_bytes
             count += topic.count
             size_bytes += topic.size_bytes
             if topic.has_large:
                 large_run(topic.name, topic.large())
         return self.calls, count, size_bytes
 
-    cdef bint _serve(self, Fields fields, bint is_batch, Span born_host) except -1:
+    cdef bint _serve(self, Ahead* ahead, Span born_host) except -1:
+        cdef Fields fields = <Fields>ahead.fields
         cdef Message message
-        cdef Topic topic = self._find_topic(fields.values[self._topic].text)
+        cdef Topic topic = self._find_topic(ahead.hash, fields.values[self._topic].text)
         if topic is None or not fields.frame.body.size:
             return False
         if not self._began:
@@ -196,40 +223,38 @@ cdef class SendLane:
         message.born_timestamp = fields.values[self._born].number
         message.reconsume_times = fields.values[self._reconsume].number
         message.born_host = born_host
-        if is_batch or fields.values[self._batch].number:
+        if ahead.is_batch or fields.values[self._batch].number:
             return self._take_batch(fields, topic, &message)
         return self._take_one(fields, topic, &message)
 
-    cdef Topic _find_topic(self, Span name):
-        cdef Topic topic = self._last
+    cdef Topic _find_topic(self, uint64_t hash, Span name):
+        cdef Topic topic = self._topics.find(hash, name)
         cdef bytes key
-        if topic is not None and name.size == len(self._last_name) and memcmp(name.at, <const uint8_t*>self._last_name, name.size) == 0:
-            return topic
-        key = name.at[:name.size]
-        topic = self._topics.get(key)
         if topic is None:
+            key = name.at[:name.size]
             config = self._ask.plain(key.decode())
             if config is None or config.order:
                 return None
-            topic = self._topics[key] = Topic(config)
+            topic = Topic(key, config)
+            self._topics.add(topic)
         if self._unsaved and topic.name in self._unsaved:
             return None
-        self._last, self._last_name = topic, key
         return topic
 
-    cdef Queue _choose(self, int64_t queue_id, Topic topic, Span text):
-        """None when the topic has no such queue, or too high a one."""
+    cdef QueueEnd _choose(self, Fields fields, Topic topic, Span text, Message* message):
+        """None when the topic has no such queue, or too high a one, or its first message is still to come."""
+        cdef int64_t queue_id = fields.values[self._queue_id].number
         if queue_id < 0:
             queue_id = self._ask.choose(queue_id, topic.config, text.at[:text.size].decode())
         elif queue_id >= topic.write_queues and queue_id >= topic.read_queues:
             return None
-        return topic.queue(queue_id) if queue_id < MOST_QUEUES else None
+        message.queue_id = queue_id
+        return self._draft.open(topic, queue_id) if queue_id < MOST_QUEUES else None
 
     cdef void _count(self, Topic topic, int64_t messages, int64_t size_bytes):
         if topic.run != self._draft.run:
             topic.start(self._draft.run)
             self._used.append(topic)
-            soon_at(<PyObject*>topic.meter)
         topic.calls += 1
         topic.count += messages
         topic.size_bytes += size_bytes
@@ -240,23 +265,23 @@ cdef class SendLane:
 
     cdef bint _take_one(self, Fields fields, Topic topic, Message* message) except -1:
         cdef int64_t place
-        cdef Queue queue
+        cdef QueueEnd queue
         message.flag, message.body = fields.values[self._flag].number, fields.frame.body
         message.text = fields.values[self._properties].text
         if not self._texts.read(message.text, &message.named):
             return False
-        queue = self._choose(fields.values[self._queue_id].number, topic, message.text)
+        queue = self._choose(fields, topic, message.text, message)
         if queue is None:
             return False
         self._stamp(message)
         place = self._draft.end()
-        if not _is_alphanumeric(message.named.unique) or not self._draft.put(queue, message):
+        if not _is_alphanumeric(message.named.unique) or not self._draft.put(topic, queue, message):
             return False
         self._count(topic, 1, self._draft.end() - place)
         if not fields.frame.flag & ONE_WAY:
             self._ids.size = 0
             self._add_id(place)
-            self._answer(self._sent[fields.frame.serialize], fields, queue.queue_id, queue.next_offset - 1, message.named.unique)
+            self._answer(self._sent[fields.frame.serialize], fields, message.queue_id, queue.next_offset - 1, message.named.unique)
         return True
 
     cdef int _stamp(self, Message* message) except -1:
@@ -277,26 +302,27 @@ cdef class SendLane:
 
     cdef bint _take_batch(self, Fields fields, Topic topic, Message* message) except -1:
         cdef Span nothing
-        cdef Queue queue
+        cdef QueueEnd queue
         cdef Mark mark
         cdef int64_t place, count
         nothing.at, nothing.size = fields.frame.body.at, 0
         if fields.frame.body.size > self._draft.longest_body:
             return False
-        queue = self._choose(fields.values[self._queue_id].number, topic, nothing)
-        if queue is None or not self._draft.mark(queue, &mark):
+        queue = self._choose(fields, topic, nothing, message)
+        if queue is None:
             return False
+        self._draft.mark(queue, &mark)
         place = self._draft.end()
-        count = self._draft_members(fields.frame.body, queue, message)
+        count = self._draft_members(fields.frame.body, topic, queue, message)
         if not count:
             self._draft.back_to(&mark, queue)
             return False
         self._count(topic, count, self._draft.end() - place)
         if not fields.frame.flag & ONE_WAY:
-            self._answer(self._batch_sent[fields.frame.serialize], fields, queue.queue_id, mark.next_offset, nothing)
+            self._answer(self._batch_sent[fields.frame.serialize], fields, message.queue_id, mark.next_offset, nothing)
         return True
 
-    cdef int64_t _draft_members(self, Span body, Queue queue, Message* message) except -1:
+    cdef int64_t _draft_members(self, Span body, Topic topic, QueueEnd queue, Message* message) except -1:
         """How many there are; 0 when one of them is not plain, or does not add up."""
         cdef const uint8_t* p = body.at
         cdef const uint8_t* end = body.at + body.size
@@ -321,7 +347,7 @@ cdef class SendLane:
             message.after.size = self._draft.check_size and message.text.size and not message.named.ends_well
             keys += message.named.key_count
             self._add_id(self._draft.end())
-            if keys > MOST_KEYS or not self._draft.put(queue, message):
+            if keys > MOST_KEYS or not self._draft.put(topic, queue, message):
                 return 0
             count += 1
             p += size

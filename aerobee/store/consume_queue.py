@@ -22,6 +22,7 @@ import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from aerobee import native
 from aerobee.store import platform
 from aerobee.store.queue_sums import FileSum
 from aerobee.store.results import Unit
@@ -47,11 +48,23 @@ class Shelf(NamedTuple):
     sums: QueueSums
 
 
-class ConsumeQueue:
+if TYPE_CHECKING or not native.is_on:
+
+    class QueueEnd:
+        """What an append changes; the compiled lane has one of plain numbers."""
+
+        __slots__ = ("max_offset", "tail")
+        max_offset: int
+        tail: bytearray
+
+else:
+    from aerobee.native.state import QueueEnd
+
+
+class ConsumeQueue(QueueEnd):
     __slots__ = (
         "_min_for", "_min_offset", "crc", "directory", "file_units", "files", "first_unit",
-        "last_written", "magic", "max_offset", "queue_id", "served_from", "sums", "tail", "topic", "topic_field",
-        "unread",
+        "last_written", "magic", "queue_id", "served_from", "sums", "topic", "topic_field", "unread",
     )  # fmt: skip
 
     def __init__(self, topic: str, queue_id: int, directory: str, shelf: Shelf) -> None:

@@ -19,6 +19,7 @@ from collections import deque
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from aerobee import native
 from aerobee.broker.state.counted import KIB, Counted
 from aerobee.broker.state.delayed import Delayed
 from aerobee.broker.state.skipped import Skipped
@@ -88,10 +89,24 @@ class _Samples:
         return Span(total, total * 1000 / took_ms if took_ms > 0 else 0.0, total / calls if calls else 0.0)
 
 
-class Meter:
+if TYPE_CHECKING or not native.is_on:
+
+    class Counts:
+        """What is counted; the compiled lane has one of plain numbers."""
+
+        __slots__ = ("calls", "count", "size_bytes")
+        calls: int
+        count: int
+        size_bytes: int
+
+else:
+    from aerobee.native.state import Counts
+
+
+class Meter(Counts):
     """Counts of one topic, or of one group on one topic."""
 
-    __slots__ = ("_day", "_hour", "_minute", "calls", "count", "size_bytes")
+    __slots__ = ("_day", "_hour", "_minute")
 
     def __init__(self, at: int) -> None:
         self.calls = 0

@@ -4,15 +4,33 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
 
 from aerobee import native
+
+HAS_COMPILER = (
+    shutil.which(os.environ.get("CC", "cc")) is not None
+    and Path(sysconfig.get_path("include"), "Python.h").exists()
+)
 
 
 def test_the_door_says_whether_it_runs_and_why_not() -> None:
     assert native.is_on == (native.state == "on")
     assert native.is_on or native.why_off in native.state
+
+
+@pytest.mark.skipif(not HAS_COMPILER, reason="no C compiler, or no headers of Python")
+@pytest.mark.skipif(os.environ.get("AEROBEE_NATIVE") == "0", reason="switched off")
+def test_it_is_built_where_there_is_a_compiler() -> None:
+    assert native.is_on, (
+        f"sources that do not compile would go unnoticed, for all works without: {native.state}"
+    )
 
 
 def test_it_is_switched_off_by_the_environment() -> None:

@@ -210,6 +210,10 @@ class IllegalOperation(BrokerError):
     code = 604
 
 
+class InvalidHandle(IllegalOperation, ValueError):
+    """A text that is no recall handle; of one that comes too late it is the plain `IllegalOperation`."""
+
+
 class GoAway(BrokerError):
     code = 1500
     retryable = True

@@ -112,6 +112,11 @@ def resend(
     """
     work = _resend(connect.address_of(namesrv), group, _choice(ids, key), dry_run=dry_run, yes=yes)
     rows = connect.run(work)
+    if ids and not rows:
+        raise connect.Failed(
+            f"no dead letter of {group!r} has id {' or '.join(map(repr, ids))}"
+            f"{'' if key is None else f' and key {key!r}'}; `aerobee groups dead {group}` lists them"
+        )
     if ids and len(rows) > len({row["msgId"] for row in rows}):
         output.note(
             "some of them are of one id: each time a message died it left a letter, and all of them count"

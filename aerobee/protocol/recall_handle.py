@@ -7,7 +7,7 @@ import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import NamedTuple
 
-from aerobee.errors import IllegalOperation
+from aerobee.errors import InvalidHandle
 from aerobee.protocol import properties as props
 
 _VERSION = "v1"
@@ -38,6 +38,6 @@ def parse_handle(text: str) -> Handle:
             raise ValueError(deliver_at)
         return Handle(topic, broker_name, moment, unique_key)
     except (ValueError, binascii.Error):
-        raise IllegalOperation(
+        raise InvalidHandle(
             f"recall handle {text[:64]!r} is invalid; use the one in the send result"
         ) from None

@@ -329,8 +329,9 @@ async def test_waits_are_as_long_as_they_are_asked_to_be(
     """Milliseconds of ours are seconds of asyncio's."""
     waited: list[float | None] = []
 
-    async def wait(waiting: Any, *, timeout: float | None = None, return_when: str = "") -> None:
+    async def wait(waiting: Any, *, timeout: float | None = None, return_when: str = "") -> Any:
         waited.append(timeout)
+        return set(), set()
 
     slots: Slots[int] = Slots(tasks, 1, lambda ready: asyncio.sleep(0), "work")
     gate = UnderWay(1, 1)

@@ -121,13 +121,8 @@ def _ended(
 def _change(place: Place, call: Call, before: list[Declared]) -> str:
     try:
         return change_of(place, call, before)
-    except (
-        AerobeeError,
-        ValueError,
-        OverflowError,
-        OSError,
-    ):  # a time that is none, a body that says nothing
-        return ""
+    except (AerobeeError, ValueError, AttributeError, OverflowError, OSError):
+        return ""  # a time that is none, a body that says nothing, a header that was not read
 
 
 def _who(call: Call) -> str:

@@ -10,7 +10,6 @@ import typer
 from aerobee.cli import complete, connect, output
 
 if TYPE_CHECKING:
-    from aerobee.client.admin import Admin
     from aerobee.client.admin.waiting import Waiting
 
 LOOKED_AT = 20_000  # messages of the timer's topic, and of each delay level, at most
@@ -43,14 +42,12 @@ def delayed(
     aerobee messages delayed orders --json
     """
     found, unseen = connect.run(_delayed(connect.address_of(namesrv), topic, broker))
-    rows = [_row(each, by) for each, by in found[:limit]]
+    rows = [_row(each) for each in found[:limit]]
     if output.wants_json(json):
         output.line(output.pretty_json(rows))
     elif rows:
         now = connect.clock.wall()
-        output.table(
-            [_readable(row, each, now) for row, (each, _) in zip(rows, found, strict=False)], COLUMNS
-        )
+        output.table([_readable(row, each, now) for row, each in zip(rows, found, strict=False)], COLUMNS)
     else:
         output.note("nothing waits" + (f" to go to {topic}" if topic else ""))
     if len(found) > limit:
@@ -59,40 +56,25 @@ def delayed(
         output.note(f"{name}: more wait than were looked at ({LOOKED_AT:,} of the timer, and of each level)")
 
 
-async def _delayed(
-    address: str, topic: str | None, broker: str | None
-) -> tuple[list[tuple[Waiting, str]], list[str]]:
-    """What waits, with what it waits by; and the brokers of which not all was looked at."""
+async def _delayed(address: str, topic: str | None, broker: str | None) -> tuple[list[Waiting], list[str]]:
+    """What waits; and the brokers of which not all was looked at."""
     from aerobee.cli.cluster import chosen
+    from aerobee.client.admin.waiting import of_broker
 
-    found: list[tuple[Waiting, str]] = []
+    found: list[Waiting] = []
     unseen = []
     async with connect.connected(address) as admin:
         if topic is not None:
             await connect.existing_topic(admin, topic)
         for name, where in (await chosen(admin, broker)).items():
-            here, is_all = await _of_broker(admin, name, where)
-            found += [(each, by) for each, by in here if topic in (None, each.topic)]
+            here, is_all = await of_broker(admin, name, where, connect.clock.wall(), LOOKED_AT)
+            found += [each for each in here if topic in (None, each.topic)]
             if not is_all:
                 unseen.append(name)
-    return sorted(found, key=lambda pair: pair[0].due or 0), unseen
+    return sorted(found, key=lambda each: each.due or 0), unseen
 
 
-async def _of_broker(admin: Admin, name: str, address: str) -> tuple[list[tuple[Waiting, str]], bool]:
-    from aerobee.client.admin.waiting import every_level, of_level, of_timer
-
-    runtime, settings = await admin.broker_runtime(address), await admin.broker_config(address)
-    look = await of_timer(admin, name, None, connect.clock.wall(), LOOKED_AT)
-    found, is_all = [(each, "timer") for each in look.waiting], look.is_over
-    for level in await every_level(admin, name, runtime, settings):
-        if level.waiting:
-            here = await of_level(admin, name, level, level.next_offset, LOOKED_AT)
-            found += [(each, f"level {level.number}") for each in here]
-            is_all = is_all and level.waiting <= LOOKED_AT
-    return found, is_all
-
-
-def _row(each: Waiting, by: str) -> dict[str, Any]:
+def _row(each: Waiting) -> dict[str, Any]:
     from aerobee.protocol.properties import RESERVED
 
     message = each.message
@@ -101,7 +83,7 @@ def _row(each: Waiting, by: str) -> dict[str, Any]:
         "topic": each.topic,
         "brokerName": message.broker_name,
         "dueTimestamp": each.due,
-        "by": by,
+        "by": each.by,
         "tags": message.tags,
         "keys": message.keys,
         **output.body_row(message.body),

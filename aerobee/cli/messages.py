@@ -69,9 +69,26 @@ async def _get(address: str, message_id: str, topic: str | None, *, raw: bool, j
         try:
             message = await admin.message_by_id(message_id, topic)
         except QueryNotFound as error:
-            raise connect.Failed(error.remark) from None
-        tracks = await track(admin, message)
+            waiting = await _among_delayed(admin, message_id)
+            if waiting is None:
+                raise connect.Failed(error.remark) from None
+            message, tracks = waiting, {}
+        else:
+            tracks = await track(admin, message)
     show(message, tracks, raw=raw, json=json)
+
+
+async def _among_delayed(admin: Admin, message_id: str) -> ReceivedMessage | None:
+    from aerobee.client.admin.waiting import of_all
+
+    for each in await of_all(admin, None, connect.clock.wall()):
+        if message_id in (each.message.message_id, each.message.offset_id):
+            until = "" if each.due is None else f" until {output.local_time(each.due)}"
+            output.note(
+                f"it waits{until} to go to {each.topic}; `aerobee messages delayed {each.topic}` lists them"
+            )
+            return each.message
+    return None
 
 
 async def track(admin: Admin, message: ReceivedMessage) -> dict[str, str]:

@@ -46,7 +46,8 @@ def find(name: str, value: Any, tables: Sequence[str]) -> Field | None:
         return None
     known = [*(each for table in tables for each in _BY_NAME[table]), *OFFICIAL]
     near = difflib.get_close_matches(name, known, 1)
-    raise ValueError(f"there is no setting '{name}'" + (f"; did you mean '{near[0]}'?" if near else ""))
+    hint = f"did you mean '{near[0]}'?" if near else "`aerobee settings` lists them"
+    raise ValueError(f"there is no setting '{name}'; {hint}")
 
 
 def _text(value: Any) -> str:

@@ -7,6 +7,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aerobee.client.admin.waiting import of_all
 from aerobee.clock import SystemClock
 from aerobee.errors import GroupNotFound
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from aerobee.client.admin import Admin, GroupLag
+    from aerobee.client.admin.waiting import Waiting
     from aerobee.client.message import ReceivedMessage
     from aerobee.client.options import SessionOptions
 
@@ -55,6 +57,14 @@ class ClusterUnderTest(ABC):
         """Everything a topic has, in the order it was stored; nothing when there is no such topic. Nobody consumes it
         by that. `%DLQ%billing` and `%RETRY%billing` are topics too."""
         return self.run(self._ask(lambda admin: _all_of(admin, topic)))
+
+    def delayed(self, topic: str | None = None) -> list[Waiting]:
+        """What waits for its time to go to a topic (None: to any), the next one due first: each with its `message`, its
+        `topic` and when it is `due`, in ms of the server's clock. Of each broker at most some thousand are looked at."""
+        return self.run(self._ask(lambda admin: of_all(admin, topic, self._wall())))
+
+    def _wall(self) -> int:
+        return SystemClock().wall()
 
     # -- waiting -------------------------------------------------------------------------------------------
 

@@ -50,6 +50,9 @@ class TestServer(ClusterUnderTest):
         self.account: dict[str, Any] = {}  # options of a client that may do everything
         self.clock = TestClock(self._base_clock, self.run)
 
+    def _wall(self) -> int:
+        return self.clock.wall()
+
     @classmethod
     def with_manual_clock(cls, **settings: Any) -> TestServer:
         """Its clock starts now and stands still: `server.clock.advance(minutes=30)` moves it."""

@@ -153,15 +153,33 @@ async def test_a_tag_of_the_same_hash_is_acked_away(make: Any, session: Any, pop
     assert [ack.offset for ack in session.headers(AckMessage)] == [1]
 
 
-async def test_topics_that_nobody_knows_are_an_error_that_does_not_spin(
-    make: Any, session: Any, settle: Any
+async def test_topics_that_nobody_knows_yet_are_waited_for_without_spinning(
+    make: Any, session: Any, settle: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    receiving = asyncio.ensure_future(make(topics={"x": "*", "y": "*"}).receive())
+    consumer = make(topics={"x": "*", "y": "*"})
+    receiving = asyncio.ensure_future(consumer.receive(wait_ms=2_500))
+    for _ in range(2):
+        await settle()
+        assert not receiving.done()
+        session.clock.advance(1_000)
     await settle()
     assert not receiving.done()
+    session.clock.advance(500)
+    assert await receiving == []
+    assert await consumer.receive(wait_ms=0) == []
+    (told,) = [each for each in caplog.messages if "none of the topics" in each]
+    assert "none of the topics x, y is known to the name servers yet; the first send makes it" in told
+
+
+async def test_a_topic_that_comes_while_it_is_waited_for_is_received_from(
+    make: Any, session: Any, settle: Any, popped: Any
+) -> None:
+    session.answers[PopMessage] = lambda *_: popped(1)
+    receiving = asyncio.ensure_future(make(topics={"new": "*"}).receive(wait_ms=5_000))
+    await settle()
+    session.know("new")
     session.clock.advance(1_000)
-    with pytest.raises(NoRoute, match="none of the topics x, y is known to the name servers"):
-        await receiving
+    assert len(await receiving) == 1
 
 
 async def test_a_topic_that_is_known_is_enough(make: Any, session: Any, popped: Any) -> None:

@@ -121,9 +121,9 @@ class Messages:
     ) -> ReceivedMessage:
         names_by_address = {address: name for name, address in (await self._asking.masters()).items()}
         if address not in names_by_address:
-            raise QueryNotFound(
-                f"message {message_id!r} is not found by key, and {address} is no broker here"
-            )
+            port = int(address.rpartition(":")[2])
+            by_place = f", and {address} is no broker here" if port <= 65_535 else ""
+            raise QueryNotFound(f"message {message_id!r} is not found by key{by_place}")
         answer = await self._session.call(
             address, ViewMessage(offset=physical_offset, topic=topic), timeout_ms=TIMEOUT_MS
         )

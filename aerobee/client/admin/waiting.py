@@ -50,10 +50,14 @@ class Level(NamedTuple):
 
 
 class Waiting(NamedTuple):
+    """`topic` is where it goes, `due` when, in ms; `handle` takes it back, or is empty where that is not possible; `by` is
+    what it waits by."""
+
     message: ReceivedMessage
-    topic: str  # where it goes
+    topic: str
     due: int | None
-    handle: str = ""  # to take it back by; empty where that is not possible
+    handle: str = ""
+    by: str = "timer"
 
 
 def levels_of(runtime: Mapping[str, str], settings: Mapping[str, str]) -> list[Level]:
@@ -104,8 +108,33 @@ async def of_level(admin: Admin, broker: str, level: Level, begin: int, count: i
     found = []
     async for message in admin.browse(level.queue(broker), begin, min(level.end, begin + count)):
         due = None if level.delay_ms is None else message.store_timestamp + level.delay_ms
-        found.append(_waiting(message, names.SCHEDULE_TOPIC, due))
+        found.append(_waiting(message, names.SCHEDULE_TOPIC, due)._replace(by=f"level {level.number}"))
     return found
+
+
+async def of_broker(admin: Admin, name: str, address: str, now: int, most: int) -> tuple[list[Waiting], bool]:
+    """The next one due first, and whether that is all: so many of the timer and of each level are looked at."""
+    runtime, settings = await admin.broker_runtime(address), await admin.broker_config(address)
+    look = await of_timer(admin, name, None, now, most)
+    found, is_all = look.waiting, look.is_over
+    for level in await every_level(admin, name, runtime, settings):
+        if level.waiting:
+            found += await of_level(admin, name, level, level.next_offset, most)
+            is_all = is_all and level.waiting <= most
+    return sorted(found, key=_by_time), is_all
+
+
+async def of_all(admin: Admin, topic: str | None, now: int, most: int = LOOKED_AT) -> list[Waiting]:
+    """Of every broker, the next one due first."""
+    found: list[Waiting] = []
+    for name, address in (await admin.masters()).items():
+        here, _ = await of_broker(admin, name, address, now, most)
+        found += [each for each in here if topic in (None, each.topic)]
+    return sorted(found, key=_by_time)
+
+
+def _by_time(each: Waiting) -> int:
+    return each.due or 0
 
 
 @dataclass
@@ -147,7 +176,7 @@ async def of_timer(admin: Admin, broker: str, end: int | None, now: int, most: i
         look.looked_at += at - begin
         at = look.begin = begin
     look.is_over = at <= low
-    look.waiting.sort(key=lambda each: each.due or 0)
+    look.waiting.sort(key=_by_time)
     return look
 
 
@@ -162,12 +191,21 @@ def _put(
     if (taken_back := table.get(props.TIMER_DEL_UNIQKEY)) is not None:
         recalled.add(taken_back if "+" in taken_back else f"{topic}+{taken_back}")
         return
-    due = props.whole_number(table.get(props.TIMER_DELIVER_MS)) or out
+    due = _asked_for(message) or out
     if out is None or due is None or due <= now or name in recalled or name in seen:
         return
     seen.add(name)
     handle = recall_handle(topic, broker, out, unique) if topic and unique else ""
     look.waiting.append(_waiting(message, names.TIMER_TOPIC, due, handle))
+
+
+def _asked_for(message: ReceivedMessage) -> int | None:
+    """To the millisecond; the timer keeps whole seconds."""
+    table = message.properties
+    if (at := props.whole_number(table.get(props.TIMER_DELIVER_MS))) is not None:
+        return at
+    delay_ms = props.whole_number(table.get(props.TIMER_DELAY_MS))
+    return None if delay_ms is None else message.store_timestamp + delay_ms
 
 
 def _waiting(message: ReceivedMessage, kept_in: str, due: int | None, handle: str = "") -> Waiting:

@@ -45,9 +45,8 @@ class Refusals:
         self.heard()
         if told == now:
             log.error(
-                "group=%s may not consume topic=%s: %s; an operator has to allow it, by a right of the account or a "
-                "setting of topic or group; trying on every s=%d",
-                self._group, topic, error, ASKED_AGAIN_MS // 1000,
+                "group=%s may not consume topic=%s: %s; %s; trying on every s=%d",
+                self._group, topic, error, _next_step(error.remark), ASKED_AGAIN_MS // 1000,
             )  # fmt: skip
         return ASKED_AGAIN_MS
 
@@ -68,3 +67,11 @@ class Refusals:
                 each.taken = True
                 return each.error
         return None
+
+
+def _next_step(remark: str) -> str:
+    if "username cannot be null" in remark:
+        return "this program named no account: PushOptions(access_key=..., secret_key=...)"
+    if "check signature failed" in remark:
+        return "the secret key of its options is not that of the account"
+    return "an operator has to allow it, by a right of the account or a setting of topic or group"

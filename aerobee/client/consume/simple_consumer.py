@@ -68,6 +68,7 @@ class SimpleConsumer:
             raise ValueError("topics is empty; name at least one topic to receive from")
         self._place = GroupMember(self, self.session, group, self._subscriptions)
         self._next = 0
+        self._is_told_of = False  # that no topic is known yet
         spans.watch_receiver(self, "receive")
 
     async def __aenter__(self) -> Self:
@@ -104,6 +105,11 @@ class SimpleConsumer:
         left_ms = wait_ms
         while True:
             places = await self._places()
+            if not places:
+                deadline = await self._until_known(deadline)
+                if deadline <= self._clock.now():
+                    return []
+                continue
             if len(places) == 1:
                 left_ms = max(0, deadline - self._clock.now())
                 answer = await self._pop(places[0], max_messages, invisible_ms, left_ms, attempt)
@@ -140,11 +146,26 @@ class SimpleConsumer:
                 continue
             places += [(topic, name) for name in sorted({queue.broker_name for queue in queues})]
         if not places:
-            await self._clock.sleep(1_000)
-            raise NoRoute(f"none of the topics {', '.join(self._subscriptions)} is known to the name servers")
+            return []
         self._next += 1
         turn = self._next % len(places)
         return places[turn:] + places[:turn]
+
+    async def _until_known(self, deadline: int) -> int:
+        """Rest before the routes are asked for again; until when, which is now if our clock stands still."""
+        if not self._is_told_of:
+            self._is_told_of = True
+            log.warning(
+                "group=%s: none of the topics %s is known to the name servers yet; the first send makes it, or "
+                "`aerobee topics create`",
+                self.group,
+                ", ".join(self._subscriptions),
+            )
+        began = self._clock.now()
+        if deadline <= began:
+            return began
+        await self._clock.sleep(min(deadline - began, 1_000))
+        return deadline if self._clock.now() != began else began
 
     async def _pop(
         self, place: tuple[str, str], max_messages: int, invisible_ms: int, poll_ms: int, attempt: str | None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from aerobee.cli import connect
+from aerobee.cli import connect, times
 from aerobee.cli.pairs import pairs_of
 from aerobee.cli.pipeline_output import Bar, Batches, console, print_rows, say, show, watch
 from aerobee.errors import AerobeeError
@@ -247,10 +247,10 @@ def replay(
         str | None, typer.Option("--where", help="Spark SQL condition on the rows, e.g. \"tags = 'paid'\"")
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", help="only messages stored at or after this time (ISO)")
+        str | None, typer.Option("--since", help=f"only messages stored from then on: {times.EXAMPLES}")
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", help="only messages stored before this time (ISO)")
+        str | None, typer.Option("--until", help="only messages stored before; written as --since")
     ] = None,
     rate: Annotated[int, typer.Option("--rate", help="messages a second, 0 = no limit")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="count, send nothing")] = False,
@@ -263,17 +263,21 @@ def replay(
     """Publish chosen messages again, once, at a given rate.
 
     Example: aerobee pipeline replay '%DLQ%billing' --name fix-42 --dry-run
+
+    Example: aerobee pipeline replay orders --since -2h --until -1h --target orders-again --name hour-1
     """
     from aerobee.spark.options import connection
     from aerobee.spark.pipelines.replay import replay as pipeline
 
+    now = connect.clock.wall()
+    begin, end = (None if text is None else times.parse_time(text, now) for text in (since, until))
     spark = _session("replay", master, conf, py_files)
     source = {**_source(namesrv, None), **pairs_of(option, "--option")}
     rows = _replay_rows(spark, topic, source)
     for condition in (
         where,
-        since and f"storeTimestamp >= timestamp'{since}'",
-        until and f"storeTimestamp < timestamp'{until}'",
+        begin is not None and f"storeTimestamp >= timestamp_millis({begin})",
+        end is not None and f"storeTimestamp < timestamp_millis({end})",
     ):
         if condition:
             rows = rows.where(condition)

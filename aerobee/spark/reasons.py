@@ -32,6 +32,7 @@ def plainly() -> Iterator[None]:
         raise
 
 
+_CALLED = "An error occurred while calling"
 # Spark's own exit code for it; what a shell says of a process that the kernel has killed; and Python of the same.
 _OUT_OF_MEMORY = {52: "out of memory", 137: "killed, as the kernel does when memory runs out", -9: "killed"}
 _LOST_JVM = ("Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError")
@@ -83,7 +84,10 @@ def reason(error: BaseException) -> str:
             )
     if told := _OURS.search(text):
         return told[1].strip()
-    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    told = [line.strip(" :\r") for line in text.splitlines() if line.strip(" :\r")]
+    if len(told) > 1 and told[0].startswith(_CALLED) and "SparkSession" in told[0] + told[1]:
+        return f"Spark has not started: {told[1]}. Its log above says why; does the master (--master) answer?"
+    return told[0] if told else type(error).__name__
 
 
 def _because(code: int) -> str:

@@ -240,6 +240,11 @@ async def test_dead_letters_are_listed_and_sent_again(
     none = await asyncio.to_thread(good, "groups", "resend", "cli-dead", "--dry-run", "--key", "x*", "--json")
     assert none.json == []
     await asyncio.to_thread(good, "consume", "cli-dead", "-g", "cli-other", "-c", "1", "--mode", "pull")
+    wrong = await asyncio.to_thread(aerobee, "groups", "resend", "cli-dead", "--yes", "--id", "nosuch")
+    assert (wrong.code, wrong.out) == (1, "")
+    assert (
+        "no dead letter of 'cli-dead' has id 'nosuch'; `aerobee groups dead cli-dead` lists them" in wrong.err
+    )
     asked = await asyncio.to_thread(aerobee, "groups", "resend", "cli-dead")
     assert asked.code == 2, "nobody is there to answer"
     assert "1 other group reads cli-dead and will get them too (cli-other)." in " ".join(asked.err.split())

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from aerobee.client.consume.assignment import divided_here
 from aerobee.client.consume.fetch_loop import FetchLoop
@@ -13,9 +15,6 @@ from aerobee.client.consume.rebalancer import Rebalancer
 from aerobee.client.consume.refusals import ASKED_AGAIN_MS, TOLD_EVERY_MS, Refusals
 from aerobee.errors import NoPermission
 from aerobee.protocol.headers.consume import ConsumerList, PullMessage, PullResult
-
-if TYPE_CHECKING:
-    import pytest
 
 REFUSED = NoPermission("User:shop has no permission to access Topic:T from 127.0.0.1, no matched policies.")
 NOTHING_NEW = (
@@ -81,3 +80,22 @@ async def test_a_refused_rebalance_is_not_tried_again_soon(
     session.answers[ConsumerList] = lambda *_: REFUSED
     assert await rebalancer.rebalance(), "the next round comes in its time"
     assert len(errors(caplog)) == 1
+
+
+@pytest.mark.parametrize(
+    ("remark", "step"),
+    [
+        (
+            "username cannot be null.",
+            "this program named no account: PushOptions(access_key=..., secret_key=...)",
+        ),
+        ("check signature failed.", "the secret key of its options is not that of the account"),
+        ("no", "an operator has to allow it"),
+    ],
+)
+def test_the_next_step_is_that_of_whoever_can_take_it(
+    remark: str, step: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    Refusals("g").met("T", NoPermission(remark), 0)
+    (told,) = errors(caplog)
+    assert f"{remark} (code 16 NoPermission); {step}" in told

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aerobee.client.consume.simple_consumer import SimpleConsumer
-from aerobee.errors import NetworkError, NoRoute
+from aerobee.errors import NetworkError
 from aerobee.protocol.headers.consume import (
     AckMessage,
     Notification,

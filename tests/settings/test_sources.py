@@ -136,6 +136,7 @@ def test_a_common_broker_conf_starts_with_one_warning_that_lists_what_has_no_eff
         ("brokerRole=SLAVE", "always a master"),
         ("enableDLegerCommitLog=true", "always a master"),
         ("fileReservedTime=-1", "'fileReservedTime' (retention_hours): '-1'"),
+        ("foo=1", "there is no setting 'foo'; `aerobee settings` lists them"),
         ("fileReservdTime=1", "there is no setting 'fileReservdTime'; did you mean 'fileReservedTime'?"),
         ("sendMessageThreadPoolNum=1", "did you mean 'sendMessageThreadPoolNums'?"),
         ("brokerName", "write name=value"),

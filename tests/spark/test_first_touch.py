@@ -111,6 +111,15 @@ def test_the_sentence_is_found_where_there_is_no_traceback() -> None:
     assert reasons.reason(RuntimeError(text)) == "unknown 'x'"
 
 
+def test_a_session_that_cannot_start_points_to_the_master() -> None:
+    text = "An error occurred while calling None.org.apache.spark.sql.SparkSession.\n: java.lang.X: stopped\n\tat a.b"
+    assert reasons.reason(RuntimeError(text)) == (
+        "Spark has not started: java.lang.X: stopped. Its log above says why; does the master (--master) answer?"
+    )
+    assert reasons.reason(RuntimeError("An error occurred while calling o1.x\n: y")).startswith("An error")
+    assert reasons.reason(RuntimeError("")) == "RuntimeError"
+
+
 # -- sessions ----------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aerobee import Admin, Message, Producer, PushConsumer, PushOptions, SimpleConsumer, blocking
+from aerobee import (
+    Admin,
+    Message,
+    Producer,
+    PushConsumer,
+    PushOptions,
+    SendResult,
+    SimpleConsumer,
+    blocking,
+)
 from aerobee.testing import TestServer, eventually
 
 if TYPE_CHECKING:
@@ -113,3 +122,24 @@ def test_a_server_in_real_time_has_a_clock_that_nobody_moves(server: TestServer)
     assert server.clock.now() > 0
     with pytest.raises(RuntimeError, match=r"lives in real time; TestServer\.with_manual_clock\(\)"):
         server.clock.advance(minutes=1)
+
+
+def test_what_waits_for_its_time_is_told_by_topic() -> None:
+    with TestServer.with_manual_clock() as server:
+        with blocking.Producer(server.namesrv, group="shop") as producer:
+            producer.send(Message("orders", b"level", delay_level=16))
+            sent = producer.send(Message("letters", b"timer", delay_ms=3_600_000))
+        told_by_topic(server, sent)
+        server.clock.advance(hours=2)
+        assert server.delayed() == []
+
+
+def told_by_topic(server: TestServer, sent: SendResult) -> None:
+    assert [(each.topic, each.message.body, each.by) for each in server.delayed()] == [
+        ("orders", b"level", "level 16"),
+        ("letters", b"timer", "timer"),
+    ]
+    (letter,) = server.delayed("letters")
+    assert letter.handle == sent.recall_handle
+    assert letter.due == server.clock.wall() + 3_600_000
+    assert server.delayed("nothing") == []

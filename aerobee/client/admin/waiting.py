@@ -50,8 +50,8 @@ class Level(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """`topic` is where it goes, `due` when, in ms; `handle` takes it back, or is empty where that is not possible; `by` is
-    what it waits by."""
+    """`topic` is where it goes, `due` when, in ms; `handle` takes it back, or is empty where that cannot be; `by` is what
+    it waits by."""
 
     message: ReceivedMessage
     topic: str

@@ -20,6 +20,8 @@ only traces tell (deliveries, duplicates, when and by whom) is null where there 
 
 from __future__ import annotations
 
+import difflib
+import logging
 from typing import TYPE_CHECKING, Any
 
 from aerobee.protocol import names
@@ -30,6 +32,8 @@ from aerobee.spark.pipelines.replay import OF
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+log = logging.getLogger("aerobee.spark")
 
 STATES = ("acked", "waiting", "retrying", "in_flight", "dead", "lost")
 _COLUMNS = "topic,brokerName,queueId,queueOffset,msgId,tags,keys,storeTimestamp,reconsumeTimes,properties"
@@ -64,6 +68,12 @@ def ledger(
         groups = sorted(
             {c.group for c in committed if c.topic in found and not names.is_system_group(c.group)}
         )
+    known = sorted({c.group for c in committed})
+    for group in groups:
+        if group not in known:
+            near = difflib.get_close_matches(group, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            log.warning("group=%s has no offsets anywhere, so all waits for it%s", group, hint)
     stored = _stored(evidence, found)
     books = [_book(evidence, stored, found, group, (cluster, traces)) for group in groups]
     if not books:

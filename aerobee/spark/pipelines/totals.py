@@ -63,6 +63,6 @@ def missing(groups: list[dict[str, Any]]) -> list[str]:
         else:
             lines.append(
                 f"{name}: no traces, so delivered, duplicates and latency are unknown. Have its consumers write them:"
-                " Options(trace=True), in Java new DefaultMQPushConsumer(group, true)"
+                " PushOptions(trace=True), in Java new DefaultMQPushConsumer(group, true)"
             )
     return lines

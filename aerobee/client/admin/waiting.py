@@ -50,7 +50,7 @@ class Level(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """`topic` is where it goes, `due` when, in ms; `handle` takes it back, or is empty where that cannot be; `by` is what
+    """`topic` is where it goes, `due` when, in ms; `handle` takes it back, or is empty where it cannot be; `by` is what
     it waits by."""
 
     message: ReceivedMessage

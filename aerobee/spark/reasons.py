@@ -84,10 +84,10 @@ def reason(error: BaseException) -> str:
             )
     if told := _OURS.search(text):
         return told[1].strip()
-    told = [line.strip(" :\r") for line in text.splitlines() if line.strip(" :\r")]
-    if len(told) > 1 and told[0].startswith(_CALLED) and "SparkSession" in told[0] + told[1]:
-        return f"Spark has not started: {told[1]}. Its log above says why; does the master (--master) answer?"
-    return told[0] if told else type(error).__name__
+    said = [line.strip(" :\r") for line in text.splitlines() if line.strip(" :\r")]
+    if len(said) > 1 and said[0].startswith(_CALLED) and "SparkSession" in said[0] + said[1]:
+        return f"Spark has not started: {said[1]}. Its log above says why; does the master (--master) answer?"
+    return said[0] if said else type(error).__name__
 
 
 def _because(code: int) -> str:

@@ -7,7 +7,6 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aerobee.client.admin.waiting import of_all
 from aerobee.clock import SystemClock
 from aerobee.errors import GroupNotFound
 
@@ -61,6 +60,8 @@ class ClusterUnderTest(ABC):
     def delayed(self, topic: str | None = None) -> list[Waiting]:
         """What waits for its time to go to a topic (None: to any), the next one due first: each with its `message`, its
         `topic` and when it is `due`, in ms of the server's clock. Of each broker at most some thousand are looked at."""
+        from aerobee.client.admin.waiting import of_all
+
         return self.run(self._ask(lambda admin: of_all(admin, topic, self._wall())))
 
     def _wall(self) -> int:

@@ -12,7 +12,7 @@ from aerobee.client.message import Message, SendResult, SendStatus
 from aerobee.client.options import Options
 from aerobee.client.produce.producer import Producer
 from aerobee.client.session.session import Session
-from aerobee.errors import NetworkError, SystemBusy
+from aerobee.errors import InvalidHandle, NetworkError, SystemBusy
 from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.headers.produce import RecallMessage, RecallResult
@@ -144,6 +144,8 @@ async def test_a_message_is_taken_back_from_the_broker_that_keeps_it(producer: A
     session.answers[RecallMessage] = [(0, RecallResult(msg_id="KEY"), b"")]
     async with producer:
         assert await producer.recall("T", handle) == "KEY"
+        with pytest.raises(InvalidHandle, match="recall handle is None"):
+            await producer.recall("T", None)
     address, header, _ = session.asked[-1]
     assert (address, header.topic, header.producer_group) == ("b:1", "T", "shop")
     assert (header.recall_handle, header.broker_name) == (handle, "b")

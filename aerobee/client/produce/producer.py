@@ -19,7 +19,7 @@ from aerobee.client.produce.replies import Replies, nobody_waits
 from aerobee.client.produce.sender import SINGLE, Sender
 from aerobee.client.session.session import Session
 from aerobee.client.trace import Tracer
-from aerobee.errors import AerobeeError, SystemFailure
+from aerobee.errors import AerobeeError, InvalidHandle, SystemFailure
 from aerobee.protocol import names
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import ONE_WAY
@@ -185,11 +185,15 @@ class Producer:
                 self._under_way.leave(len(sending.body))
         return results
 
-    async def recall(self, topic: str, handle: str) -> str:
+    async def recall(self, topic: str, handle: str | None) -> str:
         """Take back a message that waits for its time (`deliver_at` or `delay_ms`), by the `recall_handle` of its
         send result; returns its id, also when it was taken back before. IllegalOperation when it is too late,
         InvalidHandle for a text that is none. A broker that is away is waited for, as by `send`."""
         self._check_open()
+        if handle is None:
+            raise InvalidHandle(
+                "recall handle is None: what was sent does not wait, or only by a delay level"
+            )
         kept_by = parse_handle(handle).broker_name
         header = RecallMessage(
             producer_group=self.group, topic=topic, recall_handle=handle, broker_name=kept_by

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aerobee.client.admin.progress import ResetStep
-from aerobee.errors import ConsumerNotOnline, NoRoute, RequestCodeNotSupported, TopicNotFound
+from aerobee.errors import ConsumerNotOnline, GroupNotFound, NoRoute, RequestCodeNotSupported, TopicNotFound
 from aerobee.protocol import bodies
 from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.bodies.figures import GroupLag
@@ -244,6 +244,14 @@ async def test_lag_is_that_of_all_brokers_together_and_may_be_of_one_topic(parts
         ("g", "T")
     ] * 2
     assert parts.asked() == [("a:1", PATIENCE_MS), ("b:1", PATIENCE_MS)]
+
+
+async def test_a_group_that_one_broker_does_not_know_is_told_of_by_the_others(parts: Parts) -> None:
+    parts.answer(GroupFigures, GroupNotFound("no"), GroupLag(group="g", ready=4))
+    assert (await parts.progress.lag("g")).ready == 4
+    parts.answer(GroupFigures, GroupNotFound("no"), GroupNotFound("none"))
+    with pytest.raises(GroupNotFound, match="none"):
+        await parts.progress.lag("g")
 
 
 @pytest.mark.parametrize(("letters", "dead"), [((2, 9), 7), (None, 0), (TopicNotFound("none"), 0)])

@@ -10,7 +10,7 @@ from aerobee.client.admin.asking import TIMEOUT_MS
 from aerobee.client.admin.figures import from_stats, merge
 from aerobee.client.consume.offset_keeper import RemoteOffsets
 from aerobee.client.consume.start_offset import max_offset, min_offset, offset_at
-from aerobee.errors import NoRoute, RequestCodeNotSupported, TopicNotFound
+from aerobee.errors import GroupNotFound, NoRoute, RequestCodeNotSupported, TopicNotFound
 from aerobee.protocol import bodies, names
 from aerobee.protocol.bodies.figures import GroupLag, MessageState
 from aerobee.protocol.headers.groups import ConsumeStatsQuery, FindMessage, GroupFigures
@@ -52,15 +52,21 @@ class Progress:
         return found
 
     async def lag(self, group: str, topic: str | None = None) -> GroupLag:
-        """What the group has not finished: ready, in flight, retrying, delayed, dead, and how old."""
-        parts = []
+        """What the group has not finished: ready, in flight, retrying, delayed, dead, and how old. GroupNotFound when no
+        broker has it: it may be on some of them only, as a topic may that a send has made."""
+        parts, unknown = [], None
         for address in (await self._asking.masters()).values():
             try:
                 header = GroupFigures(consumer_group=group, topic=topic)
                 answer = await self._session.call(address, header, timeout_ms=TIMEOUT_MS)
             except RequestCodeNotSupported:
                 return await self._lag_from_stats(group, topic)
+            except GroupNotFound as error:
+                unknown = error
+                continue
             parts.append(bodies.decode(answer.body, GroupLag))
+        if unknown is not None and not parts:
+            raise unknown
         return merge(parts)
 
     async def message_state(self, group: str, queue: MessageQueue, offset: int) -> MessageState | None:

@@ -135,6 +135,16 @@ class WriteSide(asyncio.Protocol):
         frame = render(opaque, queue_id, what)
         calls.waiting[opaque] = waiting
         self.write_at_once(frame)
+        self.tell_if_lost()
+
+    def tell_if_lost(self) -> bool:
+        """Whoever waits hears of a write that failed now, before those who come after him in this turn. False when
+        nobody does, or nothing is lost."""
+        calls, transport = self._calls, self._transport
+        if not calls.waiting or not (transport is None or transport.is_closing()):
+            return False
+        calls.lost(self.remote_text)
+        return True
 
     @property
     def awaits_nothing(self) -> bool:

@@ -231,10 +231,10 @@ async def test_a_way_that_is_not_found_in_time_is_told_as_an_outage(monkeypatch:
     sender = Sender(session, "p")
     now = sender._clock.now()
     with pytest.raises(NetworkError, match="no way to a broker of 'T' was found in time"):
-        async with sender._in_time(Tries(0, now, now), "T"):
+        async with Tries(0, now, now).in_time(sender._clock, "T"):
             await asyncio.Event().wait()
     with pytest.raises(RequestTimeout, match="its own"):
-        async with sender._in_time(Tries(0, now, now + 60_000), "T"):
+        async with Tries(0, now, now + 60_000).in_time(sender._clock, "T"):
             raise RequestTimeout("its own")
 
 

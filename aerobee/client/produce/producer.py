@@ -7,6 +7,7 @@ import asyncio
 import logging
 import os
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from aerobee.client import spans
@@ -129,7 +130,9 @@ class Producer:
             await self._under_way.enter(size)
         try:
             if queue is None and (selector is not None or message.sharding_key):
-                queue = await self._select(message, selector, argument)
+                queue = await self._sender.in_turn(
+                    message.topic, partial(self._select, message, selector, argument)
+                )
             started = self._sender.start_now(sending, queue)
             if started is None:
                 result = await self._sender.send(sending, SINGLE, queue)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,7 +31,7 @@ if native.is_on:
     from aerobee.native.client_sends import SentAnswers
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from aerobee.client.options import SendOptions
     from aerobee.client.produce.merging import Call, Frame
@@ -100,6 +100,13 @@ class Sender:
             queues = self._faults.allowed(queues, self._clock.now())
         return turn.choose(queues, avoid)
 
+    def in_turn(self, topic: str, select: Callable[[], Awaitable[MessageQueue]]) -> Awaitable[MessageQueue]:
+        """The queue of a send that has its place among others: who can choose at once does not overtake those that
+        still wait for the topic's route."""
+        if topic not in self._lines and self._session.routes.get(topic) is not None:
+            return select()
+        return self._lines.through(topic, self._clock.now() + self._options.send_timeout_ms, select)
+
     # -- sending -------------------------------------------------------------------------------------------
 
     def start_now(self, sending: Sending, queue: MessageQueue | None) -> tuple[Call, MessageQueue] | None:
@@ -135,6 +142,7 @@ class Sender:
         if not self._rendered_here:
             rendering = self._rendering(warm.template, sending, queue)
             warm.connection.write_at_once(warm.connection.rendered(rendering, call))
+            warm.connection.tell_if_lost()
             return
         waiting: Waiting = call if _sent is None else _sent.call(call, sending.message_id, queue)
         warm.connection.ask_at_once(warm.template.frame, queue.queue_id, sending, waiting)
@@ -142,6 +150,7 @@ class Sender:
     def _frame(self, code: RequestCode, sending: Sending, queue: MessageQueue, waiting: Waiting) -> Frame:
         warm = self._warm_connection(code, sending.topic, queue.broker_name)
         if warm is None:  # lost within this turn
+            self._tell_lost()
             fail(waiting, NetworkError(f"the connection to broker {queue.broker_name!r} was lost"))
             return None
         frame = warm.connection.rendered(self._rendering(warm.template, sending, queue), waiting)
@@ -223,12 +232,29 @@ class Sender:
     async def send(self, sending: Sending, code: RequestCode, queue: MessageQueue | None) -> SendResult:
         """In turn with those that wait for the same queue. Without a queue given, tries go to other brokers too."""
         tries = self._tries(sending, queue)
+        if queue is not None and self._tell_lost():
+            await asyncio.sleep(0)  # they try again before us
+        if queue is not None and not self._is_open(queue) and self._lines.lead(queue):
+            try:
+                return await self._try(tries, sending, code, queue)
+            except AerobeeError as error:
+                return await self._try_again(tries, error, sending, code, queue)
+            finally:
+                self._lines.dissolve(queue)
         if queue is not None and queue in self._lines:
             await self._lines.join(queue, tries.deadline)
         try:
             return await self._try(tries, sending, code, queue)
         except AerobeeError as error:
             return await self._send_again(tries, error, sending, code, queue)
+
+    def _tell_lost(self) -> bool:
+        """Those who wait on lost connections hear of it before who comes after them; False when there was nobody."""
+        return any([warm.connection.tell_if_lost() for warm in self._warm.values()])
+
+    def _is_open(self, queue: MessageQueue) -> bool:
+        address = self._session.routes.master(queue.broker_name)
+        return address is not None and self._session.open_connection(address) is not None
 
     def _tries(self, sending: Sending, queue: MessageQueue | None) -> Tries:
         # A refusal of the one broker that has the queue is final; only its absence is waited for.
@@ -264,11 +290,10 @@ class Sender:
         queue: MessageQueue | None,
     ) -> SendResult:
         while self._options.send_retries and (pause := tries.again(error, self._clock.now())) is not None:
-            log.debug(
-                "send to broker=%s failed, trying again: %s", tries.at, error
-            )  # outages are told elsewhere
+            # Outages are told elsewhere.
+            log.debug("send to broker=%s failed, trying again: %s", tries.at, error)
             try:
-                async with self._in_time(tries, sending.topic):
+                async with tries.in_time(self._clock, sending.topic):
                     await self._after_failure(sending.topic, tries.at, error)
                 if pause:
                     await self._clock.sleep(pause)
@@ -303,7 +328,7 @@ class Sender:
     async def _try(
         self, tries: Tries, sending: Sending, code: RequestCode, queue: MessageQueue | None
     ) -> SendResult:
-        async with self._in_time(tries, sending.topic):
+        async with tries.in_time(self._clock, sending.topic):
             chosen, connection = await self._connect(tries, sending.topic, queue)
         template = self._template(code, sending.topic, chosen.broker_name)
         began = self._clock.now()
@@ -318,17 +343,6 @@ class Sender:
         if self._faults is not None:
             self._faults.answered(chosen.broker_name, self._clock.now() - began, self._clock.now())
         return result
-
-    @asynccontextmanager
-    async def _in_time(self, tries: Tries, topic: str) -> AsyncIterator[None]:
-        """What comes before a send counts as part of its time: a server may be slow to open, or say nothing."""
-        try:
-            async with asyncio.timeout(max(0, tries.deadline - self._clock.now()) / 1000):
-                yield
-        except TimeoutError as error:
-            if isinstance(error, NetworkError):
-                raise
-            raise NetworkError(f"no way to a broker of {topic!r} was found in time") from None
 
     async def _connect(
         self, tries: Tries, topic: str, queue: MessageQueue | None

@@ -11,18 +11,21 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from aerobee.clock import tell
 from aerobee.errors import AerobeeError, BrokerError, NetworkError, NoPermission, NoRoute, RequestTimeout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from aerobee.client.message import SendResult
     from aerobee.clock import Clock
     from aerobee.protocol.bodies import MessageQueue
+
+T = TypeVar("T")
 
 FIRST_PAUSE_MS = 20
 LONGEST_PAUSE_MS = 200  # a closed port costs next to nothing to ask; a pause at the end may cost the message
@@ -78,6 +81,17 @@ class Tries:
         self._pauses += 1
         return min(int(pause_ms * (0.5 + self._jitter() / 2)), left_ms)
 
+    @asynccontextmanager
+    async def in_time(self, clock: Clock, topic: str) -> AsyncIterator[None]:
+        """What comes before a send counts as part of its time: a server may be slow to open, or say nothing."""
+        try:
+            async with asyncio.timeout(max(0, self.deadline - clock.now()) / 1000):
+                yield
+        except TimeoutError as error:
+            if isinstance(error, NetworkError):
+                raise
+            raise NetworkError(f"no way to a broker of {topic!r} was found in time") from None
+
     def told(self, error: AerobeeError, topic: str, now: int) -> AerobeeError:
         """The error of the last try, with what was tried; a refusal of the broker stands for itself."""
         took_ms = now - self._began
@@ -101,27 +115,38 @@ def worth_a_retry(error: AerobeeError) -> bool:
 
 
 class Lines:
-    """Sends that must go to one queue and wait for its broker: a line each, so that none overtakes another.
+    """Sends that must go to one queue and wait for its broker: a line each, so that none overtakes another. By topic the
+    same for those that do not know their queue yet.
 
-    The first that fails is the head of a line and tries again and again; the others of the queue, and those that come
-    meanwhile, wait behind it. When it is through, or gives up, all of them set out in their order.
+    The first that has to wait is the head of a line and tries again and again; the others of the queue, and those that
+    come meanwhile, wait behind it. When it is through, or gives up, all of them set out in their order.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lines: dict[MessageQueue, deque[asyncio.Future[None]]] = {}
+        self._lines: dict[MessageQueue | str, deque[asyncio.Future[None]]] = {}
 
-    def __contains__(self, queue: MessageQueue) -> bool:
+    def __contains__(self, queue: MessageQueue | str) -> bool:
         return queue in self._lines
 
-    def lead(self, queue: MessageQueue) -> bool:
+    def lead(self, queue: MessageQueue | str) -> bool:
         """Become the head of a new line; False when there is one to join."""
         if queue in self._lines:
             return False
         self._lines[queue] = deque()
         return True
 
-    async def join(self, queue: MessageQueue, deadline: int) -> None:
+    async def through(self, queue: MessageQueue | str, deadline: int, work: Callable[[], Awaitable[T]]) -> T:
+        """`work`, in its turn: at the head of a new line, or behind those who stand there."""
+        if not self.lead(queue):
+            await self.join(queue, deadline)
+            return await work()
+        try:
+            return await work()
+        finally:
+            self.dissolve(queue)
+
+    async def join(self, queue: MessageQueue | str, deadline: int) -> None:
         """Until it is this send's turn, or too late."""
         line = self._lines.get(queue)
         if line is None:
@@ -136,7 +161,7 @@ class Lines:
             if turn in line:
                 line.remove(turn)
 
-    def dissolve(self, queue: MessageQueue) -> None:
+    def dissolve(self, queue: MessageQueue | str) -> None:
         """Everybody sets out. Who comes before the last of them has done so joins them."""
         line = self._lines[queue]
         for turn in line:
@@ -144,7 +169,7 @@ class Lines:
         # After the tasks just woken, which are scheduled in their order.
         asyncio.get_running_loop().call_soon(self._end, queue)
 
-    def _end(self, queue: MessageQueue) -> None:
+    def _end(self, queue: MessageQueue | str) -> None:
         if self._lines[queue]:
             self.dissolve(queue)
         else:

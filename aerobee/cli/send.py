@@ -189,7 +189,7 @@ class Sending:
         if self._total == 1 and self._last is not None:
             output.line(_place(self._last))
             return
-        if self._first is not None and self._last is not None:
+        if self._total is not None and self._first is not None and self._last is not None:
             output.line(f"first {_place(self._first)}\nlast  {_place(self._last)}")
         took_ms = max(1, connect.clock.now() - self._began)
         output.note(

@@ -141,7 +141,7 @@ class WriteSide(asyncio.Protocol):
         """Whoever waits hears of a write that failed now, before those who come after him in this turn. False when
         nobody does, or nothing is lost."""
         calls, transport = self._calls, self._transport
-        if not calls.waiting or not (transport is None or transport.is_closing()):
+        if not calls.waiting or transport is None or not transport.is_closing():
             return False
         calls.lost(self.remote_text)
         return True

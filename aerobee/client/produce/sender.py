@@ -250,7 +250,8 @@ class Sender:
 
     def _tell_lost(self) -> bool:
         """Those who wait on lost connections hear of it before who comes after them; False when there was nobody."""
-        return any([warm.connection.tell_if_lost() for warm in self._warm.values()])
+        told = [warm.connection.tell_if_lost() for warm in self._warm.values()]
+        return any(told)
 
     def _is_open(self, queue: MessageQueue) -> bool:
         address = self._session.routes.master(queue.broker_name)

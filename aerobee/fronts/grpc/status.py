@@ -36,6 +36,7 @@ _CODES: dict[type[Exception], Any] = {
     errors.InvalidParameter: pb.BAD_REQUEST,
     errors.NoMessage: pb.INVALID_RECEIPT_HANDLE,
     errors.IllegalOperation: pb.BAD_REQUEST,
+    errors.InvalidHandle: pb.BAD_REQUEST,
     errors.QueryNotFound: pb.OFFSET_NOT_FOUND,
     errors.DiskFull: pb.INTERNAL_SERVER_ERROR,
 }

@@ -76,8 +76,18 @@ class Chunk(NamedTuple):
     rows: int
 
 
+_WRITTEN = {
+    "tags": "TAGS",
+    "keys": "KEYS",
+    "shardingKey": "__SHARDINGKEY",
+    "delayLevel": "DELAY",
+    "deliverAt": "TIMER_DELIVER_MS",
+}
+
+
 def properties_text(batch: pa.RecordBatch, unique_ids: list[str]) -> pa.Array:
-    """Each row's properties as wire text."""
+    """Each row's properties as wire text. A name that has a column here, or is the sink's own, is taken from there: rows
+    that were read with their properties may be written with them."""
     n = batch.num_rows
     parts = [_pair("UNIQ_KEY", pa.array(unique_ids, pa.string())), _pair("WAIT", _constant("true", n))]
     names = set(batch.schema.names)
@@ -94,7 +104,8 @@ def properties_text(batch: pa.RecordBatch, unique_ids: list[str]) -> pa.Array:
     if "deliverAt" in names:
         parts.append(_pair("TIMER_DELIVER_MS", _millis(batch.column("deliverAt"))))
     if "properties" in names:
-        parts.append(_user_properties(batch.column("properties")))
+        own = [name for column, name in _WRITTEN.items() if column in names]
+        parts.append(_user_properties(batch.column("properties"), ["UNIQ_KEY", "WAIT", *own]))
     return pc.binary_join_element_wise(*parts, "")
 
 
@@ -115,8 +126,9 @@ def _millis(values: pa.Array) -> pa.Array:
     return values.cast(pa.string())
 
 
-def _user_properties(maps: pa.Array) -> pa.Array:
-    flat = _pair_text(maps.keys, maps.items)
+def _user_properties(maps: pa.Array, own: list[str]) -> pa.Array:
+    is_own = pc.is_in(maps.keys, value_set=pa.array(own, maps.keys.type))
+    flat = pc.if_else(is_own, "", _pair_text(maps.keys, maps.items))
     offsets = maps.offsets
     lists = pa.ListArray.from_arrays(offsets, flat)
     return pc.fill_null(pc.binary_join(lists, ""), "")

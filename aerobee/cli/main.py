@@ -224,7 +224,9 @@ def failed(error: Exception) -> int:
 
 def _how_to_be_allowed(error: NoPermission) -> str:
     """The next step after the words of access control, which are RocketMQ's; other refusals name their own."""
-    if "username cannot be null" in error.remark:
+    from aerobee.protocol.access import NO_ACCOUNT, WRONG_SECRET
+
+    if NO_ACCOUNT in error.remark:
         return (
             "; the server asks who you are: name an account with --profile NAME, or by AEROBEE_ACCESS_KEY and "
             "AEROBEE_SECRET_KEY"
@@ -234,7 +236,7 @@ def _how_to_be_allowed(error: NoPermission) -> str:
             "; it was never made there. Under `serve --brokers` users made while running are the brokers': the name "
             "server knows those of `init_user` and `inner_credentials`"
         )
-    if "check signature failed" in error.remark:
+    if WRONG_SECRET in error.remark:
         return "; the secret is not the user's: see the profile, or AEROBEE_SECRET_KEY"
     if "has no permission to access" in error.remark:
         user, action, resource = _lacking(error.remark)

@@ -9,6 +9,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
+# RocketMQ's words, by which clients know what to do next.
+NO_ACCOUNT = "username cannot be null."
+WRONG_SECRET = "check signature failed."
+
 EVERY = "*"
 USER_PREFIX = "User:"
 

@@ -16,7 +16,15 @@ import msgspec
 from aerobee.broker.access.pointed import Nothing
 from aerobee.broker.access.users import User, Users, check_name
 from aerobee.errors import AccessDenied
-from aerobee.protocol.access import Action, Decision, PolicyType, Resource, UserType
+from aerobee.protocol.access import (
+    NO_ACCOUNT,
+    WRONG_SECRET,
+    Action,
+    Decision,
+    PolicyType,
+    Resource,
+    UserType,
+)
 from aerobee.protocol.policies import Entry, Policies, Policy, Verdict
 from aerobee.store.metadata import PrivateFile
 from aerobee.store.saved_table import SavedTable
@@ -85,7 +93,7 @@ class Access(SavedTable):
         return self.users.allowed_in(user).password
 
     def badly_signed(self, user: str) -> AccessDenied:
-        return AccessDenied("check signature failed.")
+        return AccessDenied(WRONG_SECRET)
 
     def is_super(self, name: str) -> bool:
         user = self.users.get(name)
@@ -106,7 +114,7 @@ class Access(SavedTable):
     def check(self, user: str, needs: Sequence[Need] | None, source: str, code: int | None) -> None:
         """AccessDenied, in RocketMQ's words and the action after them, for the first need that is not met."""
         if not user:
-            raise AccessDenied("username cannot be null.")
+            raise AccessDenied(NO_ACCOUNT)
         if needs is None:
             raise AccessDenied("authorization context is empty.")
         for need in needs:

@@ -8,7 +8,7 @@ import re
 import msgspec
 
 from aerobee.errors import AccessDenied, InvalidParameter, NoPermission
-from aerobee.protocol.access import UserStatus, UserType
+from aerobee.protocol.access import NO_ACCOUNT, UserStatus, UserType
 
 # What every client can write into its header: gRPC's is ASCII and ends a name at / and ,
 _name = re.compile(r"[A-Za-z0-9._@-]{1,128}").fullmatch
@@ -59,7 +59,7 @@ class Users:
     def allowed_in(self, name: str) -> User:
         """The user whose secret a request must be signed with; AccessDenied, in RocketMQ's words, when there is none."""
         if not name:
-            raise AccessDenied("username cannot be null.")
+            raise AccessDenied(NO_ACCOUNT)
         user = self._table.get(name)
         if user is None:
             raise AccessDenied(f"User:{name[:128]} is not found.")

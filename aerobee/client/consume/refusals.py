@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aerobee.protocol import names
+from aerobee.protocol.access import NO_ACCOUNT, WRONG_SECRET
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,8 +71,8 @@ class Refusals:
 
 
 def _next_step(remark: str) -> str:
-    if "username cannot be null" in remark:
+    if NO_ACCOUNT in remark:
         return "this program named no account: PushOptions(access_key=..., secret_key=...)"
-    if "check signature failed" in remark:
+    if WRONG_SECRET in remark:
         return "the secret key of its options is not that of the account"
     return "an operator has to allow it, by a right of the account or a setting of topic or group"

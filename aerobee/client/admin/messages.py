@@ -15,6 +15,7 @@ from aerobee.client.trace_records import Traced, parse
 from aerobee.errors import BrokerError, NoRoute, QueryNotFound
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
+from aerobee.protocol.addresses import parse_address
 from aerobee.protocol.filters.tags import subscribe
 from aerobee.protocol.headers.offsets import QueryMessage, ViewMessage
 from aerobee.protocol.ids import time_of
@@ -121,9 +122,7 @@ class Messages:
     ) -> ReceivedMessage:
         names_by_address = {address: name for name, address in (await self._asking.masters()).items()}
         if address not in names_by_address:
-            port = int(address.rpartition(":")[2])
-            by_place = f", and {address} is no broker here" if port <= 65_535 else ""
-            raise QueryNotFound(f"message {message_id!r} is not found by key{by_place}")
+            raise QueryNotFound(f"message {message_id!r} is not found by key{_no_broker_at(address)}")
         answer = await self._session.call(
             address, ViewMessage(offset=physical_offset, topic=topic), timeout_ms=TIMEOUT_MS
         )
@@ -238,3 +237,12 @@ def copy_of(kept: ReceivedMessage, topic: str) -> Message:
     )
     message.properties = {**own, props.ORIGIN_MESSAGE_ID: kept.message_id}
     return message
+
+
+def _no_broker_at(address: str) -> str:
+    """Empty where no server could be: then it was no broker's id."""
+    try:
+        parse_address(address)
+    except ValueError:
+        return ""
+    return f", and {address} is no broker here"

@@ -61,6 +61,7 @@ class Sender:
         self._faults = Faults() if session.options.avoid_slow_brokers else None
         self._deadlines = Deadlines(session.clock)
         self._lines = Lines(session.clock)
+        self._connections: dict[str, Connection] = {}  # by broker, the last one that was written to
         self._rendered_here = not session.options.access_key  # signed frames take the general way
         self._merging = Merging(partial(self._frame, BATCH), partial(self._frame, SINGLE))
 
@@ -150,7 +151,7 @@ class Sender:
     def _frame(self, code: RequestCode, sending: Sending, queue: MessageQueue, waiting: Waiting) -> Frame:
         warm = self._warm_connection(code, sending.topic, queue.broker_name)
         if warm is None:  # lost within this turn
-            self._tell_lost()
+            self._tell_lost(queue.broker_name)
             fail(waiting, NetworkError(f"the connection to broker {queue.broker_name!r} was lost"))
             return None
         frame = warm.connection.rendered(self._rendering(warm.template, sending, queue), waiting)
@@ -197,6 +198,7 @@ class Sender:
         template = warm.template if warm else self._template(code, topic, broker_name)
         if _sent is not None:
             connection.ahead = _sent.take
+        self._connections[broker_name] = connection
         new_call = asyncio.get_running_loop().create_future
         warm = self._warm[key] = WarmConnection(template, connection, routes.version, new_call)
         return warm
@@ -232,26 +234,29 @@ class Sender:
     async def send(self, sending: Sending, code: RequestCode, queue: MessageQueue | None) -> SendResult:
         """In turn with those that wait for the same queue. Without a queue given, tries go to other brokers too."""
         tries = self._tries(sending, queue)
-        if queue is not None and self._tell_lost():
-            await asyncio.sleep(0)  # they try again before us
-        if queue is not None and not self._is_open(queue) and self._lines.lead(queue):
-            try:
-                return await self._try(tries, sending, code, queue)
-            except AerobeeError as error:
-                return await self._try_again(tries, error, sending, code, queue)
-            finally:
-                self._lines.dissolve(queue)
-        if queue is not None and queue in self._lines:
+        if queue is not None:
+            if self._tell_lost(queue.broker_name):
+                await asyncio.sleep(0)  # they try again before us
+            if not self._is_open(queue) and self._lines.lead(queue):
+                return await self._lines.headed(queue, self._try_on(tries, sending, code, queue))
             await self._lines.join(queue, tries.deadline)
         try:
             return await self._try(tries, sending, code, queue)
         except AerobeeError as error:
             return await self._send_again(tries, error, sending, code, queue)
 
-    def _tell_lost(self) -> bool:
-        """Those who wait on lost connections hear of it before who comes after them; False when there was nobody."""
-        told = [warm.connection.tell_if_lost() for warm in self._warm.values()]
-        return any(told)
+    async def _try_on(
+        self, tries: Tries, sending: Sending, code: RequestCode, queue: MessageQueue | None
+    ) -> SendResult:
+        try:
+            return await self._try(tries, sending, code, queue)
+        except AerobeeError as error:
+            return await self._try_again(tries, error, sending, code, queue)
+
+    def _tell_lost(self, broker_name: str) -> bool:
+        """Those who wait on a lost connection hear of it before who comes after them; False when there is nobody."""
+        connection = self._connections.get(broker_name)
+        return connection is not None and connection.tell_if_lost()
 
     def _is_open(self, queue: MessageQueue) -> bool:
         address = self._session.routes.master(queue.broker_name)
@@ -274,13 +279,10 @@ class Sender:
         """What goes to one queue stands in line, so that none overtakes another while the broker is away."""
         if queue is None or not self._options.send_retries or not isinstance(error, NetworkError):
             return await self._try_again(tries, error, sending, code, queue)
-        if not self._lines.lead(queue):
-            await self._lines.join(queue, tries.deadline)
-            return await self.send(sending, code, queue)
-        try:
-            return await self._try_again(tries, error, sending, code, queue)
-        finally:
-            self._lines.dissolve(queue)
+        if self._lines.lead(queue):
+            return await self._lines.headed(queue, self._try_again(tries, error, sending, code, queue))
+        await self._lines.join(queue, tries.deadline)
+        return await self.send(sending, code, queue)
 
     async def _try_again(
         self,

@@ -138,11 +138,15 @@ class Lines:
 
     async def through(self, queue: MessageQueue | str, deadline: int, work: Callable[[], Awaitable[T]]) -> T:
         """`work`, in its turn: at the head of a new line, or behind those who stand there."""
-        if not self.lead(queue):
-            await self.join(queue, deadline)
-            return await work()
+        if self.lead(queue):
+            return await self.headed(queue, work())
+        await self.join(queue, deadline)
+        return await work()
+
+    async def headed(self, queue: MessageQueue | str, work: Awaitable[T]) -> T:
+        """What the head of a line does; then all of it sets out."""
         try:
-            return await work()
+            return await work
         finally:
             self.dissolve(queue)
 

@@ -20,7 +20,6 @@ only traces tell (deliveries, duplicates, when and by whom) is null where there 
 
 from __future__ import annotations
 
-import difflib
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,7 @@ from aerobee.spark.pipelines import traces as trace_records
 from aerobee.spark.pipelines.evidence import Evidence
 from aerobee.spark.pipelines.leases import open_leases
 from aerobee.spark.pipelines.replay import OF
+from aerobee.spark.reading.queue_source import meant
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -68,12 +68,10 @@ def ledger(
         groups = sorted(
             {c.group for c in committed if c.topic in found and not names.is_system_group(c.group)}
         )
-    known = sorted({c.group for c in committed})
+    known = {c.group for c in committed}
     for group in groups:
         if group not in known:
-            near = difflib.get_close_matches(group, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            log.warning("group=%s has no offsets anywhere, so all waits for it%s", group, hint)
+            log.warning("group=%s has no offsets anywhere, so all waits for it%s", group, meant(group, known))
     stored = _stored(evidence, found)
     books = [_book(evidence, stored, found, group, (cluster, traces)) for group in groups]
     if not books:

@@ -89,9 +89,13 @@ def bounds_of(options: Read, source: QueueSource, topics: list[str]) -> dict[str
 def nearest(topic: str, source: QueueSource) -> str:
     """What a topic that is missing may have been meant to be; empty where nothing is near, or none may be listed."""
     try:
-        near = difflib.get_close_matches(topic, source.topics(), 3)
+        return meant(topic, source.topics())
     except AerobeeError:
         return ""
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), 3)
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aerobee.protocol import properties as props
 from aerobee.protocol.message import MAX_BODY, MAX_PROPERTIES
 from aerobee.spark.options import OptionError
 
@@ -77,36 +78,35 @@ class Chunk(NamedTuple):
 
 
 _WRITTEN = {
-    "tags": "TAGS",
-    "keys": "KEYS",
-    "shardingKey": "__SHARDINGKEY",
-    "delayLevel": "DELAY",
-    "deliverAt": "TIMER_DELIVER_MS",
+    "tags": props.TAGS,
+    "shardingKey": props.SHARDING_KEY,
+    "keys": props.KEYS,
+    "delayLevel": props.DELAY,
+    "deliverAt": props.TIMER_DELIVER_MS,
 }
 
 
 def properties_text(batch: pa.RecordBatch, unique_ids: list[str]) -> pa.Array:
     """Each row's properties as wire text. A name that has a column here, or is the sink's own, is taken from there: rows
     that were read with their properties may be written with them."""
-    n = batch.num_rows
-    parts = [_pair("UNIQ_KEY", pa.array(unique_ids, pa.string())), _pair("WAIT", _constant("true", n))]
-    names = set(batch.schema.names)
-    for column, name in (("tags", "TAGS"), ("shardingKey", "__SHARDINGKEY")):
-        if column in names:
-            parts.append(_pair(name, batch.column(column)))
-    if "keys" in names:
-        keys = batch.column("keys")
-        if pa.types.is_list(keys.type):
-            keys = pc.binary_join(keys.cast(pa.list_(pa.string())), " ")
-        parts.append(_pair("KEYS", keys))
-    if "delayLevel" in names:
-        parts.append(_pair("DELAY", batch.column("delayLevel").cast(pa.string())))
-    if "deliverAt" in names:
-        parts.append(_pair("TIMER_DELIVER_MS", _millis(batch.column("deliverAt"))))
-    if "properties" in names:
-        own = [name for column, name in _WRITTEN.items() if column in names]
-        parts.append(_user_properties(batch.column("properties"), ["UNIQ_KEY", "WAIT", *own]))
+    written = {column: name for column, name in _WRITTEN.items() if column in batch.schema.names}
+    parts = [
+        _pair(props.UNIQ_KEY, pa.array(unique_ids, pa.string())),
+        _pair(props.WAIT, _constant("true", batch.num_rows)),
+        *(_pair(name, _as_text(column, batch.column(column))) for column, name in written.items()),
+    ]
+    if "properties" in batch.schema.names:
+        own = [props.UNIQ_KEY, props.WAIT, *written.values()]
+        parts.append(_user_properties(batch.column("properties"), own))
     return pc.binary_join_element_wise(*parts, "")
+
+
+def _as_text(column: str, values: pa.Array) -> pa.Array:
+    if column == "deliverAt":
+        return _millis(values)
+    if pa.types.is_list(values.type):  # of keys
+        return pc.binary_join(values.cast(pa.list_(pa.string())), " ")
+    return values.cast(pa.string())
 
 
 def _pair(name: str, values: pa.Array) -> pa.Array:

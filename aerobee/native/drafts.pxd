@@ -50,4 +50,4 @@ cdef class Draft:
     cdef int _note(self, Topic topic, QueueEnd queue, Message* message) except -1
     cdef int _note_key(self, Topic topic, Span word) except -1
     cdef int _make_room_in_tails(self, dict dirty) except -1
-    cdef int64_t _enter(self, uint8_t* table, int64_t slots, int64_t entries_at, int64_t number, int64_t seconds) noexcept
+    cdef int64_t _enter(self, uint8_t* entry, uint8_t* heads, int64_t slots, int64_t number, int64_t seconds) noexcept

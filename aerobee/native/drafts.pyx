@@ -29,7 +29,7 @@ cdef extern from "Python.h":
 cdef enum:
     FIXED = 74  # a record without hosts, topic field, body and properties
     ENTRY_SIZE = 20  # of the key index
-    SLOTS_AT = 40
+    SLOT_SIZE = 4
     BORN_V6 = 0x10
     STORE_V6 = 0x20
     TRANSACTION = 0xC
@@ -281,41 +281,39 @@ cdef class Draft:
         finally:
             view.release()
 
-    def enter_keys(self, table not None, int64_t slots, int64_t entries_at, int64_t number, int64_t seconds):
-        """Enter the keys into an index file (`store/index_file.py` has the picture), from entry `number` on; returns how
-        many slots were empty. ValueError when they do not fit."""
-        cdef Py_buffer view
-        PyObject_GetBuffer(table, &view, PyBUF_WRITABLE)
+    def enter_keys(self, bytearray tail not None, slots not None, int64_t first, int64_t number, int64_t seconds):
+        """Enter the keys into an index file (`store/index_file.py` has the picture), from entry `number` on; `tail` begins
+        with entry `first`. Returns how many slots were empty. ValueError when they do not fit."""
+        cdef Py_buffer heads
+        cdef uint8_t* entry = <uint8_t*>PyByteArray_AS_STRING(tail) + (number - first) * ENTRY_SIZE
+        PyObject_GetBuffer(slots, &heads, PyBUF_WRITABLE)
         try:
             if (
-                not 0 < slots <= 0x7FFFFFFF or number <= 0 or seconds < 0
-                or entries_at < SLOTS_AT + 4 * slots
-                or entries_at + (number + <int64_t>self.key_count) * ENTRY_SIZE > view.len
+                not SLOT_SIZE <= heads.len <= SLOT_SIZE * <Py_ssize_t>0x7FFFFFFF or not 0 < first <= number or seconds < 0
+                or (number - first + <int64_t>self.key_count) * ENTRY_SIZE > len(tail)
             ):
-                raise ValueError(f"{self.key_count} keys from entry {number} on do not fit {view.len} bytes")
+                raise ValueError(f"{self.key_count} keys from entry {number} on do not fit {len(tail)} bytes")
             self._key_room -= self._keys.size // <Py_ssize_t>sizeof(Key)
             self._entries = number + self._keys.size // <Py_ssize_t>sizeof(Key)
-            return self._enter(<uint8_t*>view.buf, slots, entries_at, number, seconds)
+            return self._enter(entry, <uint8_t*>heads.buf, heads.len // SLOT_SIZE, number, seconds)
         finally:
-            PyBuffer_Release(&view)
+            PyBuffer_Release(&heads)
 
-    cdef int64_t _enter(self, uint8_t* table, int64_t slots, int64_t entries_at, int64_t number, int64_t seconds) noexcept:
+    cdef int64_t _enter(self, uint8_t* entry, uint8_t* heads, int64_t slots, int64_t number, int64_t seconds) noexcept:
         cdef Key* key = <Key*>self._keys.at
         cdef Key* end = <Key*>(self._keys.at + self._keys.size)
         cdef uint8_t* slot
-        cdef uint8_t* entry
         cdef int64_t fresh = 0
         cdef int32_t older
         while key != end:
             if end - key > SOON:
-                soon_at(_slot(table, slots, key[SOON].hash))
-            slot = _slot(table, slots, key.hash)
+                soon_at(_slot(heads, slots, key[SOON].hash))
+            slot = _slot(heads, slots, key.hash)
             older = <int32_t>get32(slot)
             if not 0 < older < number:
                 older = 0
                 fresh += 1
-            entry = table + entries_at + number * ENTRY_SIZE
-            put32(put32(put64(put32(entry, key.hash), key.offset), <uint32_t>seconds), <uint32_t>older)
+            entry = put32(put32(put64(put32(entry, key.hash), key.offset), <uint32_t>seconds), <uint32_t>older)
             put32(slot, <uint32_t>number)
             number += 1
             key += 1
@@ -395,8 +393,8 @@ cdef inline uint8_t* _put_host(uint8_t* p, const uint8_t* host, Py_ssize_t size)
     return put_bytes(p, host, HOST) if size == HOST else put_bytes(p, host, size)
 
 
-cdef inline uint8_t* _slot(uint8_t* table, int64_t slots, uint32_t hash) noexcept:
-    return table + SLOTS_AT + <int64_t>(hash % <uint32_t>slots) * 4
+cdef inline uint8_t* _slot(uint8_t* heads, int64_t slots, uint32_t hash) noexcept:
+    return heads + <int64_t>(hash % <uint32_t>slots) * SLOT_SIZE
 
 
 cdef bint _fits32(int64_t value) noexcept:

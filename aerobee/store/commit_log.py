@@ -130,7 +130,7 @@ class CommitLog:
             self._roll(size)
         segment = self.segments[-1]
         needed = self.end - self.base + size + BLANK_SIZE
-        segment.reserve(needed)
+        segment.reserve_for(needed, self.end - self.base)
         self.limit = self.base + segment.make_pages(self.end - self.base, needed) - BLANK_SIZE
         self._forget_pages()
         return self.end
@@ -146,7 +146,7 @@ class CommitLog:
         wanted = min(self.end - self.base + RUN_BYTES, self.segment_bytes)
         if segment.reserved < wanted:
             with suppress(StoreError):  # whoever needs it is told why
-                segment.reserve(wanted)
+                segment.reserve_for(wanted, self.end - self.base)
             self._forget_pages()
         return self.base + min(segment.reserved, self.segment_bytes) - BLANK_SIZE
 

@@ -128,7 +128,7 @@ class Flush:
         ]
         if checkpoint is None:
             return lambda: _sync_all(fds)
-        index_fds = self._index.descriptors_to_sync()
+        sync_index = self._index.sync_job()
         paths, directories = self._queues.take_unsynced()
         whole, self._sync_everything = self._sync_everything, False
         save_sums = self._queues.sums.take()
@@ -136,7 +136,7 @@ class Flush:
 
         def work() -> None:
             _sync_all(fds)
-            _sync_all(index_fds)
+            sync_index()
             if whole or len(paths) + len(directories) > _SYNC_ONE_BY_ONE:
                 platform.sync_all(root)
             else:

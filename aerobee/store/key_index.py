@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from aerobee.errors import StoreError
 from aerobee.protocol.message import stored_at
+from aerobee.store import platform
 from aerobee.store.directories import make_directory, sync_directory
 from aerobee.store.index_file import IndexFile
 from aerobee.store.key_hash import KeyHash
@@ -61,6 +62,7 @@ class KeyIndex:
         self.waiting: list[tuple[str, str, int, int]] = []  # topic, key, commit-log offset, store time
         self._current: IndexFile  # the last of `files`, set by `room` before the first put
         self._full: list[IndexFile] = []  # finished since the last sync
+        self._syncing: list[IndexFile] = []  # finished before it
         self._spare: IndexFile | None = None  # made ahead for a batch that may need it
         for path in sorted(directory.iterdir()):
             if path.name.isascii() and path.name.isdigit() and path.stat().st_size:
@@ -81,10 +83,9 @@ class KeyIndex:
         current = self.files[-1] if self.files else None
         if current is None or current.count + keys > current.entries:
             current = self._next_file(now)
-        if current.count + keys > current.room:
-            current.reserve(current.count + keys)
+        current.reserve(current.count + keys)
         self._current = current
-        self.left = min(min(current.room, current.entries) - current.count, max(keys, _AT_ONCE))
+        self.left = min(current.room_at_once, max(keys, _AT_ONCE))
 
     def prepare(self, keys: int, now: int) -> None:
         """Make sure that asking for room, record by record up to `keys` in all, will not fail. DiskFull."""
@@ -136,10 +137,10 @@ class KeyIndex:
         current = self.files[-1] if self.files else None
         if current is None or current.count == 1:
             return 0
-        if current.room - current.count < RUN_KEYS:
+        if current.room_at_once < RUN_KEYS:
             with suppress(StoreError):  # whoever needs it is told why
                 current.reserve(min(current.count + RUN_KEYS, current.entries - 1))
-        return max(0, min(current.room, current.entries) - current.count)
+        return current.room_at_once
 
     def enter(self, draft: Draft) -> None:
         """The keys of a draft, for which there is room."""
@@ -174,7 +175,7 @@ class KeyIndex:
                 try:
                     yield from file.find(key_hash, begin, end)
                 finally:
-                    if file is not self.files[-1] and file not in self._full:
+                    if file is not self.files[-1] and file not in self._full and file not in self._syncing:
                         file.close()
 
     @property
@@ -199,7 +200,7 @@ class KeyIndex:
         self.waiting.clear()
         for file in self.files:
             file.delete()
-        self.files, self._full, self.left = [], [], 0
+        self.files, self._full, self._syncing, self.left = [], [], [], 0
 
     def trim(self, log_min: int) -> int:
         """Delete files all of whose messages are gone; the newest stays."""
@@ -209,16 +210,26 @@ class KeyIndex:
             removed += 1
         return removed
 
-    def descriptors_to_sync(self) -> list[int]:
-        """Headers written, duplicates of the descriptors a checkpoint has to sync; the caller closes them."""
+    def sync_job(self) -> Callable[[], None]:
+        """What a checkpoint has to do, in a thread; the one before is over."""
         self.settle()
         if self.files and self.files[-1].count > 1:
             self.files[-1].write_header()
-        finished, self._full = self._full, []
-        fds = [os.dup(file.fd) for file in (*finished, *self.files[-1:])]
-        for file in finished:
+        for file in self._syncing:
             file.close()
-        return fds
+        self._syncing, self._full = [file for file in self._full if file in self.files], []
+        work = [(os.dup(file.fd), file.save_job()) for file in (*self._syncing, *self.files[-1:])]
+
+        def job() -> None:
+            try:
+                for fd, save in work:
+                    save(fd)
+                    platform.sync_data(fd)
+            finally:
+                for fd, _ in work:
+                    os.close(fd)
+
+        return job
 
     def close(self) -> None:
         if self._spare is not None:

@@ -84,9 +84,13 @@ class Segment:
             # The last extent may not fit where the record still does.
             wanted = min(self.size, -(-end // _PAGE) * _PAGE)
             reserve_range(self.fd, self.reserved, wanted - self.reserved, str(self.path))
-        if self.mapped is not None:
-            self.written_from(self.reserved)
         self.reserved = wanted
+
+    def reserve_for(self, end: int, written: int) -> None:
+        """The same for what is stored by the map, of which `written` bytes are."""
+        if end > self.reserved:
+            self.reserve(end)
+            self.written_from(written)
 
     def make_pages(self, written: int, end: int) -> int:
         """Have the kernel's pages up to `end` and somewhat further ready, where space is reserved and past what is

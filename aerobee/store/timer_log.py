@@ -77,9 +77,10 @@ class TimerLog:
         """Returns the record's position. Raises DiskFull before anything is changed."""
         segment = self._writable()
         at = self.end - segment.base
-        segment.reserve(at + RECORD_BYTES)
+        segment.reserve_for(at + RECORD_BYTES, at)
         if segment is not self._tail:
             self._move_tail(segment)
+            segment.written_from(at)
         _RECORD.pack_into(segment.map, at, *entry)
         position, self.end = self.end, self.end + RECORD_BYTES
         return position

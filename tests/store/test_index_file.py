@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aerobee.errors import DiskFull
-from aerobee.store import index_file
+from aerobee.errors import DiskFull, StoreError
+from aerobee.store import index_file, index_slots, platform
 from aerobee.store.index_file import ENTRY_SIZE, IndexFile
 from aerobee.store.segment import reserve_range
 
@@ -51,6 +52,19 @@ def enter(file: IndexFile, entries: list[tuple[int, int, int]], at_once: int) ->
         file.put_all(
             [key_hash for key_hash, _, _ in part], [("", "", offset, time) for _, offset, time in part]
         )
+
+
+def save(file: IndexFile) -> None:
+    """As a checkpoint does."""
+    file.write_header()
+    file.save_job()(file.fd)
+
+
+def opened_again(file: IndexFile) -> IndexFile:
+    file.close()
+    again = IndexFile(file.path, SLOTS, ENTRIES)
+    again.load_header()
+    return again
 
 
 def found(file: IndexFile, key_hash: int, begin: int = 0, end: int = 1 << 60) -> list[int]:
@@ -108,12 +122,12 @@ def test_a_cut_file_is_one_that_never_had_more(
     entries = model.before(log_end)
     file = made(folder)
     enter(file, entries, 3)
-    file.write_header()
+    save(file)
     file.close()
     wanted = (file.path.read_bytes(), file.count, file.begin_time, file.begin_offset)
     file = made(folder)
     enter(file, model.entries, 3)
-    file.write_header()
+    save(file)
     file.cut(log_end, model.store_time if known else lambda offset: 0)
     file.close()
     data = bytearray(file.path.read_bytes())
@@ -177,6 +191,8 @@ def test_space_is_taken_for_every_slot_and_for_the_entries_to_come(
 def test_a_chain_that_was_damaged_ends_the_walk(folder: Path) -> None:
     file = made(folder)
     enter(file, [(3, 100 * n, BEGAN) for n in range(1, 6)], 5)
+    save(file)
+    file = opened_again(file)
     for older in (4, 5, 9, -1):  # itself, one that is newer, one that is not there, none
         struct.pack_into(">i", file.map, file.entries_at + 4 * ENTRY_SIZE + 16, older)
         assert found(file, 3) == [500, 400]
@@ -204,6 +220,7 @@ def test_a_header_says_no_more_than_a_file_can_hold(folder: Path, count: int, ta
 def test_times_before_the_first_or_too_far_behind_it_are_kept_at_the_edge(folder: Path) -> None:
     file = made(folder)
     enter(file, [(1, 100, BEGAN), (2, 200, BEGAN - 5_000), (3, 300, BEGAN + (1 << 41) * 1_000)], 3)
+    save(file)
     entries = [
         struct.unpack_from(">iqii", file.map, file.entries_at + number * ENTRY_SIZE) for number in (1, 2, 3)
     ]
@@ -229,7 +246,9 @@ def test_keys_of_a_draft_are_counted_on(folder: Path, later_ms: int, seconds: in
     enter(file, [(1, 100, BEGAN), (2, 200, BEGAN)], 2)
     given: list[tuple[int, ...]] = []
 
-    def enter_keys(_: object, *where: int) -> int:
+    def enter_keys(tail: bytearray, slots: mmap.mmap, *where: int) -> int:
+        assert struct.unpack_from(">iqii", tail) == (1, 100, 0, 0), "the first of those in memory"
+        assert struct.unpack(f">{SLOTS}i", slots[:]) == (0, 1, 2, 0, 0)
         given.append(where)
         return 2
 
@@ -237,7 +256,144 @@ def test_keys_of_a_draft_are_counted_on(folder: Path, later_ms: int, seconds: in
         now=BEGAN + later_ms, key_count=3, last_key_offset=777, enter_keys=enter_keys
     )
     file.enter(draft)
-    assert given == [(SLOTS, file.entries_at, 3, seconds)]
+    assert given == [(1, 3, seconds)]
     assert (file.count, file.used_slots) == (6, 4)
     assert (file.end_offset, file.end_time) == (777, BEGAN + later_ms)
     file.close()
+
+
+# -- what is kept in memory until a checkpoint -----------------------------------------------------------------------
+
+
+def written_plainly(entries: list[tuple[int, int, int]]) -> bytes:
+    """Slots and entries of a file that has these."""
+    slots, body = [0] * SLOTS, bytearray(ENTRIES * ENTRY_SIZE)
+    for number, (key_hash, offset, time) in enumerate(entries, 1):
+        slot = key_hash % SLOTS
+        struct.pack_into(
+            ">iqii", body, number * ENTRY_SIZE, key_hash, offset, (time - BEGAN) // 1000, slots[slot]
+        )
+        slots[slot] = number
+    return struct.pack(f">{SLOTS}i", *slots) + bytes(body)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.tuples(keys, st.booleans()), max_size=6),
+    st.integers(1, 6),
+    st.integers(0, 6),
+    st.integers(1, 5),
+)
+def test_a_checkpoint_leaves_the_file_as_if_all_had_been_written_at_once(
+    folder: Path, parts: list[tuple[list[tuple[int, int]], bool]], tail: int, few: int, at_once: int
+) -> None:
+    """However much is in memory, whether the file is opened again in between, and whether few slots change or many."""
+    told = [key for part, _ in parts for key in part][: ENTRIES - 1]
+    entries = Told(told).entries
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_file, "_TAIL_BYTES", tail * ENTRY_SIZE)
+        patch.setattr(index_slots, "_FEW", few)
+        patch.setattr(index_slots, "_PIECE", 4)
+        patch.setattr(index_slots, "_AT_ONCE", 7)
+        file, done = made(folder), 0
+        for part, again in parts:
+            enter(file, entries[done : done + len(part)], at_once)
+            done += len(part)
+            if file.count > 1:
+                save(file)
+            if again:
+                file = opened_again(file)
+        assert file.path.read_bytes()[40:] == written_plainly(entries)
+        for key_hash in range(13):
+            assert found(file, key_hash) == expected(entries, key_hash, 0, 1 << 60)
+        file.close()
+
+
+def test_what_came_after_the_checkpoint_began_is_of_the_next(folder: Path) -> None:
+    file, entries = made(folder), Told([(n % 7, 1) for n in range(12)]).entries
+    enter(file, entries[:4], 2)
+    file.write_header()
+    job = file.save_job()
+    enter(file, entries[4:9], 5)
+    job(file.fd)
+    data = file.path.read_bytes()
+    assert data[file.entries_at :] == written_plainly(entries[:4])[SLOTS * 4 :]
+    enter(file, entries[9:], 1)
+    save(file)
+    assert file.path.read_bytes()[40:] == written_plainly(entries)
+    file.close()
+
+
+def test_few_keys_change_the_slots_they_are_of_and_no_others(folder: Path) -> None:
+    file = IndexFile.create(folder / "wide", 5_000, ENTRIES)
+    enter(file, [(2_048, 100, BEGAN), (1, 200, BEGAN)], 2)
+    save(file)
+    written: list[tuple[int, int]] = []
+    pwrite = platform.pwrite
+
+    def noted(fd: int, data: memoryview, at: int) -> int:
+        written.append((at, len(data)))
+        return pwrite(fd, data, at)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_slots.platform, "pwrite", noted)
+        enter(file, [(4_999, 300, BEGAN), (1_023, 400, BEGAN), (0, 500, BEGAN)], 3)
+        file.save_job()(file.fd)
+        at = file.entries_at
+        last = 5_000 * 4 - 4 * 4096
+        assert written == [(at + 20, 100), (40, 4096), (40 + 4 * 4096, last)]
+        written.clear()
+        file.save_job()(file.fd)
+        assert written == [(at + 20, 100)], "no key is new"
+    assert found(file, 1_023) == [400]
+    file.close()
+
+
+def test_entries_go_to_the_file_when_memory_is_full_of_them(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_file, "_TAIL_BYTES", 4 * ENTRY_SIZE)
+    file, entries = made(folder), Told([(n, 1) for n in range(13)]).entries
+    assert file.room_at_once == 4
+    enter(file, entries[:4], 4)
+    assert file.room_at_once == 0
+    assert not any(file.path.read_bytes()[file.entries_at :]), "they are in memory"
+    enter(file, entries[4:5], 1)
+    assert file.room_at_once == 3
+    assert file.path.read_bytes()[file.entries_at :] == written_plainly(entries[:4])[SLOTS * 4 :]
+    enter(file, entries[5:], 8)
+    assert file.room_at_once == 0, "a batch brought more: there is room for it, and no more"
+    assert [found(file, n) for n in range(13)] == [[100 * (n + 1)] for n in range(13)]
+    file.close()
+
+
+def test_a_disk_that_takes_no_entries_refuses_the_keys_to_come(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_file, "_TAIL_BYTES", 2 * ENTRY_SIZE)
+    file = made(folder)
+    enter(file, [(1, 100, BEGAN), (2, 200, BEGAN)], 2)
+
+    def broken(*_: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(index_slots.platform, "pwrite", broken)
+        with pytest.raises(StoreError, match=r"20231114221320123 takes no keys: .*Input/output error"):
+            file.reserve(file.count + 1)
+    assert (file.count, file.room_at_once) == (3, 0)
+    enter(file, [(3, 300, BEGAN)], 1)
+    assert [found(file, n) for n in (1, 2, 3)] == [[100], [200], [300]]
+    file.close()
+
+
+def test_a_file_that_is_closed_forgets_what_was_not_saved(folder: Path) -> None:
+    file = made(folder)
+    enter(file, [(1, 100, BEGAN)], 1)
+    save(file)
+    enter(file, [(2, 200, BEGAN)], 1)
+    again = opened_again(file)
+    assert (found(again, 1), found(again, 2)) == ([100], [])
+    enter(again, [(3, 300, BEGAN)], 1)
+    assert (found(again, 1), found(again, 3)) == ([100], [300])
+    again.close()

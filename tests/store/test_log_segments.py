@@ -105,12 +105,13 @@ def test_a_disk_that_is_full_is_told_from_one_that_is_broken(
 
 def test_nothing_is_read_ahead_in_what_is_about_to_be_written(file: Segment, asked: Asked) -> None:
     file.reserve(1)
-    assert asked.expected == [], "nothing is mapped"
-    assert file.map[0] == 0
-    file.reserve(MEGA + 1)
-    assert asked.expected == [MEGA]
+    assert asked.expected == [], "it is not said what is written"
+    file.reserve_for(MEGA, 3 * PAGE)
+    assert asked.expected == [], "there was space"
+    file.reserve_for(MEGA + 1, 3 * PAGE + 1)
+    assert asked.expected == [3 * PAGE]
     file.written_from(2 * PAGE - 1)
-    assert asked.expected == [MEGA, PAGE]
+    assert asked.expected == [3 * PAGE, PAGE]
 
 
 @pytest.mark.parametrize(("end", "length"), [(PAGE, PAGE), (2 * PAGE - 1, PAGE), (PAGE - 1, 0), (0, 0)])

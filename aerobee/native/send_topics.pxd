@@ -3,20 +3,22 @@
 
 cimport cython
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from aerobee.native.memory cimport Span
 from aerobee.native.state cimport Counts, QueueEnd
 
 cdef enum:
     SIZES = 6
+    SHORT = 56  # bytes of a field that stands in the topic itself
+    FEW = 8  # queues whose places do
 
 
 @cython.final
 cdef class Topic:
     # What every send looks at, side by side.
     cdef Span label  # its name
-    cdef PyObject** ends  # its queues by number, or None: the places of `_ends`
+    cdef PyObject** ends  # its queues by number, or None
     cdef Py_ssize_t known  # of those
     cdef int64_t write_queues, read_queues
     cdef Span field  # length and name as in a record, once a queue of it was found
@@ -25,6 +27,8 @@ cdef class Topic:
     cdef int64_t run, calls, count, size_bytes
     cdef bint has_large
     cdef Counts meter
+    cdef uint8_t _short[SHORT]  # what `field` and `ends` point to, unless it is longer: no other place in memory
+    cdef PyObject* _few[FEW]
     cdef str name
     cdef object config
     cdef list _ends

@@ -41,7 +41,13 @@ cdef class Topic:
             self._ends.append(None)
         self._ends[queue_id] = end
         self.ends, self.known = PySequence_Fast_ITEMS(self._ends), len(self._ends)
+        if self.known <= FEW:
+            memcpy(self._few, self.ends, self.known * sizeof(PyObject*))
+            self.ends = self._few
         self._field, self.field, self.magic = field, span_of(field), magic
+        if self.field.size <= SHORT:
+            memcpy(self._short, self.field.at, self.field.size)
+            self.field.at = self._short
         # The name is the end of the field, which is written into every record: one place to fetch, not two.
         self.label.at = self.field.at + (self.field.size - self.label.size)
         return 0

@@ -160,23 +160,19 @@ cdef class SendLane:
                 soon_at(found)
                 soon_at(<uint8_t*>found + 64)
                 soon_at(<uint8_t*>found + 128)
+                soon_at(<uint8_t*>found + 192)
         if 0 <= step - 2 < count and self._ahead[step - 2].topic != NULL:
-            ahead = &self._ahead[step - 2]
-            soon_at((<Topic>ahead.topic).label.at)
-            soon_at(<PyObject*>(<Topic>ahead.topic).meter)
-            if 0 <= ahead.queue_id < (<Topic>ahead.topic).known:
-                soon_at((<Topic>ahead.topic).ends + ahead.queue_id)
-        if 0 <= step - 3 < count:
-            found = self._queue_of(&self._ahead[step - 3])
+            soon_at(<PyObject*>(<Topic>self._ahead[step - 2].topic).meter)
+            found = self._queue_of(&self._ahead[step - 2])
             if found != NULL:
                 soon_at(found)
                 soon_at(<uint8_t*>found + 64)
-        if 0 <= step - 4 < count:
-            found = self._queue_of(&self._ahead[step - 4])
+        if 0 <= step - 3 < count:
+            found = self._queue_of(&self._ahead[step - 3])
             if found != NULL:
                 soon_at(<PyObject*>(<QueueEnd>found).tail)
-        if 0 <= step - 5 < count:
-            found = self._queue_of(&self._ahead[step - 5])
+        if 0 <= step - 4 < count:
+            found = self._queue_of(&self._ahead[step - 4])
             if found != NULL:
                 tail = (<QueueEnd>found).tail
                 soon_at(PyByteArray_AS_STRING(tail) + len(tail))

@@ -8,6 +8,9 @@ index files written since the last, and the directories that got new names, and 
 they are complete to. Whatever a killed process left unsynced is unknown, so the first checkpoint after an
 unclean stop syncs the whole file system.
 
+Syncing megabytes takes a CPU for milliseconds. As long as nobody has waited for it, it is done by a thread that lets
+all others go first: where every CPU is busy, the loop would else stand still for as long.
+
 A failed sync cannot be repeated (the kernel may have dropped the pages), so the store stops taking writes.
 """
 
@@ -62,6 +65,8 @@ class Flush:
         self._on_failure = on_failure
         self._sync_everything = after_crash
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="aerobee-flush")
+        self._patient = ThreadPoolExecutor(1, "aerobee-flush-patient", platform.let_others_go_first)
+        self._is_waited_for = False  # by whoever wants sends to be on disk: they will again
         self._job: Future[float] | None = None
         self._job_end = 0
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -80,6 +85,7 @@ class Flush:
             return
         if self.failure is not None:
             raise self.failure
+        self._is_waited_for = True
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append((end, waiter))
         if not self.is_busy:
@@ -93,7 +99,7 @@ class Flush:
             loop = asyncio.get_running_loop()
         except RuntimeError:  # driven by hand: the next look finds the job done
             loop = None
-        self._job = self._executor.submit(_timed, work)
+        self._job = (self._executor if self._is_waited_for else self._patient).submit(_timed, work)
         if loop is not None:
             self._job.add_done_callback(lambda _: _call_soon(loop, self._collect))
 
@@ -179,6 +185,7 @@ class Flush:
     def close(self) -> None:
         self.wait()
         self._executor.shutdown()
+        self._patient.shutdown()
 
 
 def _timed(work: Callable[[], None]) -> float:

@@ -21,6 +21,7 @@ from aerobee.store import platform
 from aerobee.store.directories import make_directory, sync_directory
 from aerobee.store.index_file import IndexFile
 from aerobee.store.key_hash import KeyHash
+from aerobee.store.modes import open_file
 from aerobee.store.record_keys import index_keys, tag_unique_keys
 from aerobee.store.record_parts import sys_flag, text_parts
 
@@ -218,7 +219,8 @@ class KeyIndex:
         for file in self._syncing:
             file.close()
         self._syncing, self._full = [file for file in self._full if file in self.files], []
-        work = [(os.dup(file.fd), file.save_job()) for file in (*self._syncing, *self.files[-1:])]
+        # Not duplicates: where there is no call to write at a place, these share one.
+        work = [(open_file(file.path), file.save_job()) for file in (*self._syncing, *self.files[-1:])]
 
         def job() -> None:
             try:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import mmap
 import struct
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from aerobee.store.index_file import ENTRY_SIZE, IndexFile
 from aerobee.store.segment import reserve_range
 
 if TYPE_CHECKING:
+    import mmap
     from pathlib import Path
 
 SLOTS, ENTRIES, BEGAN = 5, 40, 1_700_000_000_123

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 import os
+import sys
+import threading
 
 import pytest
 
@@ -182,3 +184,29 @@ def test_a_few_queue_files_and_their_folders_are_synced_one_by_one_before_the_ch
     again = order[: order.index("checkpoint")]
     assert files[0] in again
     assert not {files[1], *folders} & set(again), "what has not changed is not synced again"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux alone")
+async def test_a_sync_that_nobody_waits_for_lets_others_go_first(kit, monkeypatch):
+    nice: list[int] = []
+    real = platform.sync_data
+
+    def sync_data(fd):
+        nice.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        real(fd)
+
+    monkeypatch.setattr(platform, "sync_data", sync_data)
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    store = kit.open(flush="async")
+    store.append(kit.message())
+    store._flush.start(store._checkpoint())
+    store._flush.wait()
+    assert set(nice) == {min(usual + 10, 19)}
+    assert os.getpriority(os.PRIO_PROCESS, 0) == usual, "the loop's own is as it was"
+    nice.clear()
+    store.append(kit.message())
+    await store._flush.durable(store.log_max)
+    store.append(kit.message())
+    store._flush.start(store._checkpoint())
+    store._flush.wait()
+    assert set(nice) == {usual}, "who waited once will wait again"

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 import struct
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 
 from aerobee.protocol.message import decode
 from aerobee.protocol.properties import java_hash
+from aerobee.store import platform
 from aerobee.store.key_hash import KeyHash
 from aerobee.store.key_index import name_for
 
@@ -154,3 +156,17 @@ def test_after_power_loss_slots_and_header_come_from_the_entries(kit, lost):
     again = kit.open(before)
     assert kit.snapshot(again) == expected
     assert bodies(again, "orders", "k7") == [b"7"]
+
+
+def test_a_checkpoint_writes_by_a_descriptor_whose_place_is_its_own(kit, monkeypatch):
+    """Where nothing can be written at a place, descriptors are moved: the thread's must not move the loop's."""
+    monkeypatch.setattr(platform, "pwrite", platform._pwrite)
+    monkeypatch.setattr(platform, "pread", platform._pread)
+    store = kit.open()
+    store.append(kit.message(body=b"1", text="KEYS\x01k\x02"))
+    store._index.settle()
+    fd = store._index.files[-1].fd
+    os.lseek(fd, 7, os.SEEK_SET)
+    store._index.sync_job()()
+    assert os.lseek(fd, 0, os.SEEK_CUR) == 7
+    assert bodies(store, "orders", "k") == [b"1"]

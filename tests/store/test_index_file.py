@@ -336,7 +336,7 @@ def test_few_keys_change_the_slots_they_are_of_and_no_others(folder: Path) -> No
         return pwrite(fd, data, at)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_slots.platform, "pwrite", noted)
+        patch.setattr(platform, "pwrite", noted)
         enter(file, [(4_999, 300, BEGAN), (1_023, 400, BEGAN), (0, 500, BEGAN)], 3)
         file.save_job()(file.fd)
         at = file.entries_at
@@ -378,7 +378,7 @@ def test_a_disk_that_takes_no_entries_refuses_the_keys_to_come(
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(index_slots.platform, "pwrite", broken)
+        patch.setattr(platform, "pwrite", broken)
         with pytest.raises(StoreError, match=r"20231114221320123 takes no keys: .*Input/output error"):
             file.reserve(file.count + 1)
     assert (file.count, file.room_at_once) == (3, 0)

@@ -86,4 +86,4 @@ if not TYPE_CHECKING:  # a checker knows the names above, and that there are no 
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted({name for name in globals() if name.startswith("__")} | _HOME.keys())

@@ -44,7 +44,7 @@ A client takes the options of its role, or `Options`, which has all of them:
 {roles}
 
 ```python
-from aerobee import Options, Producer, ProducerOptions, PushOptions
+from aerobee import Options, Producer, ProducerOptions, PushOptions  # all of them are here
 
 careful = ProducerOptions(send_retries=5, send_timeout_ms=10_000)
 broad = PushOptions(concurrency=64, pull_batch=128)

@@ -17,6 +17,7 @@ import typer
 from aerobee.cli import output, profiles
 from aerobee.client.running import loop_factory
 from aerobee.client.session.identity import DEFAULT_NAMESRV, usual_namesrv
+from aerobee.client.session.refusal import UNKNOWN
 from aerobee.clock import SystemClock
 from aerobee.errors import (
     AerobeeError,
@@ -160,7 +161,7 @@ def _next_step(admin: Admin) -> str:
 
 
 def _first_part(error: Exception) -> str:
-    return str(error).removesuffix(": create it first")
+    return str(error).removesuffix(UNKNOWN)
 
 
 async def _nearest_topics(error: Exception, admin: Admin) -> str:

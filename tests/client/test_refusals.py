@@ -13,7 +13,9 @@ from aerobee.client.consume.fetch_loop import FetchLoop
 from aerobee.client.consume.ownership import Ownership
 from aerobee.client.consume.rebalancer import Rebalancer
 from aerobee.client.consume.refusals import ASKED_AGAIN_MS, TOLD_EVERY_MS, Refusals
-from aerobee.errors import NoPermission
+from aerobee.client.session.refusal import refusal
+from aerobee.errors import MessageIllegal, NoPermission
+from aerobee.protocol.command import Command
 from aerobee.protocol.headers.consume import ConsumerList, PullMessage, PullResult
 
 REFUSED = NoPermission("User:shop has no permission to access Topic:T from 127.0.0.1, no matched policies.")
@@ -87,9 +89,9 @@ async def test_a_refused_rebalance_is_not_tried_again_soon(
     [
         (
             "username cannot be null.",
-            "this program named no account: PushOptions(access_key=..., secret_key=...)",
+            "this program named no account: options=Options(access_key=..., secret_key=...)",
         ),
-        ("check signature failed.", "the secret key of its options is not that of the account"),
+        ("check signature failed.", "the secret_key of its options is not that of the account"),
         ("no", "an operator has to allow it"),
     ],
 )
@@ -99,3 +101,14 @@ def test_the_next_step_is_that_of_whoever_can_take_it(
     Refusals("g").met("T", NoPermission(remark), 0)
     (told,) = errors(caplog)
     assert f"{remark} (code 16 NoPermission); {step}" in told
+    error = refusal(Command(16, 1, remark=remark))
+    assert type(error) is NoPermission
+    assert str(error) == f"{remark} (code 16 NoPermission)"
+    assert len(error.__notes__) == 1
+    assert error.__notes__[0].startswith(step)
+
+
+def test_other_refusals_have_their_own_words_and_no_note() -> None:
+    error = refusal(Command(13, 1, remark="too long"))
+    assert type(error) is MessageIllegal
+    assert not hasattr(error, "__notes__")

@@ -110,7 +110,7 @@ async def test_the_next_name_server_is_asked_when_one_fails(world: Any, unused_t
     assert len((await session.route("T")).writable) == 4
     await session.route("T")
     assert world.namesrv.count(105) == 1, "a route is asked for once"
-    with pytest.raises(NoRoute, match="create it first"):
+    with pytest.raises(NoRoute, match="create it, or send to it first"):
         await session.route("unknown")
     await session.stop()
 
@@ -365,7 +365,7 @@ async def test_a_route_that_changes_or_goes_is_told_to_consumers_once(world: Any
     assert told.topics == ["T", "T"]
     del world.topics["T"]
     for _ in range(2):
-        with pytest.raises(NoRoute, match=r"topic 'T' is unknown to the name servers .*: create it first"):
+        with pytest.raises(NoRoute, match=r"topic 'T' is unknown to the name servers .*: create it, or send"):
             await session.refresh_route("T")
     assert told.topics == ["T", "T", "T"]
     assert session.routes.get("T") is None

@@ -131,7 +131,8 @@ class Messages:
     async def messages_by_key(
         self, topic: str, key: str, *, max_messages: int = 64, begin: int = 0, end: int = FOREVER
     ) -> list[ReceivedMessage]:
-        """Messages with the key, by time of storing; at most 64 a broker."""
+        """Messages with the key, by time of storing, at most 64 a broker; none is an empty list. NoRoute for a topic
+        that nobody has sent to or made."""
         found = await self._query(topic, key, max_messages, begin, end, unique=False)
         return [message for message in found if key in message.keys and message.topic == topic]
 

@@ -12,7 +12,7 @@ import msgspec
 from aerobee.client.consume.decoding import decode_messages
 from aerobee.client.message import Origin, ReceivedMessage
 from aerobee.client.session.ack_turns import Ack, ack_header
-from aerobee.errors import error_for
+from aerobee.client.session.refusal import refusal
 from aerobee.protocol import properties as props
 from aerobee.protocol import receipt as receipts
 from aerobee.protocol.codes import ResponseCode
@@ -69,7 +69,7 @@ class Lease:
             return
         answer = await call
         if answer.code:
-            raise error_for(answer.code, answer.remark)
+            raise refusal(answer)
 
     def ack_soon(self, waiting: Waiting) -> bool:
         """Start the ack without waiting; False when there is no open connection to do it on."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aerobee.client.session.refusal import next_step
 from aerobee.protocol import names
-from aerobee.protocol.access import NO_ACCOUNT, WRONG_SECRET
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ class Refusals:
         if told == now:
             log.error(
                 "group=%s may not consume topic=%s: %s; %s; trying on every s=%d",
-                self._group, topic, error, _next_step(error.remark), ASKED_AGAIN_MS // 1000,
+                self._group, topic, error, next_step(error.remark), ASKED_AGAIN_MS // 1000,
             )  # fmt: skip
         return ASKED_AGAIN_MS
 
@@ -68,11 +68,3 @@ class Refusals:
                 each.taken = True
                 return each.error
         return None
-
-
-def _next_step(remark: str) -> str:
-    if NO_ACCOUNT in remark:
-        return "this program named no account: PushOptions(access_key=..., secret_key=...)"
-    if WRONG_SECRET in remark:
-        return "the secret key of its options is not that of the account"
-    return "an operator has to allow it, by a right of the account or a setting of topic or group"

@@ -190,8 +190,8 @@ class Producer:
 
     async def recall(self, topic: str, handle: str | None) -> str:
         """Take back a message that waits for its time (`deliver_at` or `delay_ms`), by the `recall_handle` of its
-        send result; returns its id, also when it was taken back before. IllegalOperation when it is too late,
-        InvalidHandle for a text that is none. A broker that is away is waited for, as by `send`."""
+        send result; returns its id, until its time also when it was taken back before. IllegalOperation when that
+        is over, InvalidHandle for a text that is none. A broker that is away is waited for, as by `send`."""
         self._check_open()
         if handle is None:
             raise InvalidHandle(

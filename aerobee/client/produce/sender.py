@@ -17,7 +17,8 @@ from aerobee.client.produce.merging import Merging
 from aerobee.client.produce.queue_selector import Faults, InTurn
 from aerobee.client.produce.tries import Lines, NotAsWished, Tries
 from aerobee.client.session.deadlines import Deadlines, expire, fail
-from aerobee.errors import AerobeeError, NetworkError, NoRoute, error_for
+from aerobee.client.session.refusal import refusal
+from aerobee.errors import AerobeeError, NetworkError, NoRoute
 from aerobee.protocol import command as wire
 from aerobee.protocol.accounts import sign
 from aerobee.protocol.bodies import MessageQueue
@@ -398,7 +399,7 @@ class WarmConnection(msgspec.Struct):
 def result_of(answer: Command, sending: Sending, queue: MessageQueue) -> SendResult:
     status = STATUS_BY_CODE.get(answer.code)
     if status is None:
-        raise error_for(answer.code, answer.remark)
+        raise refusal(answer)
     fields = answer.fields(SendResultHeader)
     stored = queue
     if fields.queue_id != queue.queue_id:

@@ -15,6 +15,7 @@ from aerobee.client.session.ack_turns import AckTurns
 from aerobee.client.session.deadlines import Deadlines
 from aerobee.client.session.identity import client_id, local_ip, usual_namesrv
 from aerobee.client.session.outages import Outages, Watch, level
+from aerobee.client.session.refusal import UNKNOWN, refusal
 from aerobee.client.session.route_cache import RouteCache
 from aerobee.client.session.tasks import Tasks
 from aerobee.clock import Clock, SystemClock
@@ -24,7 +25,6 @@ from aerobee.errors import (
     NoRoute,
     RequestCodeNotSupported,
     TopicNotFound,
-    error_for,
 )
 from aerobee.net.connection import Answer, Connection, Limits
 from aerobee.net.pool import Pool
@@ -238,7 +238,7 @@ class Session(Generic[Held]):
         if self.outages.open:
             self.outages.answered(connection.attributes["address"])
         if answer.code not in accept:
-            raise error_for(answer.code, answer.remark)
+            raise refusal(answer)
         return answer
 
     async def send(self, address: str, header: Header, body: bytes = b"") -> None:
@@ -294,9 +294,7 @@ class Session(Generic[Held]):
             answer = await self.ask_name_server(GetRoute(topic=topic, accept_standard_json_only=True))
         except TopicNotFound:
             self._route_gone(topic)
-            raise NoRoute(
-                f"topic {topic!r} is unknown to the name servers {self.namesrv}: create it first"
-            ) from None
+            raise NoRoute(f"topic {topic!r} is unknown to the name servers {self.namesrv}{UNKNOWN}") from None
         self._learn(topic, bodies.decode(answer.body, bodies.TopicRoute))
         found = self.routes.get(topic)
         if found is None:

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A refusal as the exception it becomes, with the next step for those whose words are RocketMQ's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aerobee.errors import NoPermission, error_for
+from aerobee.protocol.access import NO_ACCOUNT, WRONG_SECRET
+
+if TYPE_CHECKING:
+    from aerobee.errors import BrokerError, UnknownResponse
+    from aerobee.protocol.command import Command
+
+UNKNOWN = ": create it, or send to it first"  # what to do about a topic that no name server knows
+
+
+def refusal(answer: Command) -> BrokerError | UnknownResponse:
+    error = error_for(answer.code, answer.remark)
+    if isinstance(error, NoPermission):
+        error.add_note(next_step(error.remark))
+    return error
+
+
+def next_step(remark: str) -> str:
+    """Of who was refused for want of permission."""
+    if NO_ACCOUNT in remark:
+        return "this program named no account: options=Options(access_key=..., secret_key=...)"
+    if WRONG_SECRET in remark:
+        return "the secret_key of its options is not that of the account"
+    return "an operator has to allow it, by a right of the account or a setting of topic or group"

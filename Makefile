@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Quoted everywhere: the checkout may live under a path with spaces.
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-pure fuzz-native fuzz chaos kills check format interop bench bench-quick browser watch serve dist clean mutants
+.PHONY: demo test test-fast test-pure fuzz-native fuzz-guided fuzz chaos kills check format interop bench bench-quick browser watch serve dist clean mutants
 
 $(STAMP): pyproject.toml constraints.txt hatch_build.py $(wildcard aerobee/native/*.pyx aerobee/native/*.pxd)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Aerobee needs Python 3.11 or newer, this is " + sys.version.split()[0])'
@@ -46,6 +46,12 @@ fuzz-native: $(STAMP)
 # Kills and power cuts under load, for five minutes; `make chaos ROUNDS=100` for so many of each kind in each flush mode.
 chaos: $(STAMP)
 	nice $(BIN)/python -m tests.chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED))
+
+# The same led by libFuzzer to what it has not reached yet, SECONDS= long; needs clang (Debian: clang-14, libclang-rt-14-dev).
+# What it learned stays in .fuzz-corpus for the next run.
+fuzz-guided: $(STAMP)
+	@$(BIN)/python -m pip install --quiet -c constraints.txt atheris
+	CC=$${CC:-$$(command -v clang || command -v clang-14)} $(BIN)/python -m tests.native.guided --seconds $(or $(SECONDS),300)
 
 check: $(STAMP)
 	$(BIN)/python -m ruff check .

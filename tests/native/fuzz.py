@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import os
 import shutil
 import subprocess
@@ -24,33 +23,20 @@ from typing import Any
 
 import hpack
 
-from aerobee import native
-from aerobee.errors import ProtocolError
-from aerobee.fronts.grpc.generated import messaging_pb2 as pb
-from aerobee.fronts.grpc.header_reader import header_reader
 from aerobee.protocol import bodies
 from aerobee.protocol.bodies import BatchAck, BatchAckEntry
 from aerobee.protocol.command import Command, request
-from aerobee.protocol.headers.consume import (
-    AckMessage,
-    BatchAckMessage,
-    ChangeInvisible,
-    PopMessage,
-    PullMessage,
-)
-from aerobee.protocol.headers.produce import SendMessage, SendMessageV2
-from tests.native.bench import SMALL, Bench, settled
+from aerobee.protocol.headers.consume import AckMessage, BatchAckMessage, ChangeInvisible
+from tests.native.bench import settled
+from tests.native.doors import RECEIPTS, UNITS, Doors, grpc_ack, grpc_send, header_block
 from tests.native.frames import frame, pop, properties, written
-
-if native.is_on:
-    from aerobee.native import grpc_calls, headers, reads, signed, texts
 
 ROOT = Path(__file__).parents[2]
 FLAGS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O1")
 
 
-def sanitized(place: Path) -> dict[str, str]:
-    """A package with sanitized modules below `place`; the environment to run it in."""
+def build(place: Path, flags: tuple[str, ...]) -> None:
+    """A package with modules built so, below `place`."""
     sys.path.insert(0, str(ROOT))
     from hatch_build import compiled
 
@@ -59,7 +45,7 @@ def sanitized(place: Path) -> dict[str, str]:
     for entry in (ROOT / "aerobee").iterdir():
         if entry.name != "native":
             (package / entry.name).symlink_to(entry)
-    modules = compiled(ROOT, place / "build", FLAGS)
+    modules = compiled(ROOT, place / "build", flags)
     shutil.copytree(
         ROOT / "aerobee" / "native",
         package / "native",
@@ -68,6 +54,11 @@ def sanitized(place: Path) -> dict[str, str]:
     for module in modules:
         shutil.copy(module, package / "native")
     (place / "tests").symlink_to(ROOT / "tests")
+
+
+def sanitized(place: Path) -> dict[str, str]:
+    """The environment to run it in."""
+    build(place, FLAGS)
     runtimes = [
         subprocess.check_output([os.environ.get("CC", "cc"), f"-print-file-name={name}"], text=True).strip()
         for name in ("libasan.so", "libubsan.so")
@@ -110,9 +101,6 @@ def broken(random: Random, data: bytes) -> bytes:
     return bytes(made)
 
 
-RECEIPTS = ["0 1700000000000 60000 0 0 broker-a 0 0", "0 1 2 3 4 5", "9 9", "-1 0 0 999 x y"]
-
-
 def popped(random: Random, number: int) -> Command:
     """Of what goes with POP: most of it of messages that nobody popped."""
     place: dict[str, Any] = {
@@ -135,88 +123,32 @@ def popped(random: Random, number: int) -> Command:
     return pop(random, 1_700_000_000_000)
 
 
-GRPC_HEADERS = [
-    (":method", "POST"),
-    (":path", "/a.Service/SendMessage"),
-    ("te", "trailers"),
-    ("x-mq", "Zm9v" * 9),
-]
-
-
-class GrpcCalls:
-    """Header blocks, sends and acks of the gRPC port, whole and broken."""
-
-    def __init__(self) -> None:
-        sent = pb.Message(topic=pb.Resource(name="orders"), body=b"body" * 20)
-        sent.system_properties.MergeFrom(
-            pb.SystemProperties(tag="paid", keys=["o-1", "o-2"], message_id="0" * 32, born_host="h")
-        )
-        sent.system_properties.born_timestamp.FromMilliseconds(1_700_000_000_123)
-        acked = pb.AckMessageRequest(group=pb.Resource(name="g"), topic=pb.Resource(name="orders"))
-        acked.entries.add(message_id="0" * 32, receipt_handle=RECEIPTS[0])
-        self.send, self.ack = (
-            pb.SendMessageRequest(messages=[sent]).SerializeToString(),
-            acked.SerializeToString(),
-        )
-        assert grpc_calls.sending(self.send) and grpc_calls.acking(self.ack), (
-            "or nothing of it would be tried"
-        )
-
-    def read(self, random: Random) -> None:
-        grpc_calls.sending(broken(random, self.send))
-        grpc_calls.acking(broken(random, self.ack))
-        blocks, encoder = header_reader(1_000), hpack.Encoder()
-        for _ in range(2):
-            block = encoder.encode(GRPC_HEADERS, huffman=random.random() < 0.7)
-            try:
-                blocks.read(broken(random, block))
-            except ProtocolError:
-                return  # and the connection ends
-
-
 async def run(cases: int, seed: int) -> None:
-    assert native.is_on, native.state
-    logging.disable()
     random = Random(seed)
-    kinds = (SendMessage, SendMessageV2, PullMessage, PopMessage, AckMessage, ChangeInvisible)
-    fields = [headers.Fields(kind) for kind in kinds]
-    # Fields that are always there stand for user and signature.
-    signatures = [
-        signed.SignedRequests(SendMessageV2, ("b", "i"), ("topic",), "TIMER_"),
-        signed.SignedRequests(AckMessage, ("topic", "extraInfo"), ("topic", "consumer_group"), ""),
-    ]
-    words = texts.Texts(("DELAY\x01", "TIMER_"), "TAGS", "UNIQ_KEY", "KEYS")
-    grpc = GrpcCalls()
     with tempfile.TemporaryDirectory() as directory:
-        bench = Bench(Path(directory), SMALL, lane=True)
-        lane, connection = bench.front.run, bench.connect()
-        assert lane is not None
-        bench.broker.groups.require("billing")
+        doors = Doors(Path(directory))
+        send, ack, bench = grpc_send(), grpc_ack(), doors.bench
         for number in range(cases):
             data = b"".join(broken(random, frame(random, number)) for _ in range(random.choice([1, 1, 3])))
             if random.random() < 0.3:
                 data = broken(random, written(random, popped(random, number), number)) + data
-            end, answers = lane(data, 0, connection)
-            assert 0 <= end <= len(data), end
-            if not isinstance(answers, bytes):
-                answers.close()
-            for kind in fields:
-                headers.read(kind, data)
-            for requests in signatures:
-                requests.read(data, 0, 1 << 24)
-            texts.read(words, broken(random, properties(random, number).encode()))
+            doors.port(data)
+            doors.request(data)
+            doors.signature(data)
+            doors.properties(broken(random, properties(random, number).encode()))
             units = broken(random, random.randbytes(8).rjust(8, b"\0") + (40).to_bytes(4) + bytes(8)) * 3
-            reads.collect(units, data, random.choice([0, -5, 10]), (0, 0), (32, 1 << 20), None, [], [])
-            grpc.read(random)
+            doors.records(units[:UNITS].ljust(UNITS, b"\0") + data)
+            doors.grpc_send(broken(random, send))
+            doors.grpc_ack(broken(random, ack))
+            encoder = hpack.Encoder()
+            blocks = [header_block(encoder, huffman=random.random() < 0.7) for _ in range(2)]
+            doors.grpc_headers(b"".join(broken(random, block) for block in blocks))
             if number % 997 == 0:
                 bench.broker.store.tick(bench.clock.wall())
                 bench.clock.advance(1_000)
                 await settled()
-                connection.connection_lost(None)
-                connection = bench.connect()
-                bench.wires.clear()
-        connection.connection_lost(None)
-        bench.broker.store.close()
+                doors.new_connection()
+        doors.close()
     print(f"{cases} cases, seed {seed}: nothing found")
 
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aerobee import BrokerConfig, Message, Producer, ProducerOptions, Server, StoreConfig, blocking
+from aerobee import (
+    BrokerConfig,
+    Message,
+    Producer,
+    ProducerOptions,
+    Server,
+    SimpleConsumer,
+    StoreConfig,
+    blocking,
+)
 from aerobee.errors import NetworkError
 from aerobee.server_thread import LoopThread
 from aerobee.testing import TestServer
@@ -48,6 +57,33 @@ async def test_between_stop_and_start_there_is_nobody() -> None:
             server.start()
         assert bodies(server) == [b"before"]
         with pytest.raises(RuntimeError, match="the server runs"):
+            server.start()
+
+
+async def test_a_simple_consumer_that_did_not_see_the_restart_receives_acks_and_gives_back() -> None:
+    with TestServer() as server:
+        topics = {"orders": "*"}
+        async with (
+            Producer(server.namesrv, group="shop") as producer,
+            SimpleConsumer(server.namesrv, group="shipping", topics=topics, start="first") as consumer,
+        ):
+            for body in (b"one", b"two", b"three"):
+                await producer.send(Message("orders", body))
+            server.restart()  # our loop stands meanwhile: its connections look open
+            received = await consumer.receive()
+            while len(received) < 3:
+                received += await consumer.receive()
+            first, second, third = received
+            server.restart()
+            await first.ack()
+            server.restart()
+            await second.nack(60_000)
+            server.restart()
+            await asyncio.gather(third.ack(), first.ack())
+            assert server.lag("shipping").in_flight == 1
+            server.stop()
+            with pytest.raises(NetworkError, match="cannot connect"):
+                await consumer.receive()
             server.start()
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from aerobee.testing.apache import ApacheServer
     from aerobee.testing.server import TestServer
@@ -46,12 +46,19 @@ def aerobee_secured_server() -> Iterator[TestServer]:
 
 
 @pytest.fixture(scope="session")
-def aerobee_apache_server() -> Iterator[ApacheServer]:
-    """Apache RocketMQ itself, for the whole test session; the test is skipped where there is no Java or no jars."""
+def aerobee_apache_settings() -> Mapping[str, str]:
+    """What broker.conf shall say beside what a test needs; a fixture of the same name in your conftest.py says more."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def aerobee_apache_server(aerobee_apache_settings: Mapping[str, str]) -> Iterator[ApacheServer]:
+    """Apache RocketMQ itself, for the whole test session; the test is skipped where there is no Java, or neither jars
+    nor Maven."""
     from aerobee.testing.apache import ApacheServer, NotHere
 
     try:
-        server = ApacheServer().__enter__()
+        server = ApacheServer(settings=aerobee_apache_settings).__enter__()
     except NotHere as missing:
         pytest.skip(str(missing))
     try:

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from aerobee import PullConsumer, SimpleConsumer
+from aerobee import Message, Producer, PullConsumer, SimpleConsumer
 from aerobee.clock import ManualClock, SystemClock
 from aerobee.testing import TestClock, TestServer, eventually, wait_until
 from aerobee.testing.moved_clock import StandingClock
@@ -104,6 +104,22 @@ async def test_a_held_request_comes_back_after_its_wait_though_the_clock_stands(
         assert await popping.receive(wait_ms=60) == []
         assert await in_real_time.receive(wait_ms=60) == []
         assert await pulling.poll(timeout_ms=60) == []
+
+
+async def test_a_consumer_that_was_not_given_the_moved_clock_is_told_of(
+    aerobee_manual_server: TestServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, topics = aerobee_manual_server, {"orders": "*"}
+    server.create_topic("orders", queues=1)
+    async with (
+        Producer(server.namesrv, group="shop") as producer,
+        SimpleConsumer(server.namesrv, group="shipping", topics=topics, start="first") as consumer,
+    ):
+        await producer.send(Message("orders", b"tea"))
+        server.clock.advance(minutes=30)
+        assert await consumer.receive(wait_ms=200) == []
+    (told,) = [line for line in caplog.messages if "clock=server.clock" in line]
+    assert "group=shipping topic=orders" in told
 
 
 async def test_moving_the_clock_ends_a_hold_too() -> None:

@@ -23,8 +23,8 @@ class LatePops:
             return
         self._told_at = now
         log.warning(
-            "group=%s topic=%s: a pop whose time was over s=%.1f ago by its client's clock, it gets no message; set that "
-            "clock right; in a test that moves the server's give it to the consumer: clock=server.clock",
+            "group=%s topic=%s: a pop whose time was over s=%.1f ago by its client's clock gets no message; set that "
+            "clock right; in a test that moves the server's, give it to the consumer: clock=server.clock",
             group,
             topic,
             late_ms / 1000,

@@ -70,7 +70,17 @@ def aerobee_apache_server(aerobee_apache_settings: Mapping[str, str]) -> Iterato
 @pytest.fixture
 def aerobee_topic(aerobee_server: TestServer, request: pytest.FixtureRequest) -> str:
     """A topic of the test's own (4 queues), named after it."""
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", request.node.name)[:80]
-    topic = f"{name}_{next(_numbers)}"
+    topic = _named_after(request)
     aerobee_server.create_topic(topic, queues=4)
     return topic
+
+
+@pytest.fixture
+def aerobee_group(request: pytest.FixtureRequest) -> str:
+    """A name for a consumer group of the test's own, as `aerobee_topic` is: what others left behind is not there."""
+    return _named_after(request)
+
+
+def _named_after(request: pytest.FixtureRequest) -> str:
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", request.node.name)[:80]
+    return f"{name}_{next(_numbers)}"

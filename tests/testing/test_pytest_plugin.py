@@ -20,19 +20,25 @@ import asyncio
 from aerobee import Message, Producer, PullConsumer, PushConsumer
 from aerobee.testing import eventually
 
-seen_topics = []
+seen_topics, seen_groups = [], []
 
 
-async def test_a_topic_of_its_own(aerobee_server, aerobee_topic):
+async def test_a_topic_of_its_own(aerobee_server, aerobee_topic, aerobee_group):
     seen_topics.append(aerobee_topic)
+    seen_groups.append(aerobee_group)
+    assert aerobee_group.startswith("test_a_topic_of_its_own_")
     async with Producer(aerobee_server.namesrv, group="g") as producer:
         assert len(await producer.queues(aerobee_topic)) == 4
 
 
-async def test_each_test_has_another_topic_on_the_same_server(aerobee_server, aerobee_topic):
+async def test_each_test_has_another_topic_on_the_same_server(aerobee_server, aerobee_topic, aerobee_group):
     assert aerobee_topic not in seen_topics
+    assert aerobee_group not in seen_groups
+    consumer = PullConsumer(aerobee_server.namesrv, group=aerobee_group, topics={aerobee_topic: "*"}, start="first")
     async with Producer(aerobee_server.namesrv, group="g") as producer:
         await producer.send(Message(aerobee_topic, b"x"))
+    async with consumer:
+        assert [message.body for message in await consumer.poll(timeout_ms=5_000)] == [b"x"]
     assert aerobee_server.clock.now() > 0
 
 

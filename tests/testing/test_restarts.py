@@ -100,6 +100,34 @@ def test_time_stands_still_through_a_restart() -> None:
             assert [message.body for message in consumer.poll(timeout_ms=10_000)] == [b"later"]
 
 
+async def test_a_moved_clock_leases_and_reminders_outlive_a_restart() -> None:
+    with TestServer.with_manual_clock() as server:
+        began, topics = server.clock.wall(), {"orders": "*"}
+        server.create_topic("orders", queues=1)
+        async with (
+            Producer(server.namesrv, group="shop") as producer,
+            SimpleConsumer(
+                server.namesrv, group="shipping", topics=topics, start="first", clock=server.clock
+            ) as consumer,
+        ):
+            await producer.send(Message("orders", b"leased"))
+            (leased,) = await consumer.receive(invisible_ms=120_000)
+            await producer.send(Message("orders", b"reminder", delay_ms=600_000))
+            server.clock.advance(minutes=1)
+            server.restart()
+            assert server.clock.wall() == began + 60_000
+            assert server.lag("shipping").in_flight == 1
+            assert [waiting.message.body for waiting in server.delayed("orders")] == [b"reminder"]
+            assert await consumer.receive(wait_ms=100) == [], "it is still leased"
+            server.clock.advance(seconds=61)
+            (again,) = await consumer.receive(wait_ms=5_000)
+            assert (again.body, again.attempt) == (b"leased", leased.attempt + 1)
+            await again.ack()
+            server.clock.advance(minutes=8)
+            (reminder,) = await consumer.receive(wait_ms=5_000)
+            assert reminder.body == b"reminder"
+
+
 @pytest.mark.parametrize("where", ["data", "store"])
 def test_a_directory_of_the_tests_own_is_used_and_kept(tmp_path: Path, where: str) -> None:
     data = {"data": tmp_path} if where == "data" else {"store": StoreConfig(data=str(tmp_path))}

@@ -42,6 +42,10 @@ class NetworkError(AerobeeError, OSError):
     retryable: ClassVar[bool] = True
 
 
+class ConnectionLost(NetworkError):
+    """The connection was lost before the answer came; nobody knows whether the request arrived."""
+
+
 class RequestTimeout(NetworkError, TimeoutError):
     """No answer within the time given. A TimeoutError too."""
 

@@ -76,13 +76,13 @@ async def test_what_a_dead_worker_held_comes_back(aerobee_manual_server: TestSer
         await again.ack()
 
 
-def test_without_async(aerobee_server: TestServer, aerobee_topic: str) -> None:
+def test_without_async(aerobee_server: TestServer, aerobee_topic: str, aerobee_group: str) -> None:
     seen: list[bytes] = []
     with aerobee.blocking.Producer(aerobee_server.namesrv, group="shop") as producer:
         producer.send(Message(aerobee_topic, b"hello"))
     with aerobee.blocking.PushConsumer(
         aerobee_server.namesrv,
-        group="readers",
+        group=aerobee_group,
         topics={aerobee_topic: "*"},
         handler=lambda message: seen.append(message.body),
         start="first",

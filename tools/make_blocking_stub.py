@@ -107,7 +107,7 @@ MESSAGE = '''class BlockingMessage(ReceivedMessage):
     """A received message whose ack, nack and extend block."""
 
     def ack(self) -> None: ...  # type: ignore[override]
-    def nack(self, delay_ms: int = 0) -> None: ...  # type: ignore[override]
+    def nack(self, delay_ms: int = 0, reason: BaseException | str = "") -> None: ...  # type: ignore[override]
     def extend(self, invisible_ms: int) -> None: ...  # type: ignore[override]'''
 ITERATOR = '''class Messages(Generic[M]):
     """Messages one after the other; `with` gives back what was fetched and not handed out."""

@@ -91,7 +91,7 @@ class BlockingMessage(ReceivedMessage):
     """A received message whose ack, nack and extend block."""
 
     def ack(self) -> None: ...  # type: ignore[override]
-    def nack(self, delay_ms: int = 0) -> None: ...  # type: ignore[override]
+    def nack(self, delay_ms: int = 0, reason: BaseException | str = "") -> None: ...  # type: ignore[override]
     def extend(self, invisible_ms: int) -> None: ...  # type: ignore[override]
 
 class Messages(Generic[M]):

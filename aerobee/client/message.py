@@ -197,7 +197,8 @@ class ReceivedMessage(Record, gc=False):
         await self._leased().ack()
 
     async def nack(self, delay_ms: int = 0, reason: BaseException | str = "") -> None:
-        """Failed: deliver it again after `delay_ms`. The reason stands beside it when it ends as a dead letter."""
+        """Failed: deliver it again after `delay_ms`, which is a try more. The reason stands beside it when it ends as a
+        dead letter."""
         told = one_line(reason) if isinstance(reason, str) else failure_text(reason, MAX_LENGTH)
         await self._leased().hide(delay_ms, told)
 

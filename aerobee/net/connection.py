@@ -18,7 +18,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from aerobee.errors import NetworkError, ProtocolError, RequestTimeout
+from aerobee.errors import ConnectionLost, ProtocolError, RequestTimeout
 from aerobee.net.reply import Large, Reply, refusal, reply_frame
 from aerobee.net.sending import Waiting, WriteSide, fd_of
 from aerobee.net.served import Answer, Handler, Limits, Observer, Run
@@ -308,7 +308,7 @@ class Connection(WriteSide):
     def start_call(self, command: Command) -> asyncio.Future[Command]:
         """Send a request and return the future of its response; the caller bounds the wait."""
         if not self.is_open:
-            raise NetworkError(f"connection to {self.remote_text} is closed")
+            raise ConnectionLost(f"connection to {self.remote_text} is closed")
         command.opaque = opaque = self._calls.number()
         call: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
         self._calls.waiting[opaque] = call

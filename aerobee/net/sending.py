@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from aerobee.errors import NetworkError
+from aerobee.errors import ConnectionLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,7 +120,7 @@ class WriteSide(asyncio.Protocol):
     def rendered(self, render: Callable[[int], bytes], waiting: Waiting) -> bytes:
         """A request's frame, for a caller that writes it in this turn and brings who waits for the answer."""
         if not self.is_open:
-            raise NetworkError(f"connection to {self.remote_text} is closed")
+            raise ConnectionLost(f"connection to {self.remote_text} is closed")
         opaque = self._calls.number()
         frame = render(opaque)
         self._calls.waiting[opaque] = waiting
@@ -215,7 +215,7 @@ class Calls:
         calls, self.waiting = self.waiting, {}
         for call in calls.values():
             if not call.done():
-                call.set_exception(NetworkError(f"connection to {peer} was lost"))
+                call.set_exception(ConnectionLost(f"connection to {peer} was lost"))
                 call.exception()  # may be nobody's any more: no "never retrieved" warning
 
     def _forget_abandoned(self) -> None:

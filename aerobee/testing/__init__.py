@@ -3,9 +3,9 @@
 
 >>> async def test_a_failed_payment_is_tried_again_after_half_an_hour(aerobee_manual_server):
 ...     server = aerobee_manual_server
-...     async with Producer(server.namesrv) as producer, PushConsumer(server.namesrv, ..., handler=pay):
+...     async with Producer(server.namesrv) as producer, PushConsumer(server.namesrv, group="billing", ..., handler=pay):
 ...         await producer.send(Message("payments", b"42"))
-...         await eventually(lambda: attempts == [1])
+...         await eventually(lambda: server.lag("billing").delayed == 1)  # failed, and the server has it back
 ...         server.clock.advance(minutes=30)
 ...         await eventually(lambda: attempts == [1, 2])
 """

@@ -4,7 +4,8 @@
 >>> with ApacheServer() as server:
 ...     server.namesrv, server.broker_address
 
-The jars are those of a RocketMQ in ROCKETMQ_HOME, or Maven fetches them once into its own repository.
+The jars are those of a RocketMQ in ROCKETMQ_HOME, or Maven fetches them once into its own repository (~/.m2). NotHere is
+raised where there is no Java, or neither jars nor Maven; whatever else keeps it from starting is DidNotStart.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from aerobee.errors import NoRoute
 from aerobee.testing.cluster import ClusterUnderTest
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
     from typing import Self
 
 T = TypeVar("T")
@@ -54,6 +55,10 @@ _SETTINGS = {
 
 class NotHere(RuntimeError):
     """This machine cannot run it; the text says what is missing."""
+
+
+class DidNotStart(RuntimeError):
+    """Nothing is missing, and yet it does not run; the text says how far it came."""
 
 
 class ApacheServer(ClusterUnderTest):
@@ -115,7 +120,8 @@ class ApacheServer(ClusterUnderTest):
             "storePathRootDir": str(self._home / "store"),
         }
         self._launch("broker", java, jars, settings, "broker.BrokerStartup")
-        self._wait("its broker is not registered", self._is_registered)
+        log = self._home / "broker.log"
+        self._wait("Apache's broker is not known to its name server", self._is_registered, log)
 
     def _launch(self, name: str, java: str, jars: str, settings: Mapping[str, str], main: str) -> None:
         config, log = self._home / f"{name}.conf", self._home / f"{name}.log"
@@ -141,10 +147,10 @@ class ApacheServer(ClusterUnderTest):
 
         def has_booted() -> bool:
             if process.poll() is not None:
-                raise NotHere(f"Apache's {name} ended: {log.read_text(errors='replace')[-2_000:]}")
+                raise DidNotStart(f"Apache's {name} ended with code {process.returncode}: {_end_of(log)}")
             return "boot success" in log.read_text(errors="replace")
 
-        self._wait(f"Apache's {name} does not start", has_booted)
+        self._wait(f"Apache's {name} has not started", has_booted, log)
 
     def _is_registered(self) -> bool:
         async def masters() -> bool:
@@ -155,13 +161,19 @@ class ApacheServer(ClusterUnderTest):
 
         return self.run(masters())
 
-    def _wait(self, otherwise: str, holds: Any) -> None:
+    def _wait(self, otherwise: str, holds: Callable[[], bool], log: Path) -> None:
         clock = SystemClock()
         deadline = clock.now() + START_MS
         while not holds():
             if clock.now() > deadline:
-                raise NotHere(f"{otherwise} within {START_MS} ms")
+                raise DidNotStart(
+                    f"{otherwise} within {START_MS} ms; is the machine busy? Its log ends: {_end_of(log)}"
+                )
             time.sleep(0.05)
+
+
+def _end_of(log: Path) -> str:
+    return log.read_text(errors="replace").strip()[-2_000:] or "nowhere, it is empty"
 
 
 def _java() -> str:
@@ -173,7 +185,7 @@ def _java() -> str:
 
 
 def class_path(version: str = VERSION) -> str:
-    """Its jars: of ROCKETMQ_HOME, or Maven's. NotHere says what is missing."""
+    """Its jars: of ROCKETMQ_HOME, or those that Maven fetches (~/.m2). NotHere says what is missing."""
     if home := os.environ.get("ROCKETMQ_HOME"):
         if not list(Path(home).glob("lib/rocketmq-broker-*.jar")):
             raise NotHere(f"ROCKETMQ_HOME is {home}, which has no lib/rocketmq-broker-*.jar")
@@ -191,8 +203,9 @@ def class_path(version: str = VERSION) -> str:
             cwd=folder, capture_output=True, text=True, timeout=900, check=False,
         )  # fmt: skip
         if done.returncode:
-            raise NotHere(
-                f"Maven does not get RocketMQ {version}: {(done.stdout + done.stderr).strip()[-500:]}"
+            raise DidNotStart(
+                f"Maven does not get RocketMQ {version}; set ROCKETMQ_HOME to an unpacked one, or mend this: "
+                f"{(done.stdout + done.stderr).strip()[-500:]}"
             )
         return jars.read_text()
 

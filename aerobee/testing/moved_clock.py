@@ -4,8 +4,8 @@
 A client in such a test is given it too: `PushConsumer(server.namesrv, ..., clock=server.clock)`. Its waits end when
 the clock is moved past them, or by themselves when that much real time has gone by, so that nothing a client does
 between two steps (looking for its queues, trying again) has to be stepped through. Without it a client still works,
-for what is retried, delayed or invisible is timed by the broker; but a POP request from a client minutes behind the
-server looks overdue to it and gets no message.
+for what is retried, delayed or invisible is timed by the broker; but its own times stay the machine's (a handler that
+hangs: `consume_timeout_ms`), and a POP request from a client behind the server looks overdue to it and gets no message.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from aerobee.testing.apache import ApacheServer
     from aerobee.testing.server import TestServer
@@ -46,12 +46,19 @@ def aerobee_secured_server() -> Iterator[TestServer]:
 
 
 @pytest.fixture(scope="session")
-def aerobee_apache_server() -> Iterator[ApacheServer]:
-    """Apache RocketMQ itself, for the whole test session; the test is skipped where there is no Java or no jars."""
+def aerobee_apache_settings() -> Mapping[str, str]:
+    """What broker.conf shall say beside what a test needs; a fixture of the same name in your conftest.py says more."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def aerobee_apache_server(aerobee_apache_settings: Mapping[str, str]) -> Iterator[ApacheServer]:
+    """Apache RocketMQ itself, for the whole test session; the test is skipped where there is no Java, or neither jars
+    nor Maven."""
     from aerobee.testing.apache import ApacheServer, NotHere
 
     try:
-        server = ApacheServer().__enter__()
+        server = ApacheServer(settings=aerobee_apache_settings).__enter__()
     except NotHere as missing:
         pytest.skip(str(missing))
     try:
@@ -63,7 +70,17 @@ def aerobee_apache_server() -> Iterator[ApacheServer]:
 @pytest.fixture
 def aerobee_topic(aerobee_server: TestServer, request: pytest.FixtureRequest) -> str:
     """A topic of the test's own (4 queues), named after it."""
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", request.node.name)[:80]
-    topic = f"{name}_{next(_numbers)}"
+    topic = _named_after(request)
     aerobee_server.create_topic(topic, queues=4)
     return topic
+
+
+@pytest.fixture
+def aerobee_group(request: pytest.FixtureRequest) -> str:
+    """A name for a consumer group of the test's own, as `aerobee_topic` is: what others left behind is not there."""
+    return _named_after(request)
+
+
+def _named_after(request: pytest.FixtureRequest) -> str:
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", request.node.name)[:80]
+    return f"{name}_{next(_numbers)}"

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 from typing import TYPE_CHECKING
 
 from aerobee.clock import SystemClock
+from aerobee.testing.compared import told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,9 +24,9 @@ async def eventually(condition: Callable[[], object], timeout_ms: int = 5_000) -
     """In an async test: `await eventually(lambda: handled == [1, 2])`. AssertionError when it never holds."""
     clock = SystemClock()
     deadline = clock.now() + timeout_ms
-    while not condition():
+    while not (last := condition()):
         if clock.now() > deadline:
-            raise AssertionError(_told(condition, timeout_ms))
+            raise AssertionError(f"did not hold within {timeout_ms} ms: {told(condition, last)}")
         await asyncio.sleep(LOOK_MS / 1000)
     await asyncio.sleep(SETTLE_MS / 1000)
     for _ in range(SETTLE_TURNS):
@@ -34,20 +34,23 @@ async def eventually(condition: Callable[[], object], timeout_ms: int = 5_000) -
 
 
 def wait_until(condition: Callable[[], object], timeout_ms: int = 5_000) -> None:
-    """The same in a plain test."""
+    """The same in a plain test. On a running loop it would keep everything from happening that it waits for."""
+    if _on_a_loop():
+        raise RuntimeError(
+            "wait_until blocks the running loop, and with it the clients on it; in an async test: await eventually(...)"
+        )
     clock = SystemClock()
     deadline = clock.now() + timeout_ms
-    while not condition():
+    while not (last := condition()):
         if clock.now() > deadline:
-            raise AssertionError(_told(condition, timeout_ms))
+            raise AssertionError(f"did not hold within {timeout_ms} ms: {told(condition, last)}")
         time.sleep(LOOK_MS / 1000)
     time.sleep(SETTLE_MS / 1000)
 
 
-def _told(condition: Callable[[], object], timeout_ms: int) -> str:
-    """With the test's own words, where Python knows them."""
+def _on_a_loop() -> bool:
     try:
-        words = inspect.getsource(condition).strip()
-    except (OSError, TypeError):
-        words = repr(condition)
-    return f"did not hold within {timeout_ms} ms: {words}"
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -18,7 +18,7 @@ from aerobee.client.options import ProducerOptions
 from aerobee.client.produce.producer import Producer
 from aerobee.client.trace import FIELD, RECORD
 from aerobee.clock import ManualClock
-from aerobee.errors import BrokerError, NetworkError, RequestTimeout
+from aerobee.errors import BrokerError, ConnectionLost, NetworkError, RequestTimeout
 from aerobee.protocol.codes import RequestCode
 from tests.client.scripted_broker import CUTS, FLUSH_TIMEOUT, Fault, ScriptedBroker
 from tests.turning import until
@@ -279,7 +279,7 @@ async def test_a_connection_lost_within_the_turn_fails_those_that_still_wait() -
             connection.abort()
         results = await asyncio.gather(*sends, return_exceptions=True)
     assert isinstance(results[1], asyncio.CancelledError)
-    assert {type(one) for one in results if one is not results[1]} == {NetworkError}
+    assert {type(one) for one in results if one is not results[1]} == {ConnectionLost}
 
 
 async def test_one_that_cannot_be_rendered_fails_alone() -> None:

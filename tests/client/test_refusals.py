@@ -92,6 +92,7 @@ async def test_a_refused_rebalance_is_not_tried_again_soon(
             "this program named no account: options=Options(access_key=..., secret_key=...)",
         ),
         ("check signature failed.", "the secret_key of its options is not that of the account"),
+        ("recall failed, operation is forbidden", "Apache RocketMQ takes no message back unless"),
         ("no", "an operator has to allow it"),
     ],
 )

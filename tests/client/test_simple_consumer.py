@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from aerobee.client.consume.simple_consumer import SimpleConsumer
-from aerobee.errors import NetworkError
+from aerobee.errors import ConnectionLost, NetworkError
 from aerobee.protocol.headers.consume import (
     AckMessage,
+    ChangeInvisible,
+    ChangeInvisibleResult,
     Notification,
     NotificationResult,
     PopMessage,
@@ -205,3 +207,53 @@ async def test_wrong_arguments_are_refused_at_the_call(make: Any, session: Any) 
     del session.consumers["g"]
     with pytest.raises(RuntimeError, match="is not started, or stopped"):
         await consumer.receive()
+
+
+# -- a connection that turns out to be lost -----------------------------------------------------------------
+
+
+async def test_a_pop_whose_connection_was_lost_is_asked_once_more_for_what_is_left_of_its_wait(
+    make: Any, session: Any, popped: Any
+) -> None:
+    def answer(*_: Any) -> Any:
+        if len(session.asked) > 1:
+            return popped(1)
+        session.clock.advance(4_000)
+        return ConnectionLost("gone")
+
+    session.answers[PopMessage] = answer
+    began = session.clock.wall()
+    assert [m.queue_offset for m in await make().receive(wait_ms=15_000)] == [1]
+    asked = session.headers(PopMessage)
+    assert [(each.poll_time, each.born_time - began) for each in asked] == [(15_000, 0), (11_000, 4_000)]
+
+
+@pytest.mark.parametrize(
+    ("errors", "raised"),
+    [
+        ([ConnectionLost("gone"), NetworkError("cannot connect")], "cannot connect"),
+        ([ConnectionLost("gone"), ConnectionLost("gone again")], "gone again"),
+        ([NetworkError("cannot connect")], "cannot connect"),
+    ],
+)
+async def test_and_no_more_than_once_nor_for_any_other_reason(
+    make: Any, session: Any, errors: list[Exception], raised: str
+) -> None:
+    session.answers[PopMessage] = list(errors)
+    with pytest.raises(NetworkError, match=raised):
+        await make().receive()
+    assert len(session.asked) == len(errors)
+
+
+async def test_an_ack_and_a_nack_whose_connection_was_lost_are_asked_once_more(
+    make: Any, session: Any, popped: Any
+) -> None:
+    session.answers[PopMessage] = [popped(1, 2)]
+    session.answers[AckMessage] = [ConnectionLost("gone"), (0, None, b"")]
+    session.answers[ChangeInvisible] = [ConnectionLost("gone"), (0, ChangeInvisibleResult(), b"")]
+    done, failed = await make().receive()
+    await done.ack()
+    await failed.nack(60_000)
+    for kind in (AckMessage, ChangeInvisible):
+        first, again = session.headers(kind)
+        assert first == again

@@ -5,10 +5,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from aerobee import Message, Options, Producer, PushConsumer
+from aerobee.errors import NoPermission
+from aerobee.testing.apache import ApacheServer
 
 if TYPE_CHECKING:
-    from aerobee.testing.apache import ApacheServer
+    from collections.abc import Mapping
+
+
+@pytest.fixture(scope="session")
+def aerobee_apache_settings() -> Mapping[str, str]:
+    return {"recallMessageEnable": "true"}
 
 
 async def test_a_test_of_ones_own_runs_on_apaches_broker(aerobee_apache_server: ApacheServer) -> None:
@@ -35,3 +44,18 @@ async def test_a_test_of_ones_own_runs_on_apaches_broker(aerobee_apache_server: 
     assert letter.property("AEROBEE_LAST_ERROR") is None, "RocketMQ takes the field and stores nothing of it"
     assert {message.body for message in server.messages_of("fixture-orders")} == {b"good", b"doomed"}
     assert sorted(seen) == [b"doomed", b"good"]
+
+
+async def test_its_settings_are_those_of_a_fixture_of_ones_own(aerobee_apache_server: ApacheServer) -> None:
+    async with Producer(aerobee_apache_server.namesrv) as producer:
+        sent = await producer.send(Message("fixture-reminders", b"tea", delay_ms=600_000))
+        await producer.recall("fixture-reminders", sent.recall_handle)
+
+
+async def test_as_it_comes_it_takes_no_message_back_and_the_error_says_what_to_set() -> None:
+    with ApacheServer() as server:
+        async with Producer(server.namesrv) as producer:
+            sent = await producer.send(Message("fixture-reminders", b"tea", delay_ms=600_000))
+            with pytest.raises(NoPermission, match="recall failed, operation is forbidden") as refused:
+                await producer.recall("fixture-reminders", sent.recall_handle)
+    assert "recallMessageEnable=true" in refused.value.__notes__[0]

@@ -20,19 +20,25 @@ import asyncio
 from aerobee import Message, Producer, PullConsumer, PushConsumer
 from aerobee.testing import eventually
 
-seen_topics = []
+seen_topics, seen_groups = [], []
 
 
-async def test_a_topic_of_its_own(aerobee_server, aerobee_topic):
+async def test_a_topic_of_its_own(aerobee_server, aerobee_topic, aerobee_group):
     seen_topics.append(aerobee_topic)
+    seen_groups.append(aerobee_group)
+    assert aerobee_group.startswith("test_a_topic_of_its_own_")
     async with Producer(aerobee_server.namesrv, group="g") as producer:
         assert len(await producer.queues(aerobee_topic)) == 4
 
 
-async def test_each_test_has_another_topic_on_the_same_server(aerobee_server, aerobee_topic):
+async def test_each_test_has_another_topic_on_the_same_server(aerobee_server, aerobee_topic, aerobee_group):
     assert aerobee_topic not in seen_topics
+    assert aerobee_group not in seen_groups
+    consumer = PullConsumer(aerobee_server.namesrv, group=aerobee_group, topics={aerobee_topic: "*"}, start="first")
     async with Producer(aerobee_server.namesrv, group="g") as producer:
         await producer.send(Message(aerobee_topic, b"x"))
+    async with consumer:
+        assert [message.body for message in await consumer.poll(timeout_ms=5_000)] == [b"x"]
     assert aerobee_server.clock.now() > 0
 
 
@@ -79,13 +85,16 @@ async def test_every_retry_of_a_hopeless_message_up_to_the_dead_letters(aerobee_
 '''
 
 
-def run_pytest(directory: Path, file: Path, mode: str) -> subprocess.CompletedProcess[str]:
+def run_pytest(
+    directory: Path, file: Path, mode: str, *options: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Away from this repository: the entry point alone brings the fixtures."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    environment = {**kept, **environment}
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-W", "error", "-o", f"asyncio_mode={mode}",
          "-o", "asyncio_default_fixture_loop_scope=function", "-p", "no:cacheprovider",
-         "--rootdir", str(directory), "--durations=0", str(file)],
+         "--rootdir", str(directory), "--durations=0", *options, str(file)],
         cwd=directory, env=environment, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
 
@@ -104,6 +113,90 @@ def test_the_documented_example_works(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, file, "strict")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout
+
+
+ON_APACHE = """
+import pytest
+
+
+@pytest.fixture(scope="session")
+def aerobee_apache_settings():
+    return {"recallMessageEnable": "true"}
+
+
+def test_it(aerobee_apache_server):
+    pass
+"""
+
+# A name server that starts, and a broker that prints its settings and ends.
+HALF_A_ROCKETMQ = """#!/bin/sh
+for settings; do :; done
+case $settings in
+    *namesrv.conf) echo 'boot success'; exec sleep 60;;
+    *) cat "$settings"; exit 3;;
+esac
+"""
+
+
+def test_without_a_java_a_test_on_apaches_broker_is_skipped(tmp_path: Path) -> None:
+    file = tmp_path / "test_apache.py"
+    file.write_text(ON_APACHE)
+    done = run_pytest(tmp_path, file, "auto", PATH="", JAVA_HOME="")
+    assert "1 skipped" in done.stdout, done.stdout + done.stderr
+
+
+def test_with_one_a_broker_that_does_not_start_fails_its_test(tmp_path: Path) -> None:
+    file = tmp_path / "test_apache.py"
+    file.write_text(ON_APACHE)
+    with_java(tmp_path, HALF_A_ROCKETMQ)
+    done = run_pytest(tmp_path, file, "auto", ROCKETMQ_HOME=str(tmp_path), JAVA_HOME=str(tmp_path))
+    assert "1 error" in done.stdout, done.stdout + done.stderr
+    assert "Apache's broker ended with code 3" in done.stdout
+    assert "recallMessageEnable=true" in done.stdout, "the settings of the test's own fixture"
+
+
+# Two neighbours for each of two workers, as xdist gives them out first: one of either kind.
+IN_PARALLEL = """
+import os
+import pathlib
+
+import pytest
+
+
+@pytest.mark.parametrize("kind", ["", "apache_", "", "apache_"])
+def test_a_server(request, kind):
+    server = request.getfixturevalue(f"aerobee_{kind}server")
+    server.create_topic("orders")  # the same name, wherever it runs
+    pathlib.Path(os.environ["PYTEST_XDIST_WORKER"]).with_suffix(".address").write_text(server.namesrv)
+"""
+
+# It ends at once, and leaves a file behind for each time it was started.
+COUNTED_STARTS = """#!/bin/sh
+touch "$STARTS/start.$$"
+exit 3
+"""
+
+
+@pytest.mark.parametrize(("how", "servers"), [("load", 2), ("loadfile", 1)])
+def test_each_worker_of_xdist_has_servers_of_its_own(tmp_path: Path, how: str, servers: int) -> None:
+    pytest.importorskip("xdist")
+    file = tmp_path / "test_parallel.py"
+    file.write_text(IN_PARALLEL)
+    rocketmq = {"ROCKETMQ_HOME": str(tmp_path), "JAVA_HOME": str(tmp_path), "STARTS": str(tmp_path)}
+    with_java(tmp_path, COUNTED_STARTS)
+    done = run_pytest(tmp_path, file, "auto", "-n", "2", "--dist", how, **rocketmq)
+    assert "2 failed, 2 passed" in done.stdout, done.stdout + done.stderr
+    assert len({found.read_text() for found in tmp_path.glob("*.address")}) == servers
+    assert len(list(tmp_path.glob("start.*"))) == servers
+
+
+def with_java(home: Path, program: str) -> None:
+    """A machine that has everything, were it not for its Java."""
+    for folder in ("bin", "lib"):
+        (home / folder).mkdir()
+    (home / "lib" / "rocketmq-broker-5.3.3.jar").touch()
+    (home / "bin" / "java").write_text(program)
+    (home / "bin" / "java").chmod(0o700)
 
 
 def test_the_plugin_costs_nothing_until_a_fixture_is_used() -> None:

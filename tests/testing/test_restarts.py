@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aerobee import BrokerConfig, Message, Producer, ProducerOptions, Server, StoreConfig, blocking
+from aerobee import (
+    BrokerConfig,
+    Message,
+    Producer,
+    ProducerOptions,
+    Server,
+    SimpleConsumer,
+    StoreConfig,
+    blocking,
+)
 from aerobee.errors import NetworkError
 from aerobee.server_thread import LoopThread
 from aerobee.testing import TestServer
@@ -51,6 +60,33 @@ async def test_between_stop_and_start_there_is_nobody() -> None:
             server.start()
 
 
+async def test_a_simple_consumer_that_did_not_see_the_restart_receives_acks_and_gives_back() -> None:
+    with TestServer() as server:
+        topics = {"orders": "*"}
+        async with (
+            Producer(server.namesrv, group="shop") as producer,
+            SimpleConsumer(server.namesrv, group="shipping", topics=topics, start="first") as consumer,
+        ):
+            for body in (b"one", b"two", b"three"):
+                await producer.send(Message("orders", body))
+            server.restart()  # our loop stands meanwhile: its connections look open
+            received = await consumer.receive()
+            while len(received) < 3:
+                received += await consumer.receive()
+            first, second, third = received
+            server.restart()
+            await first.ack()
+            server.restart()
+            await second.nack(60_000)
+            server.restart()
+            await asyncio.gather(third.ack(), first.ack())
+            assert server.lag("shipping").in_flight == 1
+            server.stop()
+            with pytest.raises(NetworkError, match="cannot connect"):
+                await consumer.receive()
+            server.start()
+
+
 def test_time_stands_still_through_a_restart() -> None:
     with TestServer.with_manual_clock() as server:
         with blocking.Producer(server.namesrv, group="shop") as producer:
@@ -62,6 +98,34 @@ def test_time_stands_still_through_a_restart() -> None:
             server.namesrv, group="g", topics={"orders": "*"}, start="first"
         ) as consumer:
             assert [message.body for message in consumer.poll(timeout_ms=10_000)] == [b"later"]
+
+
+async def test_a_moved_clock_leases_and_reminders_outlive_a_restart() -> None:
+    with TestServer.with_manual_clock() as server:
+        began, topics = server.clock.wall(), {"orders": "*"}
+        server.create_topic("orders", queues=1)
+        async with (
+            Producer(server.namesrv, group="shop") as producer,
+            SimpleConsumer(
+                server.namesrv, group="shipping", topics=topics, start="first", clock=server.clock
+            ) as consumer,
+        ):
+            await producer.send(Message("orders", b"leased"))
+            (leased,) = await consumer.receive(invisible_ms=120_000)
+            await producer.send(Message("orders", b"reminder", delay_ms=600_000))
+            server.clock.advance(minutes=1)
+            server.restart()
+            assert server.clock.wall() == began + 60_000
+            assert server.lag("shipping").in_flight == 1
+            assert [waiting.message.body for waiting in server.delayed("orders")] == [b"reminder"]
+            assert await consumer.receive(wait_ms=100) == [], "it is still leased"
+            server.clock.advance(seconds=61)
+            (again,) = await consumer.receive(wait_ms=5_000)
+            assert (again.body, again.attempt) == (b"leased", leased.attempt + 1)
+            await again.ack()
+            server.clock.advance(minutes=8)
+            (reminder,) = await consumer.receive(wait_ms=5_000)
+            assert reminder.body == b"reminder"
 
 
 @pytest.mark.parametrize("where", ["data", "store"])

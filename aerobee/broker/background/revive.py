@@ -38,6 +38,7 @@ class Revive:
         self._leases = broker.pops.leases
         self._skipped = broker.stats.skipped
         self._redelivered: Counter[tuple[str, str]] = Counter()
+        self._given_back: Counter[tuple[str, str]] = Counter()  # with a reason
         self._last: dict[str, int] = {}
 
     def tick(self, now: int) -> int:
@@ -102,12 +103,17 @@ class Revive:
             failure=checkpoint.failure,
         )
         try:
-            self._redelivered[lane.group, lane.topic] += redeliver(expired, self._broker)
+            self._redeliver(expired)
         except StoreError as error:
             log.warning("redelivery refused, again in ms=%d: %s", AFTER_ERROR_MS, error)
             self._leases.in_flight.postpone(checkpoint, now + AFTER_ERROR_MS)
             return
         self._leases.redelivered_young(checkpoint, now)
+
+    def _redeliver(self, expired: Expired) -> None:
+        # A time that was changed tells nothing: whoever works on asks for it, too. A reason has only who gave up.
+        counted = self._given_back if expired.failure else self._redelivered
+        counted[expired.group, expired.topic] += redeliver(expired, self._broker)
 
     # -- in the revive log -------------------------------------------------------------------------------
 
@@ -152,7 +158,7 @@ class Revive:
                 logged.failure or "",
             )
             try:
-                self._redelivered[lane.group, lane.topic] += redeliver(expired, broker)
+                self._redeliver(expired)
             except StoreError as error:
                 log.warning("redelivery refused, again in ms=%d: %s", AFTER_ERROR_MS, error)
                 leases.in_flight.due.add(now + AFTER_ERROR_MS, position)
@@ -189,3 +195,12 @@ class Revive:
                     "group=%s topic=%s messages=%d: not acked in time, redelivering", group, topic, count
                 )
         self._redelivered.clear()
+        for (group, topic), count in self._given_back.items():
+            if count:
+                log.info(
+                    "group=%s topic=%s messages=%d: given back by its consumer, redelivering",
+                    group,
+                    topic,
+                    count,
+                )
+        self._given_back.clear()

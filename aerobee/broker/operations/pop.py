@@ -82,8 +82,9 @@ class Popped(msgspec.Struct):
 
 def pop(request: Pop, broker: Broker) -> Popped | Coroutine[Any, Any, Popped]:
     """What there is, or a coroutine that waits for something."""
-    if hold_left(request.born_time, request.poll_ms, broker.clock) < -STALE_MS:
-        return Popped(ResponseCode.POLLING_TIMEOUT)  # its client has given up
+    left_ms = hold_left(request.born_time, request.poll_ms, broker.clock)
+    if left_ms < -STALE_MS:
+        return _given_up(request, left_ms, broker)
     return _pop(request, _admit(request, broker), broker)
 
 
@@ -108,9 +109,16 @@ def plain(request: Pop, broker: Broker) -> Plain | None:
 def pop_again(known: Plain, born_time: int, broker: Broker) -> Popped | Coroutine[Any, Any, Popped]:
     """As `pop`, of a plain one."""
     request = msgspec.structs.replace(known.request, born_time=born_time)
-    if hold_left(born_time, request.poll_ms, broker.clock) < -STALE_MS:
-        return Popped(ResponseCode.POLLING_TIMEOUT)
+    left_ms = hold_left(born_time, request.poll_ms, broker.clock)
+    if left_ms < -STALE_MS:
+        return _given_up(request, left_ms, broker)
     return _pop(request, known.accept, broker)
+
+
+def _given_up(request: Pop, left_ms: int, broker: Broker) -> Popped:
+    """By its client, if that has the right time."""
+    broker.pops.late.met(request.group, request.topic, -left_ms, broker.clock.now())
+    return Popped(ResponseCode.POLLING_TIMEOUT)
 
 
 def _pop(request: Pop, accept: Accept | None, broker: Broker) -> Popped | Coroutine[Any, Any, Popped]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from aerobee.broker.pop import orders as order_info
 from aerobee.broker.pop.held_pops import ParkedPops
+from aerobee.broker.pop.late import LatePops
 from aerobee.broker.pop.leases import Leases
 from aerobee.broker.pop.modes import Modes
 from aerobee.broker.pop.orders import Orders
@@ -54,6 +55,7 @@ class Pops:
         self.notices = ParkedPops(clock, settings)
         self.orders = Orders(JsonFile(directory / "consumerOrderInfo.json", order_info.decode))
         self.renewals = Renewals()
+        self.late = LatePops()
         self._releases: dict[order_info.Key, tuple[int, Timer]] = {}
         self._pops = 0
         self._revive_queues = config.revive_queues

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from aerobee.client.consume.decoding import decode_messages
 from aerobee.client.message import Origin, ReceivedMessage
 from aerobee.client.session.ack_turns import Ack, ack_header
+from aerobee.client.session.once_more import once_more_if_lost
 from aerobee.client.session.refusal import refusal
 from aerobee.protocol import properties as props
 from aerobee.protocol import receipt as receipts
@@ -61,6 +63,10 @@ class Lease:
         return now >= self._until
 
     async def ack(self) -> None:
+        """Asked twice it is the same: the broker knows what it has by the receipt."""
+        await once_more_if_lost(self._ack)
+
+    async def _ack(self) -> None:
         session = self._session
         call: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
         if not self.ack_soon(call):
@@ -93,7 +99,9 @@ class Lease:
         )
         address = await self._session.master(parsed.broker_name, self._topic)
         began = self._session.clock.now()
-        result = (await self._session.call(address, header)).fields(ChangeInvisibleResult)
+        # Of a receipt that was used already the broker changes nothing: at worst the message comes once more.
+        answer = await once_more_if_lost(partial(self._session.call, address, header))
+        result = answer.fields(ChangeInvisibleResult)
         self._until = began + invisible_ms
         self.receipt = parsed._replace(
             start_offset=parsed.offset,

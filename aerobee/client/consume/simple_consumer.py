@@ -16,6 +16,7 @@ from aerobee.client.consume.popped import PopAnswer, pop
 from aerobee.client.consume.start_offset import Start, StartPoint
 from aerobee.client.consume.subscriptions import Expression, Subscriptions
 from aerobee.client.options import SimpleOptions
+from aerobee.client.session.once_more import once_more_if_lost
 from aerobee.client.session.session import Session
 from aerobee.errors import AerobeeError, NoRoute, SystemFailure
 from aerobee.protocol import bodies, reading
@@ -112,7 +113,7 @@ class SimpleConsumer:
                 continue
             if len(places) == 1:
                 left_ms = max(0, deadline - self._clock.now())
-                answer = await self._pop(places[0], max_messages, invisible_ms, left_ms, attempt)
+                answer = await self._pop(places[0], max_messages, invisible_ms, deadline, attempt)
                 if answer.messages or left_ms == 0:
                     return answer.messages
             else:
@@ -168,24 +169,29 @@ class SimpleConsumer:
         return deadline if self._clock.now() != began else began
 
     async def _pop(
-        self, place: tuple[str, str], max_messages: int, invisible_ms: int, poll_ms: int, attempt: str | None
+        self, place: tuple[str, str], max_messages: int, invisible_ms: int, until: int, attempt: str | None
     ) -> PopAnswer:
         topic, broker_name = place
         subscription = self._subscriptions.get(topic)
         assert subscription is not None
-        request = PopRequest(
-            group=self.group,
-            queue=MessageQueue(broker_name, ANY_QUEUE, topic),
-            subscription=subscription,
-            max_messages=max_messages,
-            invisible_ms=invisible_ms,
-            hold_ms=poll_ms,
-            from_first=self._start.where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-            ordered=self._ordered,
-            attempt=attempt,
-        )
         address = await self.session.master(broker_name, topic)
-        answer = await pop(self.session, address, reading.pop(request, self._clock.wall()))
+
+        async def ask() -> PopAnswer:
+            request = PopRequest(
+                group=self.group,
+                queue=MessageQueue(broker_name, ANY_QUEUE, topic),
+                subscription=subscription,
+                max_messages=max_messages,
+                invisible_ms=invisible_ms,
+                hold_ms=max(0, until - self._clock.now()),
+                from_first=self._start.where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+                ordered=self._ordered,
+                attempt=attempt,
+            )
+            return await pop(self.session, address, reading.pop(request, self._clock.wall()))
+
+        # What a pop took whose answer was lost comes again when its invisible time is over.
+        answer = await once_more_if_lost(ask)
         unwanted = [m for m in answer.messages if subscription.tags and m.tags not in subscription.tags]
         for message in unwanted:  # same hash, other tag: not ours, and not to come again
             await message.ack()

@@ -19,7 +19,7 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aerobee.client.produce import queue_selector
-from aerobee.errors import AerobeeError, NetworkError, RequestTimeout
+from aerobee.errors import AerobeeError, ConnectionLost, NetworkError, RequestTimeout
 from aerobee.protocol import command as wire
 from aerobee.protocol.addresses import parse_address
 from aerobee.protocol.frames import FrameDecoder
@@ -74,7 +74,7 @@ class Line:
             while True:
                 data = self._socket.recv(READ_BYTES)
                 if not data:
-                    raise NetworkError(f"connection to {self._address} was lost")
+                    raise ConnectionLost(f"connection to {self._address} was lost")
                 for frame in self._frames.feed(data):
                     command = wire.decode(frame)
                     if command.flag & wire.RESPONSE and command.opaque == opaque:
@@ -84,7 +84,7 @@ class Line:
         except TimeoutError:
             raise RequestTimeout("no answer in time") from None
         except OSError as error:
-            raise NetworkError(f"connection to {self._address}: {error.strerror or error}") from None
+            raise ConnectionLost(f"connection to {self._address}: {error.strerror or error}") from None
 
     def is_open(self) -> bool:
         """Nothing is to be read between two sends but the end."""

@@ -18,7 +18,7 @@ from aerobee.client.produce.queue_selector import Faults, InTurn
 from aerobee.client.produce.tries import Lines, NotAsWished, Tries
 from aerobee.client.session.deadlines import Deadlines, expire, fail
 from aerobee.client.session.refusal import refusal
-from aerobee.errors import AerobeeError, NetworkError, NoRoute
+from aerobee.errors import AerobeeError, ConnectionLost, NetworkError, NoRoute
 from aerobee.protocol import command as wire
 from aerobee.protocol.accounts import sign
 from aerobee.protocol.bodies import MessageQueue
@@ -153,7 +153,7 @@ class Sender:
         warm = self._warm_connection(code, sending.topic, queue.broker_name)
         if warm is None:  # lost within this turn
             self._tell_lost(queue.broker_name)
-            fail(waiting, NetworkError(f"the connection to broker {queue.broker_name!r} was lost"))
+            fail(waiting, ConnectionLost(f"the connection to broker {queue.broker_name!r} was lost"))
             return None
         frame = warm.connection.rendered(self._rendering(warm.template, sending, queue), waiting)
         self._deadlines.watch(waiting, self._deadline(sending))

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from aerobee.errors import BrokerError, UnknownResponse
     from aerobee.protocol.command import Command
 
+RECALL_IS_OFF = "recall failed, operation is forbidden"  # Apache's words, and its default
 UNKNOWN = ": create it, or send to it first"  # what to do about a topic that no name server knows
 
 
@@ -28,4 +29,6 @@ def next_step(remark: str) -> str:
         return "this program named no account: options=Options(access_key=..., secret_key=...)"
     if WRONG_SECRET in remark:
         return "the secret_key of its options is not that of the account"
+    if RECALL_IS_OFF in remark:
+        return "Apache RocketMQ takes no message back unless its broker.conf says recallMessageEnable=true"
     return "an operator has to allow it, by a right of the account or a setting of topic or group"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Generic, cast
 
 from aerobee.client.options import Options, SessionOptions, whole
@@ -14,6 +15,7 @@ from aerobee.client.session import broker_requests
 from aerobee.client.session.ack_turns import AckTurns
 from aerobee.client.session.deadlines import Deadlines
 from aerobee.client.session.identity import client_id, local_ip, usual_namesrv
+from aerobee.client.session.once_more import once_more_if_lost
 from aerobee.client.session.outages import Outages, Watch, level
 from aerobee.client.session.refusal import UNKNOWN, refusal
 from aerobee.client.session.route_cache import RouteCache
@@ -291,7 +293,8 @@ class Session(Generic[Held]):
 
     async def refresh_route(self, topic: str) -> TopicQueues:
         try:
-            answer = await self.ask_name_server(GetRoute(topic=topic, accept_standard_json_only=True))
+            question = GetRoute(topic=topic, accept_standard_json_only=True)
+            answer = await once_more_if_lost(partial(self.ask_name_server, question))
         except TopicNotFound:
             self._route_gone(topic)
             raise NoRoute(f"topic {topic!r} is unknown to the name servers {self.namesrv}{UNKNOWN}") from None

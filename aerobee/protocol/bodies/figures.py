@@ -37,7 +37,9 @@ class GroupLag(msgspec.Struct, rename="camel", kw_only=True):
 
     group: str
     online: bool = False
-    modes: dict[str, str] = {}  # topic -> PULL or POP
+    # topic -> PULL or POP: how push consumers of the group are to fetch it, as it was set (`aerobee groups mode`). A
+    # SimpleConsumer pops whatever that says.
+    modes: dict[str, str] = {}
     ready: int = 0
     in_flight: int = 0
     retrying: int = 0  # in a retry topic, ready to be handed out again

@@ -91,6 +91,24 @@ def test_a_request_whose_poll_time_is_over_is_answered_with_zeros_and_no_strings
     assert fresh.code == 0
 
 
+def test_a_client_whose_clock_is_behind_is_told_of_once_a_minute(shop, caplog):
+    def ask(behind_ms: int, **more) -> None:
+        shop.ask(header(shop, born_time=shop.clock.now() - behind_ms, poll_time=1_000, **more))
+
+    ask(3_999)
+    assert caplog.messages == [], "that may be the way, or a busy broker"
+    ask(1_801_000)
+    ask(1_801_000)
+    shop.clock.advance(60_000)
+    ask(4_000, consumer_group="other")
+    first, second = caplog.messages
+    assert first.startswith(
+        "group=billing topic=orders: a pop whose time was over s=1800.0 ago by its client's clock"
+    )
+    assert first.endswith("clock=server.clock")
+    assert second.startswith("group=other topic=orders: a pop whose time was over s=3.0 ago")
+
+
 def test_an_unknown_group_is_created_on_use(shop):
     shop.send("a")
     assert len(shop.pop(group="new")) == 1

@@ -71,6 +71,22 @@ def test_a_second_of_redeliveries_is_one_line_a_group(shop: Any, caplog: pytest.
 
 
 @pytest.mark.parametrize("invisible_ms", [1_000, 10_000])
+def test_what_was_given_back_with_a_reason_is_no_warning(
+    shop: Any, caplog: pytest.LogCaptureFixture, invisible_ms: int
+) -> None:
+    caplog.set_level("INFO", logger="aerobee.revive")
+    shop.send(*"abcd")
+    given_back, extended, *_ = shop.pop(invisible_ms=invisible_ms)
+    shop.change(given_back, invisible_ms, "no stock")
+    shop.change(extended, invisible_ms)
+    shop.wait(invisible_ms + 2_000)
+    told = {(r.levelname, r.getMessage()) for r in caplog.records if r.name == "aerobee.revive"}
+    assert ("INFO", "group=billing topic=orders messages=1: given back by its consumer, redelivering") in told
+    late = [message for level, message in told if level == "WARNING"]
+    assert sum(int(message.split("messages=")[1].split(":")[0]) for message in late) == 3
+
+
+@pytest.mark.parametrize("invisible_ms", [1_000, 10_000])
 @pytest.mark.parametrize("failure", ["", "KeyError: 'card'"])
 def test_a_copy_says_why_it_came_back_where_its_consumer_said(
     shop: Any, failure: str, invisible_ms: int

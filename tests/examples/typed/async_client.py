@@ -130,7 +130,7 @@ async def consuming(namesrv: str) -> None:
             await message.ack()
         async with simple.messages() as messages:
             async for message in messages:
-                await message.nack(1_000)
+                await message.nack(1_000, "no stock")
                 await message.extend(1_000)
 
 

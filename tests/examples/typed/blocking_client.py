@@ -37,7 +37,7 @@ def main(namesrv: str) -> None:
             leased.ack()
         with simple.messages(invisible_ms=5_000) as several:
             for leased in several:
-                leased.nack(1_000)
+                leased.nack(1_000, "no stock")
                 leased.extend(1_000)
     with aerobee.Admin(namesrv) as admin:
         print(admin.lag("billing").ready, admin.topics()[0])

@@ -41,16 +41,13 @@ Replace = Annotated[
 ]
 
 
-def _each(cluster: str | None, namesrv: str | None, work: Work, done: str) -> int:
-    """On every broker, and say so; on how many."""
-    brokers = []
+def _each(cluster: str | None, namesrv: str | None, work: Work, done: str) -> None:
+    """On every broker, and say so."""
 
     def say(name: str, address: str, nothing: None) -> None:
-        brokers.append(name)
         output.note(f"{done} on {name}")
 
     on_each(namesrv, lambda admin: admin.masters(cluster), work, say)
-    return len(brokers)
 
 
 def _rows(cluster: str | None, namesrv: str | None, of: Rows) -> list[output.Row]:
@@ -111,12 +108,7 @@ def add_user(
     info = UserInfo(
         username=name, password=typed(f"password of {name}: "), user_type="Super" if super_user else "Normal"
     )
-    made = f"made user {name}"
-    if _each(cluster, namesrv, lambda admin, address: admin.create_user(address, info), made) > 1:
-        output.note(
-            f"a name server without a broker in its process (`serve --brokers`) does not know {name}: `topics list` and "
-            "`topics delete` ask it, and want an account of its settings (`init_user`); clients do not"
-        )
+    _each(cluster, namesrv, lambda admin, address: admin.create_user(address, info), f"made user {name}")
 
 
 @app.command("set-user")
@@ -322,12 +314,11 @@ def audit(
     after = times.parse_time(since, connect.clock.now()) if since else 0
     wanted = audit_lines.Wanted(user, request, "refused" if refused else None, after)
     asked = last if wanted == audit_lines.Wanted() else audit_lines.MOST
+    once = audit_lines.Once()
 
     async def of(admin: Admin, address: str) -> list[output.Row]:
-        return [
-            {**each, "resources": ",".join(each.get("resources", ()))}
-            for each in wanted.newest(await admin.audit(address, asked), last)
-        ]
+        lines = wanted.newest(await admin.audit(address, asked), last)
+        return [{**each, "resources": ",".join(each.get("resources", ()))} for each in once.of(lines)]
 
     titles = (
         "time",

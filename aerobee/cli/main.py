@@ -233,8 +233,8 @@ def _how_to_be_allowed(error: NoPermission) -> str:
         )
     if error.remark.startswith("User:") and error.remark.endswith(" is not found."):
         return (
-            "; it was never made there. Under `serve --brokers` users made while running are the brokers': the name "
-            "server knows those of `init_user` and `inner_credentials`"
+            "; it was never made there: `aerobee access users` shows who was. A name server that runs alone knows only "
+            "those of its `init_user` and `inner_credentials`"
         )
     if WRONG_SECRET in error.remark:
         return "; the secret is not the user's: see the profile, or AEROBEE_SECRET_KEY"

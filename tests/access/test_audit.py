@@ -126,6 +126,22 @@ def test_a_file_that_was_moved_away_is_begun_anew(file: Path) -> None:
     assert [each["n"] for each in lines(file.with_name("moved"))] == [1]
 
 
+def test_of_a_shared_file_a_broker_tells_its_own_lines_and_those_without_a_name(file: Path) -> None:
+    file.write_text('{"time":"t","n":1}\n{"torn')
+    first, second, nameless = Audit(file, broker="broker-a"), Audit(file, broker="broker-b"), Audit(file)
+    nameless.changed(0, {})  # ends the torn line
+    first.changed(2, {"n": 2})
+    second.changed(3, {"n": 3})
+    first.changed(4, {"n": 4})
+    nameless.changed(5, {"n": 5})
+    told = [[json.loads(line)["n"] for line in each.newest(10)] for each in (first, second)]
+    assert told == [[1, 2, 4, 5], [1, 3, 5]]
+    assert [json.loads(line)["n"] for line in second.newest(2)] == [3, 5]
+    assert json.loads(first.newest(2)[0])["broker"] == "broker-a"
+    for each in (first, second, nameless):
+        each.close()
+
+
 async def test_the_audit_says_what_was_changed(ports: Ports, file: Path) -> None:
     await ports.ask(ROOT, CreateTopic(topic="orders"))
     await ports.ask(ROOT, CreateGroup(), bodies.encode(GroupConfig(group_name="billing")))

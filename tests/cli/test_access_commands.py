@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from aerobee import BrokerConfig
@@ -269,6 +271,32 @@ def test_the_audit_log_is_read_over_the_wire(good: Callable[..., Done], aerobee:
     shown = good("access", "audit").out
     assert "DeleteUser" in shown
     assert "scribe-secret" not in shown
+
+
+@pytest.mark.usefixtures("as_root")
+def test_each_line_of_a_shared_audit_log_is_shown_once_under_its_broker(
+    good: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    file.write_text('{"time":"2025-01-01T00:00:00.000+00:00","user":"old","request":"CreateUser"}\n')
+    account = {"accessKey": ROOT, "secretKey": SECRET}
+    shared = BrokerConfig(
+        authentication=True,
+        init_user=json.dumps({"username": ROOT, "password": SECRET}),
+        inner_credentials=json.dumps(account),
+        audit_log=str(file),
+    )
+    with TestServer(config=shared) as first:
+        beside = msgspec.structs.replace(shared, name="broker-b", namesrv=first.namesrv)
+        monkeypatch.setenv("AEROBEE_NAMESRV", first.namesrv)
+        with TestServer(config=beside, namesrv_port=-1):
+            good("access", "add-user", "scribe", stdin=b"scribe-secret\n")
+            rows = good("access", "audit", "--json").json
+    assert [(row["broker"], row["user"], row["request"]) for row in rows] == [
+        ("broker-a", "old", "CreateUser"),
+        ("broker-a", ROOT, "CreateUser"),
+        ("broker-b", ROOT, "CreateUser"),
+    ]
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from aerobee.cli import profiles
-from aerobee.errors import AerobeeError, NoPermission
+from aerobee.errors import AerobeeError, NoPermission, PartlyDone
 
 # Typer carries its own copy of click since 0.26: its errors are found by their place above BadParameter.
 _UsageError: Any = typer.BadParameter.__mro__[1]
@@ -208,6 +208,10 @@ def failed(error: Exception) -> int:
             text = "aborted"
         case NoPermission():
             text += _how_to_be_allowed(error)
+        case PartlyDone():
+            refused = [each for each in error.failures.values() if isinstance(each, NoPermission)]
+            text += _how_to_be_allowed(refused[0]) if refused else ""
+            text += ". The same command again does the rest"
         case AerobeeError() | OSError():
             pass
         case ModuleNotFoundError() if any(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from aerobee import BrokerConfig
+from aerobee import BrokerConfig, NamesrvConfig
 from aerobee.cli import profiles
 from aerobee.settings import load
 from aerobee.testing import TestServer
@@ -297,6 +297,34 @@ def test_each_line_of_a_shared_audit_log_is_shown_once_under_its_broker(
         ("broker-a", ROOT, "CreateUser"),
         ("broker-b", ROOT, "CreateUser"),
     ]
+
+
+@pytest.mark.usefixtures("as_root")
+def test_a_topic_that_is_deleted_on_the_brokers_alone_is_said_to_be(
+    good: Callable[..., Done], aerobee: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = json.dumps({"accessKey": "inner", "secretKey": "i"})
+    theirs, ours = (
+        BrokerConfig(
+            authentication=True,
+            init_user=json.dumps({"username": ROOT, "password": password}),
+            inner_credentials=inner,
+        )
+        for password in ("another", SECRET)
+    )
+    guarded = NamesrvConfig(authentication=True)
+    with TestServer(config=theirs, namesrv=guarded, broker_port=-1) as names:
+        monkeypatch.setenv("AEROBEE_NAMESRV", names.namesrv)
+        registers = msgspec.structs.replace(ours, namesrv=names.namesrv)
+        with TestServer(config=registers, namesrv_port=-1):
+            good("topics", "create", "orders")
+            done = aerobee("topics", "delete", "orders", "--yes")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(
+        "aerobee: deleted topic 'orders' on broker-a, but not on the name server: check signature failed."
+    )
+    assert "the secret is not the user's" in done.err
+    assert done.err.endswith(". The same command again does the rest\n")
 
 
 @pytest.mark.slow

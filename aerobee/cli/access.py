@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aerobee.cli import access_rules, audit_lines, connect, output, times
-from aerobee.cli.access_init import init
+from aerobee.cli.access_init import init, renew
 from aerobee.cli.each_broker import on_each
 from aerobee.cli.secrets import typed
 from aerobee.client.admin.access import acl_of, need_of
@@ -114,13 +114,17 @@ def add_user(
 @app.command("set-user")
 def set_user(
     name: Name,
-    password: Annotated[bool, typer.Option("--password", help="ask for another password")] = False,
+    password: Annotated[
+        bool, typer.Option("--password", help="another one: asked for, or read from stdin")
+    ] = False,
     status: Annotated[str | None, typer.Option("--status", help="enable or disable")] = None,
     kind: Annotated[str | None, typer.Option("--type", help="Super or Normal")] = None,
     cluster: Cluster = None,
     namesrv: connect.Namesrv = None,
 ) -> None:
-    """Change a user.
+    """Change a user. A password is asked for, or read from stdin; the old one is refused from then on.
+
+    aerobee access set-user shop --password
 
     aerobee access set-user shop --status disable
     """
@@ -363,3 +367,4 @@ def import_(
 
 
 app.command()(init)
+app.command()(renew)

@@ -5,13 +5,18 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
+import time
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from cryptography import x509
 
 from aerobee import BrokerConfig, NamesrvConfig
-from aerobee.cli import profiles
+from aerobee.cli import connect, profiles
+from aerobee.clock import ManualClock, SystemClock
 from aerobee.settings import load
 from aerobee.testing import TestServer
 
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
     from conftest import Done
 
 ROOT, SECRET = "root", "root-secret"
+DAY_MS = 86_400_000
 
 
 @pytest.fixture(scope="module")
@@ -254,6 +260,18 @@ def test_access_commands(good: Callable[..., Done], aerobee: Callable[..., Done]
 
 
 @pytest.mark.usefixtures("as_root")
+def test_another_password_is_read_from_stdin(
+    good: Callable[..., Done], aerobee: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good("access", "add-user", "changer", "--super", stdin=b"one\n")
+    good("access", "set-user", "changer", "--password", stdin=b"two\n")
+    monkeypatch.setenv("AEROBEE_ACCESS_KEY", "changer")
+    for secret, code in (("one", 1), ("two", 0)):
+        monkeypatch.setenv("AEROBEE_SECRET_KEY", secret)
+        assert aerobee("topics", "list").code == code
+
+
+@pytest.mark.usefixtures("as_root")
 def test_the_audit_log_is_read_over_the_wire(good: Callable[..., Done], aerobee: Callable[..., Done]) -> None:
     good("access", "add-user", "scribe", stdin=b"scribe-secret\n")
     good("access", "remove-user", "scribe")
@@ -398,3 +416,66 @@ def test_init_makes_a_server_that_asks_and_a_client_that_is_let_in(
         good("access", "users", "-n", secured.namesrv)
         monkeypatch.delenv("AEROBEE_PROFILE")
         assert aerobee("topics", "list", "-n", secured.namesrv).code == 1, "plain is not spoken there"
+
+
+def certificate_of(file: Path) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(file.read_bytes())
+
+
+def test_renewed_certificates_have_the_names_and_keys_of_the_old_ones(
+    good: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tmp_path / "access"
+    good("access", "init", str(made), "--host", "mq.example.com", "--host", "10.0.0.5")
+    before = {name: certificate_of(made / f"{name}.pem") for name in ("ca", "server", "client")}
+    monkeypatch.setattr(connect, "clock", ManualClock(SystemClock().wall() + 800 * DAY_MS))
+    said = good("access", "renew", str(made)).out
+    for name in ("server", "client"):
+        old, new = before[name], certificate_of(made / f"{name}.pem")
+        assert (new.subject, new.public_key()) == (old.subject, old.public_key())
+        assert new.not_valid_after_utc - old.not_valid_after_utc > timedelta(days=799)
+        new.verify_directly_issued_by(before["ca"])
+        assert f"{made}/{name}.pem is valid until {new.not_valid_after_utc:%Y-%m-%d}" in said
+        assert (made / f"{name}.pem").stat().st_mode & 0o777 == 0o644
+    names = certificate_of(made / "server.pem").extensions.get_extension_for_class(
+        x509.SubjectAlternativeName
+    )
+    assert names.value.get_values_for_type(x509.DNSName) == ["mq.example.com"]
+    assert [str(each) for each in names.value.get_values_for_type(x509.IPAddress)] == ["10.0.0.5"]
+    assert certificate_of(made / "ca.pem") == before["ca"]
+    assert not list(made.glob("*.new"))
+
+
+def test_an_authority_that_has_expired_renews_nothing_and_says_what_to_do(
+    good: Callable[..., Done], aerobee: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "no certificate authority" in aerobee("access", "renew", str(tmp_path / "nothing")).err
+    made = tmp_path / "access"
+    good("access", "init", str(made))
+    before = (made / "server.pem").read_bytes()
+    end = certificate_of(made / "ca.pem").not_valid_after_utc
+    last_day = int(end.timestamp() * 1000) - DAY_MS
+    monkeypatch.setattr(connect, "clock", ManualClock(last_day))
+    good("access", "renew", str(made))
+    assert certificate_of(made / "server.pem").not_valid_after_utc == end, "none outlives its authority"
+    before = (made / "server.pem").read_bytes()
+    monkeypatch.setattr(connect, "clock", ManualClock(last_day + 2 * DAY_MS))
+    done = aerobee("access", "renew", str(made))
+    assert (done.code, done.out) == (1, "")
+    assert f"has expired on {end:%Y-%m-%d}" in done.err
+    assert "`aerobee access init" in done.err
+    assert (made / "server.pem").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_a_server_that_runs_takes_the_renewed_certificate(good: Callable[..., Done], tmp_path: Path) -> None:
+    made = tmp_path / "access"
+    good("access", "init", str(made))
+    with TestServer(config=load(made / "server.toml").broker) as secured:
+        host, port = secured.broker_address.split(":")
+        good("access", "renew", str(made))
+        renewed = (made / "server.pem").read_text()
+        deadline = time.monotonic() + 10
+        while ssl.get_server_certificate((host, int(port))) != renewed:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import shlex
 import sys
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
@@ -228,7 +229,7 @@ def failed(error: Exception) -> int:
 
 def _how_to_be_allowed(error: NoPermission) -> str:
     """The next step after the words of access control, which are RocketMQ's; other refusals name their own."""
-    from aerobee.protocol.access import NO_ACCOUNT, WRONG_SECRET
+    from aerobee.protocol.access import NO_ACCOUNT, WRONG_SECRET, Action, Kind
 
     if NO_ACCOUNT in error.remark:
         return (
@@ -244,9 +245,14 @@ def _how_to_be_allowed(error: NoPermission) -> str:
         return "; the secret is not the user's: see the profile, or AEROBEE_SECRET_KEY"
     if "has no permission to access" in error.remark:
         user, action, resource = _lacking(error.remark)
+        if action == Action.UPDATE and resource.startswith(Kind.CLUSTER):
+            return (
+                "; who has that right makes users and gives rights, so it is nearly every right: have an administrator "
+                "do this, rather than ask for it"
+            )
         return (
-            f"; `aerobee access allow {user} {action} {resource}`, by an administrator, gives the right beside those "
-            "there are"
+            f"; `aerobee access allow {user} {action} {shlex.quote(resource)}`, by an administrator, gives the right "
+            "beside those there are"
         )
     return ""
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -47,7 +48,7 @@ async def _trace(address: str, message_id: str, topic: str) -> list[dict[str, An
         if not rows:
             raise connect.Failed(
                 f"no trace of {message_id} in {topic}: its clients must trace, ProducerOptions(trace=True) or "
-                f"PushOptions(trace=True); `aerobee messages get {message_id}` tells where it is now"
+                f"PushOptions(trace=True); `aerobee messages get {shlex.quote(message_id)}` tells where it is now"
             )
     return rows
 

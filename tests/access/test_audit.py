@@ -11,6 +11,7 @@ import pytest
 
 from aerobee.broker.access.audit import REFUSALS_A_SECOND, Audit
 from aerobee.client.admin import acl_of
+from aerobee.errors import AerobeeError
 from aerobee.fronts.gates.audit import CHANGES
 from aerobee.fronts.gates.rights import BROKER, NAMESRV
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
@@ -43,6 +44,15 @@ def file(tmp_path: Path) -> Path:
 async def ports(file: Path) -> AsyncIterator[Ports]:
     async with running(audit_log=str(file)) as made:
         yield made
+
+
+async def test_the_directory_of_an_audit_log_is_made(tmp_path: Path) -> None:
+    file = tmp_path / "not" / "there" / "audit.log"
+    async with running(audit_log=str(file)):
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    with pytest.raises(AerobeeError, match=r"audit_log .*; name a file that this user may write"):
+        async with running(audit_log=str(file / "no-directory")):
+            pass
 
 
 def lines(file: Path) -> list[dict[str, Any]]:

@@ -132,6 +132,21 @@ def test_a_consumer_without_the_right_ends_at_once_and_says_why(
         assert "`aerobee access allow reader Sub Group:shopreader`" in done.err
 
 
+def test_the_next_step_can_be_typed_as_it_is_printed_and_gives_no_more_than_was_missing(
+    aerobee: Callable[..., Done], good: Callable[..., Done], as_root: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good("access", "add-user", "looker", stdin=b"looker-secret\n")
+    good("topics", "create", "a|b")
+    assert "`aerobee topics update 'a|b'`" in aerobee("topics", "create", "a|b").err
+    monkeypatch.setenv("AEROBEE_ACCESS_KEY", "looker")
+    monkeypatch.setenv("AEROBEE_SECRET_KEY", "looker-secret")
+    assert "`aerobee access allow looker List 'Group:*'`, by" in aerobee("groups", "list").err
+    refused = aerobee("access", "audit").err
+    assert "Needs Update on Cluster:DefaultCluster." in refused
+    assert "nearly every right: have an administrator do this" in refused
+    assert "access allow" not in refused
+
+
 def test_a_right_is_added_to_those_there_are_unless_it_is_to_replace_them(
     good: Callable[..., Done], aerobee: Callable[..., Done], as_root: None
 ) -> None:

@@ -48,9 +48,12 @@ def _keep_audit(access: Access, config: BrokerConfig, broker: str) -> None:
     if not config.audit_log:
         return
     try:
+        Path(config.audit_log).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         access.audit = Audit(Path(config.audit_log), config.audit_log_bytes, config.audit_logs, broker=broker)
     except OSError as error:
-        raise ValueError(f"audit_log {config.audit_log}: {error.strerror}") from None
+        raise ValueError(
+            f"audit_log {config.audit_log}: {error.strerror}; name a file that this user may write"
+        ) from None
     if access.plain is not None:
         access.plain.audit = access.audit
 

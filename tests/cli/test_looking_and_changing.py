@@ -342,18 +342,27 @@ async def test_what_happened_to_a_message_is_told_by_those_who_trace(
     ):  # fmt: skip
         await eventually(lambda: attempts == 2, timeout_ms=20_000)
     rows = (await asyncio.to_thread(good, "messages", "trace", sent.message_id, "--json")).json
-    assert [(row["what"], row["group"], row["attempt"], row["result"]) for row in rows] == [
+    told = [(row["what"], row["group"], row["attempt"], row["result"]) for row in rows]
+    assert [each for each in told if each[0] in ("sent", "given", "handled")] == [
         ("sent", "cli-traced", None, "ok"),
         ("given", "cli-tracing", 1, None),
         ("handled", "cli-tracing", 1, "failed"),
         ("given", "cli-tracing", 2, None),
         ("handled", "cli-tracing", 2, "ok"),
     ]
+    assert ("stored", None, None, None) in told
+    [failed] = [row for row in rows if row["what"] == "returned"]
+    assert (failed["group"], failed["why"]) == ("cli-tracing", "RuntimeError: at first")
+    assert [row["at"] for row in rows] == sorted(row["at"] for row in rows)
     assert "TOOK_MS" in (await asyncio.to_thread(good, "messages", "trace", sent.message_id)).out
     [untraced] = (await asyncio.to_thread(good, "send", "cli-traced", "x", "--json")).lines
-    missed = await asyncio.to_thread(aerobee, "messages", "trace", untraced["msgId"])
+    kept = await asyncio.to_thread(good, "messages", "trace", untraced["msgId"], "--json")
+    assert [row["what"] for row in kept.json] == ["sent", "stored"]
+    assert "its clients must trace, ProducerOptions(trace=True)" in kept.err
+    unknown = untraced["msgId"][:-8] + "FFFFFFFF"
+    missed = await asyncio.to_thread(aerobee, "messages", "trace", unknown)
     assert missed.code == 1
-    assert "its clients must trace, ProducerOptions(trace=True)" in missed.err
+    assert "no message of that id" in missed.err
 
 
 def test_a_topic_is_browsed_by_time_tag_and_queue(good: Callable[..., Done]) -> None:

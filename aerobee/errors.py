@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 
 class AerobeeError(Exception):
@@ -54,6 +57,17 @@ class NoRoute(AerobeeError):
     """The name servers know no broker for the topic."""
 
     retryable: ClassVar[bool] = True
+
+
+class PartlyDone(AerobeeError):
+    """A change that was made in some places and failed in others; `failures` are by place, `what` says the change."""
+
+    def __init__(self, what: str, done: Sequence[str], failures: Mapping[str, AerobeeError]) -> None:
+        why = "; ".join(f"{place}: {error}" for place, error in failures.items())
+        super().__init__(f"{what} on {', '.join(done)}, but not on {why}")
+        self.what = what
+        self.done = tuple(done)
+        self.failures = dict(failures)
 
 
 # -- a request that was refused ----------------------------------------------------------------------

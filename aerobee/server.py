@@ -276,8 +276,13 @@ class Server:
         """Of a name server alone; one in a broker's process asks what the broker asks."""
         if not self._namesrv_config.authentication:
             return None
-        file = None if self._data is None else self._data / "namesrv" / "access.json"
-        return open_namesrv_access(self._config, file).guard
+        beside = None
+        if self._data is not None and several.is_of_several(self._data):
+            beside = several.folder_of(self._data, self._config.name)
+        access = open_namesrv_access(self._config, beside)
+        if access.audit is not None:
+            self._exits.callback(access.audit.close)
+        return access.guard
 
     # -- the broker ----------------------------------------------------------------------------------------
 

@@ -55,6 +55,7 @@ MORE = {
     "aerobee/cli/pipeline_output.py": {"spark"},  # it shows their figures
     "aerobee/cli/console.py": {"console"},  # it serves it
     "aerobee/cli/messages.py": {"console"},  # it tells where a message is, as a page does
+    "aerobee/cli/message_trace.py": {"console"},  # and what happened to it
     "aerobee/cli/top.py": {"console"},  # it shows the same figures
     "aerobee/cli/top_views.py": {"console"},
     "aerobee/cli/demo.py": {"console", "demo", "server", "spark"},  # it shows them all

@@ -31,7 +31,10 @@ means the same everywhere. Later wins:
 | a running broker | `aerobee cluster set name=value`, mqadmin's `updateBrokerConfig`: those that are *live* |
 
 Changes of a running broker last until its next start. `aerobee settings` lists all settings with their values and
-where each came from, `aerobee settings -b broker-a` those of a running broker. A value out of its range, or of the
+where each came from, `aerobee settings -b broker-a` those of a running broker. That one tells its values, and which
+were changed while running (`live`), but not where it had the others from: FROM is `broker broker-a` for whatever is
+not the default, and `not told` for secrets. Which file, variable or flag it was says `aerobee settings` with the
+`--config`, `--set` and environment that the broker was started with. A value out of its range, or of the
 wrong type, is refused by name wherever it comes from.
 """
 OFFICIAL = """## RocketMQ's other names

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aerobee.cli import access_rules, audit_lines, connect, output, times
-from aerobee.cli.access_init import init
+from aerobee.cli.access_init import init, renew
 from aerobee.cli.each_broker import on_each
 from aerobee.cli.secrets import typed
 from aerobee.client.admin.access import acl_of, need_of
@@ -41,16 +41,13 @@ Replace = Annotated[
 ]
 
 
-def _each(cluster: str | None, namesrv: str | None, work: Work, done: str) -> int:
-    """On every broker, and say so; on how many."""
-    brokers = []
+def _each(cluster: str | None, namesrv: str | None, work: Work, done: str) -> None:
+    """On every broker, and say so."""
 
     def say(name: str, address: str, nothing: None) -> None:
-        brokers.append(name)
         output.note(f"{done} on {name}")
 
     on_each(namesrv, lambda admin: admin.masters(cluster), work, say)
-    return len(brokers)
 
 
 def _rows(cluster: str | None, namesrv: str | None, of: Rows) -> list[output.Row]:
@@ -111,24 +108,23 @@ def add_user(
     info = UserInfo(
         username=name, password=typed(f"password of {name}: "), user_type="Super" if super_user else "Normal"
     )
-    made = f"made user {name}"
-    if _each(cluster, namesrv, lambda admin, address: admin.create_user(address, info), made) > 1:
-        output.note(
-            f"a name server without a broker in its process (`serve --brokers`) does not know {name}: `topics list` and "
-            "`topics delete` ask it, and want an account of its settings (`init_user`); clients do not"
-        )
+    _each(cluster, namesrv, lambda admin, address: admin.create_user(address, info), f"made user {name}")
 
 
 @app.command("set-user")
 def set_user(
     name: Name,
-    password: Annotated[bool, typer.Option("--password", help="ask for another password")] = False,
+    password: Annotated[
+        bool, typer.Option("--password", help="another one: asked for, or read from stdin")
+    ] = False,
     status: Annotated[str | None, typer.Option("--status", help="enable or disable")] = None,
     kind: Annotated[str | None, typer.Option("--type", help="Super or Normal")] = None,
     cluster: Cluster = None,
     namesrv: connect.Namesrv = None,
 ) -> None:
-    """Change a user.
+    """Change a user. A password is asked for, or read from stdin; the old one is refused from then on.
+
+    aerobee access set-user shop --password
 
     aerobee access set-user shop --status disable
     """
@@ -322,12 +318,11 @@ def audit(
     after = times.parse_time(since, connect.clock.now()) if since else 0
     wanted = audit_lines.Wanted(user, request, "refused" if refused else None, after)
     asked = last if wanted == audit_lines.Wanted() else audit_lines.MOST
+    once = audit_lines.Once()
 
     async def of(admin: Admin, address: str) -> list[output.Row]:
-        return [
-            {**each, "resources": ",".join(each.get("resources", ()))}
-            for each in wanted.newest(await admin.audit(address, asked), last)
-        ]
+        lines = wanted.newest(await admin.audit(address, asked), last)
+        return [{**each, "resources": ",".join(each.get("resources", ()))} for each in once.of(lines)]
 
     titles = (
         "time",
@@ -372,3 +367,4 @@ def import_(
 
 
 app.command()(init)
+app.command()(renew)

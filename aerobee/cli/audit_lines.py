@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which lines of an audit log are wanted."""
+"""Which lines of an audit log are wanted, and each of them once."""
 
 from __future__ import annotations
 
@@ -33,3 +33,17 @@ class Wanted(msgspec.Struct, frozen=True):
 
     def newest(self, lines: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
         return [line for line in lines if self.has(line)][-count:]
+
+
+class Once:
+    """Brokers that share a file tell each its own lines, and all of them those without a broker's name."""
+
+    def __init__(self) -> None:
+        self._nameless: set[bytes] = set()
+
+    def of(self, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Those that no broker before has told."""
+        texts = [b"" if line.get("broker") else msgspec.json.encode(line) for line in lines]
+        fresh = [line for line, text in zip(lines, texts, strict=True) if text not in self._nameless]
+        self._nameless.update(filter(None, texts))
+        return fresh

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fnmatch
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -115,7 +116,7 @@ def resend(
     if ids and not rows:
         raise connect.Failed(
             f"no dead letter of {group!r} has id {' or '.join(map(repr, ids))}"
-            f"{'' if key is None else f' and key {key!r}'}; `aerobee groups dead {group}` lists them"
+            f"{'' if key is None else f' and key {key!r}'}; `aerobee groups dead {shlex.quote(group)}` lists them"
         )
     if ids and len(rows) > len({row["msgId"] for row in rows}):
         output.note(

@@ -56,24 +56,28 @@ def to_stderr(level: str) -> None:
 
 
 def as_set(config: BrokerConfig, whose: str = "") -> None:
-    """As the settings say. AerobeeError when the file cannot be written: a log nobody has is found out too late.
-    `whose`: the name of a broker beside others. Its lines carry it, and so does its file, for only one process may
-    rotate one."""
+    """As the settings say; the file's directory is made. AerobeeError when the file cannot be written: a log nobody has
+    is found out too late. `whose`: the name of a broker beside others. Its lines carry it, and so does its file, for
+    only one process may rotate one."""
     root = logging.getLogger()
     text = logging.Formatter(TEXT.format(f"{whose} " if whose else ""))
     formatter = JsonLines(whose) if config.log_format == "json" else text
     if config.log_file:
+        file = _file_of(Path(config.log_file), whose)
         try:
+            file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
             root.addHandler(
                 _LogFiles(
-                    _file_of(Path(config.log_file), whose),
+                    file,
                     maxBytes=config.log_file_bytes,
                     backupCount=config.log_files,
                     encoding="utf-8",
                 )
             )
         except OSError as error:
-            raise AerobeeError(f"log_file {config.log_file!r}: {error.strerror}") from None
+            raise AerobeeError(
+                f"log_file {config.log_file!r}: {error.strerror}; name a file that this user may write"
+            ) from None
     for handler in root.handlers:
         handler.setFormatter(formatter)
 

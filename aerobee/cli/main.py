@@ -6,6 +6,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import shlex
 import sys
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
@@ -15,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from aerobee.cli import profiles
-from aerobee.errors import AerobeeError, NoPermission
+from aerobee.errors import AerobeeError, NoPermission, PartlyDone
 
 # Typer carries its own copy of click since 0.26: its errors are found by their place above BadParameter.
 _UsageError: Any = typer.BadParameter.__mro__[1]
@@ -208,6 +209,10 @@ def failed(error: Exception) -> int:
             text = "aborted"
         case NoPermission():
             text += _how_to_be_allowed(error)
+        case PartlyDone():
+            refused = [each for each in error.failures.values() if isinstance(each, NoPermission)]
+            text += _how_to_be_allowed(refused[0]) if refused else ""
+            text += ". The same command again does the rest"
         case AerobeeError() | OSError():
             pass
         case ModuleNotFoundError() if any(
@@ -224,7 +229,7 @@ def failed(error: Exception) -> int:
 
 def _how_to_be_allowed(error: NoPermission) -> str:
     """The next step after the words of access control, which are RocketMQ's; other refusals name their own."""
-    from aerobee.protocol.access import NO_ACCOUNT, WRONG_SECRET
+    from aerobee.protocol.access import NO_ACCOUNT, WRONG_SECRET, Action, Kind
 
     if NO_ACCOUNT in error.remark:
         return (
@@ -233,16 +238,21 @@ def _how_to_be_allowed(error: NoPermission) -> str:
         )
     if error.remark.startswith("User:") and error.remark.endswith(" is not found."):
         return (
-            "; it was never made there. Under `serve --brokers` users made while running are the brokers': the name "
-            "server knows those of `init_user` and `inner_credentials`"
+            "; it was never made there: `aerobee access users` shows who was. A name server that runs alone knows only "
+            "those of its `init_user` and `inner_credentials`"
         )
     if WRONG_SECRET in error.remark:
         return "; the secret is not the user's: see the profile, or AEROBEE_SECRET_KEY"
     if "has no permission to access" in error.remark:
         user, action, resource = _lacking(error.remark)
+        if action == Action.UPDATE and resource.startswith(Kind.CLUSTER):
+            return (
+                "; who has that right makes users and gives rights, so it is nearly every right: have an administrator "
+                "do this, rather than ask for it"
+            )
         return (
-            f"; `aerobee access allow {user} {action} {resource}`, by an administrator, gives the right beside those "
-            "there are"
+            f"; `aerobee access allow {user} {action} {shlex.quote(resource)}`, by an administrator, gives the right "
+            "beside those there are"
         )
     return ""
 

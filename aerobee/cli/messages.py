@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -85,7 +86,7 @@ async def _among_delayed(admin: Admin, message_id: str) -> ReceivedMessage | Non
         if message_id in (each.message.message_id, each.message.offset_id):
             until = "" if each.due is None else f" until {output.local_time(each.due)}"
             output.note(
-                f"it waits{until} to go to {each.topic}; `aerobee messages delayed {each.topic}` lists them"
+                f"it waits{until} to go to {each.topic}; `aerobee messages delayed {shlex.quote(each.topic)}` lists them"
             )
             return each.message
     return None
@@ -106,7 +107,7 @@ def _told(track: Track) -> str:
     from aerobee.protocol.bodies.figures import Place
 
     if track.place == DEAD:
-        return f"dead: failed as often as allowed, see `aerobee groups dead {track.group}`"
+        return f"dead: failed as often as allowed, see `aerobee groups dead {shlex.quote(track.group)}`"
     if track.place == DELAYED:
         until = f" at {output.local_time(track.until)}" if track.until else ""
         return f"failed, the next attempt is{until or ' yet to come'}"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,7 +86,7 @@ async def _plan(
         )
     if not steps:
         raise connect.Failed(
-            f"topic {topic!r} has no queue {queue_id}; `aerobee topics show {topic}` lists them"
+            f"topic {topic!r} has no queue {queue_id}; `aerobee topics show {shlex.quote(topic)}` lists them"
         )
     return [_row(step) for step in steps]
 

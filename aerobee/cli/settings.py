@@ -28,6 +28,7 @@ Pairs = Annotated[list[str] | None, typer.Option("--set", help="name=value that 
 Broker = Annotated[str | None, typer.Option("--broker", "-b", help="of a running broker, by name or address")]
 
 LIVE = "live"  # changed while the broker runs
+NOT_TOLD = "not told"  # of secrets: not even whether they are set
 COLUMNS = {
     "setting": "setting", "value": "value", "from": "from", "range": "range", "live": "live", "official": "official",
 }  # fmt: skip
@@ -44,8 +45,9 @@ def settings(
     """Every setting: its value, where that came from, its range, whether it may change while running.
 
     With --broker or --namesrv those of running brokers, otherwise those that `serve` would start with. Of a running
-    broker FROM is `default`; the broker, where a file, a flag or the environment has set it; or `live`, where it was
-    changed while running (`cluster set`, updateBrokerConfig): that lasts until the next start.
+    broker FROM is `default`; the broker, where a file, a flag or the environment has set it (which of them, it does not
+    tell); `live`, where it was changed while running (`cluster set`, updateBrokerConfig): that lasts until the next
+    start; `not told` of secrets, set or not.
 
     aerobee settings
 
@@ -109,8 +111,8 @@ async def _running(address: str, broker: str | None) -> list[output.Row]:
 
 
 def _told(field: Field, text: str, source: str) -> output.Row:
-    if field.about.secret:  # never told: set or not
-        return _row(field, HIDDEN, source)
+    if field.about.secret:
+        return _row(field, HIDDEN, NOT_TOLD)
     try:
         value = field.read(text, field.official)
     except ValueError:  # Apache's may be what ours may not

@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aerobee.cli import times
+from aerobee.cli import output, times
+from aerobee.errors import BrokerError
 from aerobee.protocol.names import RESERVE_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from aerobee.client.admin import Admin
+
 AS_THE_LOG = "log"
 HOUR_MS = 3_600_000
+_OF_THE_LOG = "fileReservedTime"
 
 Retention = Annotated[
     str | None,
@@ -36,6 +40,23 @@ def attribute(text: str | None) -> dict[str, str]:
     if rest or not hours:
         raise ValueError(f"--retention {text}: whole hours, from 1h on; or 'log'")
     return {RESERVE_TIME: str(hours)}
+
+
+async def warn_past_the_log(admin: Admin, attributes: Mapping[str, str], cluster: str | None) -> None:
+    """A topic keeps nothing for longer than the log that all share. Said as far as one may look at the settings."""
+    hours = attributes.get(RESERVE_TIME, "")
+    if not hours.isdigit():
+        return
+    for name, address in (await admin.masters(cluster)).items():
+        try:
+            kept = float((await admin.broker_config(address)).get(_OF_THE_LOG, hours))
+        except (BrokerError, ValueError):
+            continue
+        if kept < int(hours):
+            output.note(
+                f"the log of {name} keeps messages for {kept:g} h, so the topic will too; "
+                f"`aerobee cluster set retention_hours={hours}` keeps more, and its settings file after the next start"
+            )
 
 
 def shown(attributes: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fnmatch
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -216,10 +217,13 @@ async def _create(
     value = parse_perm(perm or "rw")
     async with connect.connected(address) as admin:
         if await admin.topic_exists(topic):
-            raise connect.Failed(f"topic {topic!r} exists; change it with `aerobee topics update {topic}`")
+            raise connect.Failed(
+                f"topic {topic!r} exists; change it with `aerobee topics update {shlex.quote(topic)}`"
+            )
         await admin.create_topic(
             topic, queues=queues or 8, perm=value, cluster=cluster, attributes=attributes
         )
+        await topic_retention.warn_past_the_log(admin, attributes, cluster)
     output.line(f"created topic {topic} with {queues or 8} queues")
 
 
@@ -262,6 +266,7 @@ async def _update(
             cluster=cluster,
             attributes=attributes,
         )
+        await topic_retention.warn_past_the_log(admin, attributes, cluster)
     output.line(f"changed topic {topic}")
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -34,7 +35,14 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(
-        number=number, rate=rate, age=age, when=when, moment=moment, size=size, percent=percent
+        number=number,
+        rate=rate,
+        age=age,
+        when=when,
+        moment=moment,
+        size=size,
+        percent=percent,
+        word=shlex.quote,  # of a command that is shown
     )
     made.globals.update(menu=MENU)
     return made

@@ -71,12 +71,7 @@ async def timeline(view: ClusterView, message: ReceivedMessage, tracks: Iterable
     handled = attempts(traces)
     sends = [_sent(each) for each in traces if each.record.kind == "Pub"]
     others = [_ended(each) for each in traces if each.record.kind == "EndTransaction"]
-    copies = [each for track in tracks for each in _of_copies(track)]
-    # A retry or a dead letter is one of the copies.
-    stored = (
-        [] if names.is_retry(message.topic) or names.is_dead_letter(message.topic) else [_stored(message)]
-    )
-    line = [*(sends or [_born(message)]), *stored, *copies, *handled, *others]
+    line = [*(sends or [born(message)]), *kept(message, tracks), *handled, *others]
     line.sort(key=lambda each: (each.at, each.what != SENT))
     _draw(line)
     return Timeline(line, bool(sends), bool(handled), is_allowed)
@@ -122,8 +117,17 @@ def _ended(traced: Traced) -> Happened:
     return Happened(record.at, TRANSACTION, record.group, by=traced.by, result=record.result, is_traced=True)
 
 
-def _born(message: ReceivedMessage) -> Happened:
+def born(message: ReceivedMessage) -> Happened:
     return Happened(message.born_timestamp, SENT, by=message.born_address)
+
+
+def kept(message: ReceivedMessage, tracks: Iterable[Track]) -> list[Happened]:
+    """What brokers have of it: the message, and the copies of groups that failed."""
+    copies = [each for track in tracks for each in _of_copies(track)]
+    # A retry or a dead letter is one of the copies.
+    if names.is_retry(message.topic) or names.is_dead_letter(message.topic):
+        return copies
+    return [_stored(message), *copies]
 
 
 def _stored(message: ReceivedMessage) -> Happened:

@@ -104,12 +104,13 @@ class Keeper:
         self._environment = {account.VARIABLE: text}
 
     async def _start_name_server(self) -> None:
+        """It goes by the users of the first broker, and writes its refusals under that name."""
         loaded = self._loaded
         server = Server(
             self.data,
             namesrv_port=loaded.namesrv.port,
             broker_port=OFF,
-            config=loaded.broker,
+            config=msgspec.structs.replace(loaded.broker, name=self._names[0]),
             store=loaded.store,
             # As strict as the name server in a single broker's process.
             namesrv=msgspec.structs.replace(

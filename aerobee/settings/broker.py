@@ -134,7 +134,8 @@ class BrokerConfig(Watching, frozen=True, kw_only=True):
     audit_log: Annotated[
         str,
         setting(
-            "file of JSON lines: who changed what from where, and what was refused; needs access control"
+            "file of JSON lines: who changed what from where, and what was refused; its directory is made; needs access"
+            " control"
         ),
     ] = ""
     audit_log_bytes: Annotated[int, size("size at which an audit log is full", low=4096)] = 64 * MEGABYTE

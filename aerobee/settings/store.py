@@ -96,7 +96,14 @@ class StoreConfig(Declared, frozen=True, kw_only=True):
         int, size("free bytes below which sends are refused; 0 = by ratio only", high=NO_LIMIT, live=True)
     ] = 0
     max_message_bytes: Annotated[
-        int, size("largest body", "maxMessageSize", low=1, high=1 << 30, live=True)
+        int,
+        size(
+            "largest body, as it comes over the wire: after the client has compressed it",
+            "maxMessageSize",
+            low=1,
+            high=1 << 30,
+            live=True,
+        ),
     ] = 4 * MEGABYTE
     memory_percent: Annotated[
         int,

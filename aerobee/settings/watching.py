@@ -77,7 +77,10 @@ class Watching(Declared, frozen=True, kw_only=True):
         int, interval("how often metrics are logged", "metricLoggingExporterIntervalInMills")
     ] = 10_000
     log_file: Annotated[
-        str, setting("log to this file too, and begin a new one when it is full; empty = only to stderr")
+        str,
+        setting(
+            "log to this file too, and begin a new one when it is full; its directory is made; empty = only to stderr"
+        ),
     ] = ""
     log_file_bytes: Annotated[int, size("size at which a log file is full", low=4096)] = 64 * MEGABYTE
     log_files: Annotated[

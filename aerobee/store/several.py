@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 STORE, BROKERS = "store", "brokers"
 
 
+def is_of_several(data: Path) -> bool:
+    return (data / BROKERS).is_dir()
+
+
 def refuse_several(data: Path) -> None:
     """StoreError when the directory is that of several brokers: one would start beside them, and find none of their
     messages."""
-    if (data / BROKERS).is_dir():
+    if is_of_several(data):
         raise StoreError(
             f"{data} holds the data of several brokers: {', '.join(_kept(data)) or 'none yet'}; start it with"
             f" --brokers {max(len(_kept(data)), 2)}, or choose another --data"

@@ -11,6 +11,7 @@ import pytest
 
 from aerobee.broker.access.audit import REFUSALS_A_SECOND, Audit
 from aerobee.client.admin import acl_of
+from aerobee.errors import AerobeeError
 from aerobee.fronts.gates.audit import CHANGES
 from aerobee.fronts.gates.rights import BROKER, NAMESRV
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
@@ -43,6 +44,15 @@ def file(tmp_path: Path) -> Path:
 async def ports(file: Path) -> AsyncIterator[Ports]:
     async with running(audit_log=str(file)) as made:
         yield made
+
+
+async def test_the_directory_of_an_audit_log_is_made(tmp_path: Path) -> None:
+    file = tmp_path / "not" / "there" / "audit.log"
+    async with running(audit_log=str(file)):
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    with pytest.raises(AerobeeError, match=r"audit_log .*; name a file that this user may write"):
+        async with running(audit_log=str(file / "no-directory")):
+            pass
 
 
 def lines(file: Path) -> list[dict[str, Any]]:
@@ -124,6 +134,22 @@ def test_a_file_that_was_moved_away_is_begun_anew(file: Path) -> None:
         each.close()
     assert [each["n"] for each in lines(file)] == [2, 3]
     assert [each["n"] for each in lines(file.with_name("moved"))] == [1]
+
+
+def test_of_a_shared_file_a_broker_tells_its_own_lines_and_those_without_a_name(file: Path) -> None:
+    file.write_text('{"time":"t","n":1}\n{"torn')
+    first, second, nameless = Audit(file, broker="broker-a"), Audit(file, broker="broker-b"), Audit(file)
+    nameless.changed(0, {})  # ends the torn line
+    first.changed(2, {"n": 2})
+    second.changed(3, {"n": 3})
+    first.changed(4, {"n": 4})
+    nameless.changed(5, {"n": 5})
+    told = [[json.loads(line)["n"] for line in each.newest(10)] for each in (first, second)]
+    assert told == [[1, 2, 4, 5], [1, 3, 5]]
+    assert [json.loads(line)["n"] for line in second.newest(2)] == [3, 5]
+    assert json.loads(first.newest(2)[0])["broker"] == "broker-a"
+    for each in (first, second, nameless):
+        each.close()
 
 
 async def test_the_audit_says_what_was_changed(ports: Ports, file: Path) -> None:

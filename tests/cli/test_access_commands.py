@@ -3,13 +3,20 @@
 
 from __future__ import annotations
 
+import json
 import re
+import ssl
+import time
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
+from cryptography import x509
 
-from aerobee import BrokerConfig
-from aerobee.cli import profiles
+from aerobee import BrokerConfig, NamesrvConfig
+from aerobee.cli import connect, profiles
+from aerobee.clock import ManualClock, SystemClock
 from aerobee.settings import load
 from aerobee.testing import TestServer
 
@@ -20,6 +27,7 @@ if TYPE_CHECKING:
     from conftest import Done
 
 ROOT, SECRET = "root", "root-secret"
+DAY_MS = 86_400_000
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +130,21 @@ def test_a_consumer_without_the_right_ends_at_once_and_says_why(
         assert "User:reader has no permission to access Group:shopreader" in done.err
         assert "Needs Sub on Group:shopreader." in done.err
         assert "`aerobee access allow reader Sub Group:shopreader`" in done.err
+
+
+def test_the_next_step_can_be_typed_as_it_is_printed_and_gives_no_more_than_was_missing(
+    aerobee: Callable[..., Done], good: Callable[..., Done], as_root: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good("access", "add-user", "looker", stdin=b"looker-secret\n")
+    good("topics", "create", "a|b")
+    assert "`aerobee topics update 'a|b'`" in aerobee("topics", "create", "a|b").err
+    monkeypatch.setenv("AEROBEE_ACCESS_KEY", "looker")
+    monkeypatch.setenv("AEROBEE_SECRET_KEY", "looker-secret")
+    assert "`aerobee access allow looker List 'Group:*'`, by" in aerobee("groups", "list").err
+    refused = aerobee("access", "audit").err
+    assert "Needs Update on Cluster:DefaultCluster." in refused
+    assert "nearly every right: have an administrator do this" in refused
+    assert "access allow" not in refused
 
 
 def test_a_right_is_added_to_those_there_are_unless_it_is_to_replace_them(
@@ -252,6 +275,18 @@ def test_access_commands(good: Callable[..., Done], aerobee: Callable[..., Done]
 
 
 @pytest.mark.usefixtures("as_root")
+def test_another_password_is_read_from_stdin(
+    good: Callable[..., Done], aerobee: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good("access", "add-user", "changer", "--super", stdin=b"one\n")
+    good("access", "set-user", "changer", "--password", stdin=b"two\n")
+    monkeypatch.setenv("AEROBEE_ACCESS_KEY", "changer")
+    for secret, code in (("one", 1), ("two", 0)):
+        monkeypatch.setenv("AEROBEE_SECRET_KEY", secret)
+        assert aerobee("topics", "list").code == code
+
+
+@pytest.mark.usefixtures("as_root")
 def test_the_audit_log_is_read_over_the_wire(good: Callable[..., Done], aerobee: Callable[..., Done]) -> None:
     good("access", "add-user", "scribe", stdin=b"scribe-secret\n")
     good("access", "remove-user", "scribe")
@@ -269,6 +304,60 @@ def test_the_audit_log_is_read_over_the_wire(good: Callable[..., Done], aerobee:
     shown = good("access", "audit").out
     assert "DeleteUser" in shown
     assert "scribe-secret" not in shown
+
+
+@pytest.mark.usefixtures("as_root")
+def test_each_line_of_a_shared_audit_log_is_shown_once_under_its_broker(
+    good: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    file.write_text('{"time":"2025-01-01T00:00:00.000+00:00","user":"old","request":"CreateUser"}\n')
+    account = {"accessKey": ROOT, "secretKey": SECRET}
+    shared = BrokerConfig(
+        authentication=True,
+        init_user=json.dumps({"username": ROOT, "password": SECRET}),
+        inner_credentials=json.dumps(account),
+        audit_log=str(file),
+    )
+    with TestServer(config=shared) as first:
+        beside = msgspec.structs.replace(shared, name="broker-b", namesrv=first.namesrv)
+        monkeypatch.setenv("AEROBEE_NAMESRV", first.namesrv)
+        with TestServer(config=beside, namesrv_port=-1):
+            good("access", "add-user", "scribe", stdin=b"scribe-secret\n")
+            rows = good("access", "audit", "--json").json
+    assert [(row["broker"], row["user"], row["request"]) for row in rows] == [
+        ("broker-a", "old", "CreateUser"),
+        ("broker-a", ROOT, "CreateUser"),
+        ("broker-b", ROOT, "CreateUser"),
+    ]
+
+
+@pytest.mark.usefixtures("as_root")
+def test_a_topic_that_is_deleted_on_the_brokers_alone_is_said_to_be(
+    good: Callable[..., Done], aerobee: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = json.dumps({"accessKey": "inner", "secretKey": "i"})
+    theirs, ours = (
+        BrokerConfig(
+            authentication=True,
+            init_user=json.dumps({"username": ROOT, "password": password}),
+            inner_credentials=inner,
+        )
+        for password in ("another", SECRET)
+    )
+    guarded = NamesrvConfig(authentication=True)
+    with TestServer(config=theirs, namesrv=guarded, broker_port=-1) as names:
+        monkeypatch.setenv("AEROBEE_NAMESRV", names.namesrv)
+        registers = msgspec.structs.replace(ours, namesrv=names.namesrv)
+        with TestServer(config=registers, namesrv_port=-1):
+            good("topics", "create", "orders")
+            done = aerobee("topics", "delete", "orders", "--yes")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(
+        "aerobee: deleted topic 'orders' on broker-a, but not on the name server: check signature failed."
+    )
+    assert "the secret is not the user's" in done.err
+    assert done.err.endswith(". The same command again does the rest\n")
 
 
 @pytest.mark.slow
@@ -342,3 +431,66 @@ def test_init_makes_a_server_that_asks_and_a_client_that_is_let_in(
         good("access", "users", "-n", secured.namesrv)
         monkeypatch.delenv("AEROBEE_PROFILE")
         assert aerobee("topics", "list", "-n", secured.namesrv).code == 1, "plain is not spoken there"
+
+
+def certificate_of(file: Path) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(file.read_bytes())
+
+
+def test_renewed_certificates_have_the_names_and_keys_of_the_old_ones(
+    good: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tmp_path / "access"
+    good("access", "init", str(made), "--host", "mq.example.com", "--host", "10.0.0.5")
+    before = {name: certificate_of(made / f"{name}.pem") for name in ("ca", "server", "client")}
+    monkeypatch.setattr(connect, "clock", ManualClock(SystemClock().wall() + 800 * DAY_MS))
+    said = good("access", "renew", str(made)).out
+    for name in ("server", "client"):
+        old, new = before[name], certificate_of(made / f"{name}.pem")
+        assert (new.subject, new.public_key()) == (old.subject, old.public_key())
+        assert new.not_valid_after_utc - old.not_valid_after_utc > timedelta(days=799)
+        new.verify_directly_issued_by(before["ca"])
+        assert f"{made}/{name}.pem is valid until {new.not_valid_after_utc:%Y-%m-%d}" in said
+        assert (made / f"{name}.pem").stat().st_mode & 0o777 == 0o644
+    names = certificate_of(made / "server.pem").extensions.get_extension_for_class(
+        x509.SubjectAlternativeName
+    )
+    assert names.value.get_values_for_type(x509.DNSName) == ["mq.example.com"]
+    assert [str(each) for each in names.value.get_values_for_type(x509.IPAddress)] == ["10.0.0.5"]
+    assert certificate_of(made / "ca.pem") == before["ca"]
+    assert not list(made.glob("*.new"))
+
+
+def test_an_authority_that_has_expired_renews_nothing_and_says_what_to_do(
+    good: Callable[..., Done], aerobee: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "no certificate authority" in aerobee("access", "renew", str(tmp_path / "nothing")).err
+    made = tmp_path / "access"
+    good("access", "init", str(made))
+    before = (made / "server.pem").read_bytes()
+    end = certificate_of(made / "ca.pem").not_valid_after_utc
+    last_day = int(end.timestamp() * 1000) - DAY_MS
+    monkeypatch.setattr(connect, "clock", ManualClock(last_day))
+    good("access", "renew", str(made))
+    assert certificate_of(made / "server.pem").not_valid_after_utc == end, "none outlives its authority"
+    before = (made / "server.pem").read_bytes()
+    monkeypatch.setattr(connect, "clock", ManualClock(last_day + 2 * DAY_MS))
+    done = aerobee("access", "renew", str(made))
+    assert (done.code, done.out) == (1, "")
+    assert f"has expired on {end:%Y-%m-%d}" in done.err
+    assert "`aerobee access init" in done.err
+    assert (made / "server.pem").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_a_server_that_runs_takes_the_renewed_certificate(good: Callable[..., Done], tmp_path: Path) -> None:
+    made = tmp_path / "access"
+    good("access", "init", str(made))
+    with TestServer(config=load(made / "server.toml").broker) as secured:
+        host, port = secured.broker_address.split(":")
+        good("access", "renew", str(made))
+        renewed = (made / "server.pem").read_text()
+        deadline = time.monotonic() + 10
+        while ssl.get_server_certificate((host, int(port))) != renewed:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)

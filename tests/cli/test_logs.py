@@ -62,8 +62,17 @@ def test_json_lines_are_one_object_each_whatever_is_said(tmp_path: Path) -> None
 
 
 def test_a_file_that_cannot_be_written_fails_the_start(tmp_path: Path) -> None:
-    with pytest.raises(AerobeeError, match=r"log_file .*No such file or directory"):
-        logs.as_set(BrokerConfig(log_file=str(tmp_path / "none" / "aerobee.log")))
+    (tmp_path / "file").touch()
+    with pytest.raises(AerobeeError, match=r"log_file .*; name a file that this user may write"):
+        logs.as_set(BrokerConfig(log_file=str(tmp_path / "file" / "aerobee.log")))
+
+
+def test_the_directory_of_a_log_file_is_made(tmp_path: Path) -> None:
+    file = tmp_path / "logs" / "of" / "aerobee.log"
+    logs.as_set(BrokerConfig(log_file=str(file)))
+    logging.getLogger("aerobee.test").warning("hello")
+    assert "hello" in file.read_text()
+    assert file.parent.stat().st_mode & 0o027 == 0
 
 
 def test_who_keeps_several_brokers_logs_as_the_settings_say(

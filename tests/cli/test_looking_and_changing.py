@@ -41,14 +41,18 @@ def test_a_topic_lives_from_create_to_delete(aerobee: Callable[..., Done], good:
 def test_a_topic_keeps_messages_for_so_long_as_its_operator_says(
     aerobee: Callable[..., Done], good: Callable[..., Done]
 ) -> None:
-    good("topics", "create", "cli-keeps", "--retention", "7d")
+    told = (
+        "the log of broker-a keeps messages for 72 h, so the topic will too; `aerobee cluster set retention"
+    )
+    assert told in good("topics", "create", "cli-keeps", "--retention", "7d").err
 
     def kept() -> tuple[str, dict[str, str]]:
         [broker] = good("topics", "show", "cli-keeps", "--json").json["brokers"]
         return broker["retention"], broker["attributes"]
 
     assert kept() == ("168h", {"reserve.time": "168"})
-    good("topics", "update", "cli-keeps", "--retention", "12h")
+    assert told in good("topics", "update", "cli-keeps", "--retention", "7d").err
+    assert good("topics", "update", "cli-keeps", "--retention", "12h").err == ""
     assert kept() == ("12h", {"reserve.time": "12"})
     assert "12h" in good("topics", "show", "cli-keeps").out
     good("topics", "update", "cli-keeps", "--retention", "log")
@@ -338,18 +342,27 @@ async def test_what_happened_to_a_message_is_told_by_those_who_trace(
     ):  # fmt: skip
         await eventually(lambda: attempts == 2, timeout_ms=20_000)
     rows = (await asyncio.to_thread(good, "messages", "trace", sent.message_id, "--json")).json
-    assert [(row["what"], row["group"], row["attempt"], row["result"]) for row in rows] == [
+    told = [(row["what"], row["group"], row["attempt"], row["result"]) for row in rows]
+    assert [each for each in told if each[0] in ("sent", "given", "handled")] == [
         ("sent", "cli-traced", None, "ok"),
         ("given", "cli-tracing", 1, None),
         ("handled", "cli-tracing", 1, "failed"),
         ("given", "cli-tracing", 2, None),
         ("handled", "cli-tracing", 2, "ok"),
     ]
+    assert ("stored", None, None, None) in told
+    [failed] = [row for row in rows if row["what"] == "returned"]
+    assert (failed["group"], failed["why"]) == ("cli-tracing", "RuntimeError: at first")
+    assert [row["at"] for row in rows] == sorted(row["at"] for row in rows)
     assert "TOOK_MS" in (await asyncio.to_thread(good, "messages", "trace", sent.message_id)).out
     [untraced] = (await asyncio.to_thread(good, "send", "cli-traced", "x", "--json")).lines
-    missed = await asyncio.to_thread(aerobee, "messages", "trace", untraced["msgId"])
+    kept = await asyncio.to_thread(good, "messages", "trace", untraced["msgId"], "--json")
+    assert [row["what"] for row in kept.json] == ["sent", "stored"]
+    assert "its clients must trace, ProducerOptions(trace=True)" in kept.err
+    unknown = untraced["msgId"][:-8] + "FFFFFFFF"
+    missed = await asyncio.to_thread(aerobee, "messages", "trace", unknown)
     assert missed.code == 1
-    assert "its clients must trace, ProducerOptions(trace=True)" in missed.err
+    assert "no message of that id" in missed.err
 
 
 def test_a_topic_is_browsed_by_time_tag_and_queue(good: Callable[..., Done]) -> None:
@@ -408,7 +421,9 @@ def test_settings_are_listed_with_value_source_range_and_whether_they_may_change
 def test_settings_of_a_running_broker(server: TestServer, good: Callable[..., Done]) -> None:
     done = good("cluster", "set", "popPollingSize=77")
     assert done.out == "changed popPollingSize: 1024 -> 77 of broker-a, until its next start\n"
-    assert good("settings", "*inner_cred*", "-b", "broker-a", "--json").json[0]["value"] == "(hidden)"
+    for secret in ("init_user", "inner_credentials", "otlp_headers"):
+        [row] = good("settings", secret, "-b", "broker-a", "--json").json
+        assert (row["value"], row["from"]) == ("(hidden)", "not told")
     rows = {row["setting"]: row for row in good("settings", "-b", "broker-a", "--json").json}
     assert (rows["broker.pop_polling_per_key"]["value"], rows["broker.pop_polling_per_key"]["from"]) == (
         77, "live",

@@ -50,7 +50,7 @@ def commands(
         yield from commands(each, (*path, name))
 
 
-ASKS_NOBODY = {("access", "init")}  # it writes files, and where it stands
+ASKS_NOBODY = {("access", "init"), ("access", "renew")}  # they write files, and where they stand
 EVERY = {path: command for path, command in commands() if path not in ASKS_NOBODY}
 EVERY_ONE = dict(commands(walked=frozenset(COMMANDS)))
 

@@ -55,6 +55,8 @@ class Parts:
     async def _ask(self, header: Any, body: bytes = b"") -> Command:
         self.told_name_server.append(header)
         found = self.table.get(type(header).__name__)
+        if isinstance(found, BaseException):
+            raise found
         return Command(0, body=b"" if found is None else bodies.encode(found))
 
     def answer(self, kind: type, *found: Any) -> None:

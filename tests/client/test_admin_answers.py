@@ -9,17 +9,27 @@ from typing import Any
 import pytest
 
 from aerobee.client.admin.progress import ResetStep
-from aerobee.errors import ConsumerNotOnline, GroupNotFound, NoRoute, RequestCodeNotSupported, TopicNotFound
+from aerobee.errors import (
+    ConsumerNotOnline,
+    GroupNotFound,
+    NoPermission,
+    NoRoute,
+    PartlyDone,
+    RequestCodeNotSupported,
+    TopicNotFound,
+)
 from aerobee.protocol import bodies
 from aerobee.protocol.bodies import MessageQueue
 from aerobee.protocol.bodies.figures import GroupLag
 from aerobee.protocol.command import header_fields
-from aerobee.protocol.headers.consume import GetRequestModes
+from aerobee.protocol.headers.consume import GetRequestModes, SetRequestMode
 from aerobee.protocol.headers.groups import (
     AllGroupConfigs,
     AllProducers,
     ConsumerConnections,
     ConsumeStatsQuery,
+    CreateGroup,
+    DeleteGroup,
     GroupFigures,
 )
 from aerobee.protocol.headers.offsets import (
@@ -128,6 +138,36 @@ async def test_a_deleted_topic_is_gone_from_brokers_name_servers_and_our_routes(
     assert [each.topic for each in parts.session.headers(DeleteTopic)] == ["T"]
     assert header_fields(parts.told_name_server[-1])["topic"] == "T"
     assert parts.session.routes.get("T") is None
+
+
+async def test_a_change_that_some_brokers_refuse_says_where_it_was_made(parts: Parts) -> None:
+    for change, kind, said in (
+        (parts.topics.create_topic("T"), CreateTopic, "made topic 'T'"),
+        (parts.topics.delete_topic("T"), DeleteTopic, "deleted topic 'T'"),
+        (parts.groups.create_group("g"), CreateGroup, "made group 'g'"),
+        (parts.groups.delete_group("g"), DeleteGroup, "deleted group 'g'"),
+        (parts.groups.set_consume_mode("T", "g", "POP"), SetRequestMode, "set 'g' on 'T' to POP"),
+    ):
+        parts.answer(kind, None, NoPermission("no"))
+        with pytest.raises(PartlyDone) as partly:
+            await change
+        assert str(partly.value) == f"{said} on a, but not on b: no (code 16 NoPermission)"
+        assert (partly.value.done, list(partly.value.failures)) == (("a",), ["b"])
+
+
+async def test_a_change_that_every_broker_refuses_is_refused_as_by_one(parts: Parts) -> None:
+    parts.answer(DeleteTopic, NoPermission("no"), NoPermission("nor here"))
+    with pytest.raises(NoPermission, match="no "):
+        await parts.topics.delete_topic("T")
+
+
+async def test_a_topic_that_only_the_name_server_keeps_is_deleted_on_the_brokers(parts: Parts) -> None:
+    parts.answer(DeleteTopic, None, None)
+    parts.table["DeleteTopicRoute"] = NoPermission("check signature failed.")
+    with pytest.raises(
+        PartlyDone, match=r"deleted topic 'T' on a, b, but not on the name server: check sign"
+    ):
+        await parts.topics.delete_topic("T")
 
 
 async def test_what_brokers_say_of_a_topic_is_put_together(parts: Parts) -> None:

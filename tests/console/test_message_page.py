@@ -37,6 +37,17 @@ async def test_a_message_tells_where_it_is_for_every_group(browser: Any, sent: A
     assert whole.headers["content-disposition"].startswith("attachment")
 
 
+async def test_search_goes_to_a_message_by_the_producers_id_and_the_brokers(browser: Any, sent: Any) -> None:
+    for message_id in (sent.message_id, sent.offset_id):
+        answer = await browser.http.get(f"/find?q= {message_id} ")
+        assert answer.status_code == 303
+        assert answer.headers["location"] == f"/messages/orders/{message_id}"
+        assert "&#34;order&#34;: 1" in await browser.get(answer.headers["location"])
+    unknown = sent.message_id[:-8] + "FFFFFFFF"
+    assert "No topic has a message of that id" in await browser.get(f"/find?q={unknown}")
+    assert "Nothing has that in its name." in await browser.get("/find?q=o-1")
+
+
 async def test_a_message_is_sent_again_as_a_new_one(browser: Any, admin: Admin, sent: Any) -> None:
     place = f"/messages/orders/{sent.message_id}"
     assert "Sent again to orders" in await browser.send(place, f"{place}/resend")

@@ -24,6 +24,7 @@ from aerobee.client.admin import Admin
 from aerobee.client.options import Options
 from aerobee.errors import AerobeeError
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
+from aerobee.protocol.bodies import UserInfo
 from tests.turning import until
 
 if TYPE_CHECKING:
@@ -260,3 +261,32 @@ async def test_brokers_with_accounts_and_tls_know_each_other_through_kills_and_r
     assert account.stat().st_mode & 0o077 == 0
     secret = json.loads(account.read_text())["secretKey"]
     assert not any(secret in " ".join(each.cmdline()) for each in again.brokers().values())
+
+
+async def test_a_password_and_a_user_made_while_running_count_at_the_name_server_too(
+    start: Callable[..., Fleet], tmp_path: Path
+) -> None:
+    settings, options = secured(tmp_path / "access")
+    audit = tmp_path / "audit.jsonl"
+    fleet = start(
+        *("--brokers", "2", "--name", "mq", "--config", settings, "--data", str(tmp_path / "data")),
+        *("--set", f"audit_log={audit}"),
+    )
+    namesrv = fleet.ready()["namesrv"]
+    changed = msgspec.structs.replace(options, secret_key="another-secret")
+    async with Admin(namesrv, options=options) as admin:
+        for address in (await admin.masters()).values():
+            await admin.update_user(address, UserInfo(username="admin", password="another-secret"))
+        with pytest.raises(AerobeeError, match="signature"):
+            await admin.topics()
+    async with Admin(namesrv, options=changed) as admin:
+        await admin.create_topic("orders")
+        assert "orders" in await admin.topics()
+        await admin.delete_topic("orders")
+        assert "orders" not in await admin.topics()
+        told = {name: await admin.audit(address, 100) for name, address in (await admin.masters()).items()}
+    assert sorted(told) == ["mq-a", "mq-b"]
+    assert {each["broker"] for lines in told.values() for each in lines} == {"mq-a", "mq-b"}
+    assert sum(map(len, told.values())) == len(audit.read_text().splitlines())
+    [refused] = [each for lines in told.values() for each in lines if each["result"] == "refused"]
+    assert (refused["broker"], refused["port"], refused["request"]) == ("mq-a", "namesrv", "AllTopics")

@@ -57,7 +57,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 class Access(SavedTable):
     def __init__(self, file: Path | None, rules: Rules, look_up: LookUp | None = None) -> None:
-        stored = None if file is None else PrivateFile(file, _decode)
+        stored = None if file is None else PrivateFile(file, decode_stored)
         super().__init__(stored)
         self.rules = rules
         self.look_up = look_up or Nothing()
@@ -69,11 +69,16 @@ class Access(SavedTable):
         self.passed: set[tuple[str, ...]] = set()  # of the gates: what was let through since the last change
         data = None if stored is None else stored.load()
         if data is not None:
-            found = _decode(data)
-            for user in found.users:
-                self.users.put(user)
-            for name, written in found.policies.items():
-                self.policies.put(name, written.read())
+            self.replace_all(decode_stored(data))
+
+    def replace_all(self, found: Stored) -> None:
+        """What a file has takes the place of what was known."""
+        self.users, self.policies = Users(), Policies()
+        self.passed.clear()
+        for user in found.users:
+            self.users.put(user)
+        for name, written in found.policies.items():
+            self.policies.put(name, written.read())
 
     # -- who is it -------------------------------------------------------------------------------------------
 
@@ -169,7 +174,7 @@ class Access(SavedTable):
         self._set_policy(name, policy)
 
     def text(self) -> bytes:
-        stored = _Stored(self.users.all(), {name: _Written.of(each) for name, each in self.policies.all()})
+        stored = Stored(self.users.all(), {name: _Written.of(each) for name, each in self.policies.all()})
         return msgspec.json.format(msgspec.json.encode(stored), indent=1)
 
 
@@ -216,13 +221,13 @@ class _Written(msgspec.Struct, rename="camel"):
         return Policy(custom, default)
 
 
-class _Stored(msgspec.Struct):
+class Stored(msgspec.Struct):
     users: list[User]
     policies: dict[str, _Written]
 
 
-def _decode(data: bytes) -> _Stored:
-    found = msgspec.json.decode(data, type=_Stored)
+def decode_stored(data: bytes) -> Stored:
+    found = msgspec.json.decode(data, type=Stored)
     for written in found.policies.values():
         written.read()  # a policy that cannot be read makes the file unusable, not its user powerful
     return found

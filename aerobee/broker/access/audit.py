@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who did what to which resource from where: one JSON line each, in a file of its owner.
 
-Every change by an operator is written. Refusals are, too, up to so many a second of one address: how many more there
-were is said by its next line, so that a flood neither fills the disk nor hides what happened.
+Every change by an operator is written, under the name of the broker. Refusals are, too, up to so many a second of one
+address: how many more there were is said by its next line, so that a flood neither fills the disk nor hides what
+happened.
 
 A full file becomes FILE.1, and the older ones FILE.2 and so on. Several brokers may write one file, and a program
 such as logrotate may move it away: whoever writes looks first whether the file of that name is still the one that is
@@ -30,8 +31,11 @@ _MAX_READ = 1 << 20  # bytes, of the newest lines
 
 
 class Audit:
-    def __init__(self, file: Path, full_bytes: int = 64 << 20, kept: int = 10) -> None:
+    """`broker` is whose lines these are: several may share a file. A name server alone has none."""
+
+    def __init__(self, file: Path, full_bytes: int = 64 << 20, kept: int = 10, *, broker: str = "") -> None:
         self._file = file
+        self._broker = broker
         self._full_bytes = full_bytes
         self._kept = kept
         self._handle = self._opened()
@@ -52,19 +56,25 @@ class Audit:
         self._write(now, {**facts, "unsaid": unsaid} if unsaid > 0 else facts)
 
     def newest(self, count: int) -> list[bytes]:
-        """Up to so many lines, of what the end of the file has, and the file before it."""
+        """Up to so many lines of this broker, of what the end of the file has, and the file before it."""
         # There may be none: moved away, and nothing written since.
-        found = _end_of(self._file, _MAX_READ) if self._file.exists() else []
+        read = _end_of(self._file, _MAX_READ) if self._file.exists() else []
+        found = self._ours(read)
         before = self._older(1)
         if len(found) < count and before.exists():
-            found = _end_of(before, _MAX_READ - sum(map(len, found)) - len(found)) + found
+            found = self._ours(_end_of(before, _MAX_READ - sum(map(len, read)) - len(read))) + found
         return found[-count:] if count > 0 else []
 
+    def _ours(self, lines: list[bytes]) -> list[bytes]:
+        """Those without a name too: written before there were names, or by a name server alone."""
+        return [line for line in lines if _broker_of(line) in ("", self._broker)]
+
     def _write(self, now: int, facts: dict[str, Any]) -> None:
+        whose = {"broker": self._broker} if self._broker else {}
         time = datetime.fromtimestamp(now / 1000, UTC).isoformat(timespec="milliseconds")
         try:
             self._look_at_file()
-            os.write(self._handle, msgspec.json.encode({"time": time, **facts}) + b"\n")
+            os.write(self._handle, msgspec.json.encode({"time": time, **whose, **facts}) + b"\n")
         except OSError as error:  # the request is answered all the same
             log.error("audit line not written: %s", error)
 
@@ -94,6 +104,18 @@ class Audit:
 
     def close(self) -> None:
         os.close(self._handle)
+
+
+class _Line(msgspec.Struct):
+    broker: str = ""
+
+
+def _broker_of(line: bytes) -> str | None:
+    """None where the line is none: cut off by a full disk."""
+    try:
+        return msgspec.json.decode(line, type=_Line).broker
+    except msgspec.DecodeError:
+        return None
 
 
 def _end_of(path: Path, size_bytes: int) -> list[bytes]:

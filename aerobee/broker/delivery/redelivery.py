@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.broker.delivery.deliver import stamped, without_check
@@ -68,7 +69,7 @@ def redeliver(expired: Expired, broker: Broker) -> int:
             dead[0].message_id,
             group.retry_max_times,
             dead[0].topic,
-            expired.group,
+            shlex.quote(expired.group),
         )
     return len(copies) + len(dead)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from aerobee.errors import NoRoute
+from aerobee.errors import AerobeeError, NoRoute, PartlyDone
 from aerobee.protocol import bodies
 from aerobee.protocol.headers.route import GetClusterInfo
 
@@ -53,3 +53,20 @@ class Asking:
         """The same question to several brokers at once; the first refusal is raised."""
         answers = await asyncio.gather(*(ask(address) for address in addresses.values()))
         return dict(zip(addresses, answers, strict=True))
+
+    async def change(
+        self, what: str, addresses: dict[str, str], ask: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """The same change on several brokers at once, tried on each. `what` says it when it is done: PartlyDone tells
+        where it was, and where not; what fails everywhere is raised as the first broker says it."""
+        answers = await asyncio.gather(*(ask(each) for each in addresses.values()), return_exceptions=True)
+        failures: dict[str, AerobeeError] = {}
+        for name, answer in zip(addresses, answers, strict=True):
+            if isinstance(answer, AerobeeError):
+                failures[name] = answer
+            elif answer is not None:
+                raise answer
+        if len(failures) == len(addresses):
+            raise next(iter(failures.values()))
+        if failures:
+            raise PartlyDone(what, [name for name in addresses if name not in failures], failures)

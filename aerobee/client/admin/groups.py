@@ -68,7 +68,7 @@ class Groups:
         async def ask(address: str) -> None:
             await self._session.call(address, CreateGroup(), bodies.encode(config), timeout_ms=TIMEOUT_MS)
 
-        await self._asking.each(await self._asking.masters(cluster), ask)
+        await self._asking.change(f"made group {group!r}", await self._asking.masters(cluster), ask)
 
     async def delete_group(self, group: str, *, cluster: str | None = None) -> None:
         """With its offsets. Its retry and dead-letter topics stay until they are deleted."""
@@ -78,7 +78,7 @@ class Groups:
                 address, DeleteGroup(group_name=group, clean_offset=True), timeout_ms=TIMEOUT_MS
             )
 
-        await self._asking.each(await self._asking.masters(cluster), ask)
+        await self._asking.change(f"deleted group {group!r}", await self._asking.masters(cluster), ask)
 
     async def group_topics(self, group: str) -> list[str]:
         """Topics the group has offsets on."""
@@ -168,7 +168,8 @@ class Groups:
         async def ask(address: str) -> None:
             await self._session.call(address, SetRequestMode(), bodies.encode(body), timeout_ms=TIMEOUT_MS)
 
-        await self._asking.each(await self._asking.masters(cluster), ask)
+        what = f"set {group!r} on {topic!r} to {mode}"
+        await self._asking.change(what, await self._asking.masters(cluster), ask)
 
     async def consume_modes(self) -> dict[str, dict[str, bodies.RequestMode]]:
         """Topic -> group -> mode, where one was set."""

@@ -166,7 +166,8 @@ class Progress:
             header = CloneGroupOffset(src_group=source, dest_group=target, topic=topic, offline=False)
             await self._session.call(address, header, timeout_ms=TIMEOUT_MS)
 
-        await self._asking.each(await self._asking.masters_of(topic), ask)
+        what = f"cloned offsets of {source!r} to {target!r}"
+        await self._asking.change(what, await self._asking.masters_of(topic), ask)
 
     async def offset_range(self, queue: MessageQueue) -> tuple[int, int]:
         """The first offset there is, and the next to be written."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aerobee.client.admin.asking import TIMEOUT_MS
-from aerobee.errors import NoRoute, TopicNotFound
+from aerobee.errors import AerobeeError, NoRoute, PartlyDone, TopicNotFound
 from aerobee.protocol import bodies, names
 from aerobee.protocol.headers.route import AllTopics, DeleteTopicRoute
 from aerobee.protocol.headers.topics import (
@@ -91,16 +91,21 @@ class Topics:
         async def ask(address: str) -> None:
             await self._session.call(address, header, timeout_ms=TIMEOUT_MS)
 
-        await self._asking.each(await self._asking.masters(cluster), ask)
+        await self._asking.change(f"made topic {topic!r}", await self._asking.masters(cluster), ask)
 
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
-        """From every broker, then from the name servers. Its messages are gone."""
+        """From every broker, then from the name servers. Its messages are gone. PartlyDone where only some of them
+        did it: the same again does the rest."""
 
         async def ask(address: str) -> None:
             await self._session.call(address, DeleteTopic(topic=topic), timeout_ms=TIMEOUT_MS)
 
-        await self._asking.each(await self._asking.masters(cluster), ask)
-        await self._session.ask_name_server(DeleteTopicRoute(topic=topic))
+        brokers, what = await self._asking.masters(cluster), f"deleted topic {topic!r}"
+        await self._asking.change(what, brokers, ask)
+        try:
+            await self._session.ask_name_server(DeleteTopicRoute(topic=topic))
+        except AerobeeError as error:
+            raise PartlyDone(what, list(brokers), {"the name server": error}) from error
         self._session.routes.forget(topic)
 
     async def topic_stats(self, topic: str) -> dict[MessageQueue, bodies.TopicOffset]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from typing import TYPE_CHECKING
 
 from aerobee.client.consume import backoff
@@ -78,7 +79,8 @@ def tell_of_death(group: str, message: ReceivedMessage) -> None:
     log.warning(
         "no retries left topic=%s message_id=%s group=%s attempts=%d: it went to %s; "
         "`aerobee groups dead %s` shows it, `aerobee groups resend %s` sends it again",
-        message.topic, message.message_id, group, message.attempt, names.dead_letter_topic(group), group, group,
+        message.topic, message.message_id, group, message.attempt, names.dead_letter_topic(group),
+        shlex.quote(group), shlex.quote(group),
     )  # fmt: skip
 
 

@@ -45,8 +45,8 @@ ACCOUNTS = {
     "everywhere": "任何地址",
     "Remove it": "移除",
     "It has no rules, so it may do nothing.": "没有规则,因此什么也不能做。",
-    "Add one below, or: aerobee access grant {user} Pub Topic:orders":
-        "在下面添加,或运行:aerobee access grant {user} Pub Topic:orders",
+    "Add one below, or: aerobee access allow {user} Pub Topic:orders":
+        "在下面添加,或运行:aerobee access allow {user} Pub Topic:orders",
     "Ask whether it may do something": "查询它是否有权限",
     "What it did": "它做过什么",
     "Add a rule": "添加规则",

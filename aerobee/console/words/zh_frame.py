@@ -25,7 +25,11 @@ FRAME = {
         "该集群需要身份认证。请使用集群的账号登录;在此能看到和能做的,取决于该账号的权限。",
     "To the overview": "回到概览",
     "Nothing has that in its name.": "没有名称包含它的主题或消费组。",
-    "Type a part of a name of a topic or a group.": "请输入主题或消费组名称的一部分。",
+    "Type a part of a name of a topic or a group, or the id of a message.":
+        "请输入主题或消费组名称的一部分,或消息的 ID。",
+    "No topic has a message of that id.": "没有主题包含该 ID 的消息。",
+    "One that waits for its time is under Delayed, one that died with its group.":
+        "仍在等待投递的消息在“延迟消息”页,死信在其消费组页。",
     "and {count} more; say more of the name": "还有 {count} 项;请输入更完整的名称",
     "not told": "未提供",
     "No such page": "页面不存在",

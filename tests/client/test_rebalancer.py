@@ -10,6 +10,7 @@ from aerobee.client.consume.assignment import as_the_broker_says, divided_here
 from aerobee.client.consume.offset_keeper import RemoteOffsets
 from aerobee.client.consume.ownership import Ownership
 from aerobee.client.consume.queue_locks import QueueLocks
+from aerobee.client.consume.rebalance import Strategy
 from aerobee.client.consume.rebalancer import Rebalancer
 from aerobee.client.options import Options
 from aerobee.errors import NetworkError, NoRoute
@@ -818,3 +819,39 @@ async def test_a_lock_that_is_lost_is_told_once(group: Any, session: Any, caplog
     assert not owned.inbox.locked
     told = [record.getMessage() for record in caplog.records if "lock of" in record.getMessage()]
     assert told == ["lock of queue=T/a/0 is lost"]
+
+
+async def test_a_strategy_that_fails_is_asked_again_and_the_other_topics_are_divided(
+    group: Any, session: Any, caplog: Any
+) -> None:
+    """It is the user's own code: whatever it raises, the consumer must not stop taking part."""
+
+    def divide(client_id: str, queues: Any, clients: Any) -> Any:
+        return {"T": list(queues)}[queues[0].topic]
+
+    session.know("A")
+    g = group(topics={"A": "*", "T": "*"})
+    g.member.strategy = Strategy("of a user", divide)
+    assert not await g.rebalancer.rebalance()
+    assert {queue.topic for queue in g.member.pulled} == {"T"}
+    assert "rebalance failed group=g topic=A" in caplog.text
+    assert "KeyError: 'A'" in caplog.text
+
+
+async def test_a_listener_that_fails_ends_no_rebalancing(
+    group: Any, session: Any, tasks: Any, settle: Any, caplog: Any
+) -> None:
+    g = group()
+
+    def listener(topic: str, every: Any, own: Any) -> None:
+        raise LookupError("a user's own mistake")
+
+    g.rebalancer._changed = listener
+    tasks.start(g.rebalancer.run_forever(), "rebalance")
+    await settle()
+    assert (g.queues, g.pulling) == ([0, 1, 2, 3], [0, 1, 2, 3])
+    assert "a user's own mistake" in caplog.text
+    g.ids = ["me", "zz"]
+    session.clock.advance(session.options.rebalance_ms)
+    await settle()
+    assert g.queues == [0, 1], "members that come later get their share"

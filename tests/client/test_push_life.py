@@ -183,6 +183,26 @@ async def test_a_reset_drops_what_is_in_work_and_begins_again_at_the_offsets_giv
     await consumer.stop()
 
 
+async def test_a_reset_ends_no_pause_of_the_users(
+    broker: Broker, push: Any, session: Any, settle: Any
+) -> None:
+    consumer = push()
+    await started(consumer, session, settle)
+    consumer.pause()
+    await consumer.reset_offsets("T", {Q0: 2})
+    broker.stands_at = 2
+    for _ in range(3):
+        session.clock.advance(session.options.rebalance_ms)
+        await settle()
+    assert broker.held() == []
+    consumer.resume()
+    for _ in range(3):
+        session.clock.advance(session.options.rebalance_min_ms)
+        await settle()
+    assert broker.held() == [(0, 2), (1, 5)]
+    await consumer.stop()
+
+
 @pytest.mark.seed("S004-6")
 async def test_topics_may_come_and_go_while_it_runs(
     broker: Broker, push: Any, session: Any, settle: Any

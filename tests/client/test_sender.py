@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aerobee.client.message import SendStatus
+from aerobee.client.message import Message, SendStatus
 from aerobee.client.options import Options
 from aerobee.client.produce.merging import MOST_MEMBERS, SAME_TIME_MS, results_of
+from aerobee.client.produce.producer import Producer
 from aerobee.client.produce.sender import BATCH, SINGLE, Sender, result_of
 from aerobee.client.produce.tries import NotAsWished
 from aerobee.errors import NetworkError, NoPermission, NoRoute, RequestTimeout, SystemBusy, TopicNotFound
@@ -369,6 +370,53 @@ async def test_a_first_try_that_failed_goes_to_another_broker_or_waits_for_the_o
         assert [len(line.waiting) for line in lines.values()] == [1, 0]
         lines["a:1"].waiting[0].set_result(stored())
     assert (await asked).queue_offset == 7
+
+
+@pytest.mark.parametrize("failed", ["a", "b"])
+async def test_whichever_broker_failed_the_next_try_goes_to_the_other(
+    session: Any, sender: Sender, lines: dict[str, Line], settle: Any, failed: str
+) -> None:
+    """Also where it would have been its turn."""
+    chosen = MessageQueue(failed, 2, "T")
+    asked = asyncio.ensure_future(sender.send_elsewhere(NetworkError("lost"), sending(session), None, chosen))
+    await settle()
+    assert {address: len(line.waiting) for address, line in lines.items()} == {
+        f"{name}:1": int(name != failed) for name in ("a", "b")
+    }
+    asked.cancel()
+
+
+async def test_who_waits_on_a_lost_connection_goes_before_the_one_that_finds_it_lost(
+    session: Any, sender: Sender, lines: dict[str, Line], settle: Any
+) -> None:
+    """Sends to one queue keep their order: the earlier one has not heard yet that it must be tried again."""
+    lost = lines["a:1"]
+
+    def tell_if_lost() -> bool:
+        waiting = [each for each in lost.waiting if not each.done()]
+        for each in waiting:
+            each.set_exception(NetworkError("lost"))
+        return bool(waiting)
+
+    lost.tell_if_lost = tell_if_lost  # type: ignore[attr-defined]
+    producer = Producer("127.0.0.1:1", group="p", clock=session.clock)
+    producer._sender, producer._open = sender, True
+    earlier = asyncio.ensure_future(producer.send(Message("T", b"earlier"), queue=QUEUE))
+    await settle()
+    assert [frame.body for frame in lost.frames()] == [b"earlier"]
+    lost.is_open = False
+    del lines["a:1"]
+    later = asyncio.ensure_future(producer.send(Message("T", b"later"), queue=QUEUE))
+    await settle()
+    again = lines["a:1"] = Line("a:1")
+    bodies: list[bytes] = []
+    for _ in range(2):
+        session.clock.advance(20)
+        await settle()
+        bodies = [frame.body for frame in again.frames()]
+        again.waiting[-1].set_result(stored(offset=len(bodies)))
+    assert bodies == [b"earlier", b"later"]
+    assert [(await each).queue_offset for each in (earlier, later)] == [1, 2]
 
 
 async def test_without_retries_an_error_is_told_at_once(

@@ -15,7 +15,7 @@ from aerobee.client.produce.producer import Producer
 from aerobee.client.produce.sender import BATCH, SINGLE, Sender, result_of
 from aerobee.client.produce.tries import NotAsWished
 from aerobee.errors import NetworkError, NoPermission, NoRoute, RequestTimeout, SystemBusy, TopicNotFound
-from aerobee.protocol import batch
+from aerobee.protocol import accounts, batch
 from aerobee.protocol import command as wire
 from aerobee.protocol.bodies import BrokerData, MessageQueue, QueueData, TopicRoute
 from aerobee.protocol.command import Command, header_fields
@@ -571,3 +571,29 @@ async def test_what_is_safe_is_good_also_for_one_who_wishes_it_so(
     else:
         with pytest.raises(NotAsWished, match="stored with status"):
             sender._good(stored(code=code), sending(session), QUEUE)
+
+
+@pytest.mark.parametrize("options", [Options(avoid_slow_brokers=True)])
+@pytest.mark.parametrize(("took_ms", "available"), [(549, True), (550, False)])
+async def test_a_broker_is_avoided_for_the_time_a_send_took_and_not_for_how_long_the_machine_runs(
+    session: Any, sender: Sender, lines: dict[str, Line], settle: Any, took_ms: int, available: bool
+) -> None:
+    session.clock.advance(3_600_000)
+    assert sender._faults is not None
+    sender._faults.failed("a", 0)  # known, so that it is noted either way
+    asked = asyncio.ensure_future(sender.send(sending(session), SINGLE, QUEUE))
+    await settle()
+    session.clock.advance(took_ms)
+    lines["a:1"].waiting[0].set_result(stored())
+    await asked
+    assert sender._faults.available("a", session.clock.now()) is available
+
+
+@pytest.mark.parametrize("options", [Options(access_key="me", secret_key="secret")])
+async def test_a_send_without_an_answer_is_signed_too(
+    session: Any, sender: Sender, lines: dict[str, Line]
+) -> None:
+    """Nobody would tell that it was refused."""
+    await sender.send_oneway(sending(session), QUEUE)
+    (frame,) = lines["a:1"].frames()
+    assert accounts.is_signed("secret", frame.ext_dict(), frame.body, frame.version)

@@ -240,8 +240,9 @@ async def test_a_receipt_that_is_none_takes_no_other_ack_along(
     receipts = [told(each)[3] for each in sent]
     if options.access_key:  # what is signed is read first, so that its sender hears of it here
         assert receipts == [each.receipt for each in good]
-        with pytest.raises(ProtocolError, match="receipt handle '5 then"):
-            await odd.waiting
+        error = odd.waiting.exception()
+        assert isinstance(error, ProtocolError)
+        assert "receipt handle '5 then" in str(error)
     else:
         assert receipts == [good[0].receipt, odd.receipt, good[1].receipt]
         assert not odd.waiting.done(), "its broker tells"

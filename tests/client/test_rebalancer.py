@@ -13,7 +13,7 @@ from aerobee.client.consume.queue_locks import QueueLocks
 from aerobee.client.consume.rebalance import Strategy
 from aerobee.client.consume.rebalancer import Rebalancer
 from aerobee.client.options import Options
-from aerobee.errors import NetworkError, NoRoute
+from aerobee.errors import NetworkError, NoRoute, SystemFailure
 from aerobee.protocol import bodies, names
 from aerobee.protocol.bodies import (
     AssignedQueue,
@@ -855,3 +855,34 @@ async def test_a_listener_that_fails_ends_no_rebalancing(
     session.clock.advance(session.options.rebalance_ms)
     await settle()
     assert g.queues == [0, 1], "members that come later get their share"
+
+
+@pytest.mark.parametrize(("fails", "told"), [(2, 0), (3, 1)])
+async def test_a_lock_that_could_not_be_given_back_is_told_once_nobody_tries_any_more(
+    group: Any, session: Any, caplog: Any, fails: int, told: int
+) -> None:
+    """It keeps the next owner out for a minute."""
+    g = group(ordered=True)
+    await g.rebalancer.rebalance()
+    session.answers[UnlockQueues] = [SystemFailure("not now")] * fails + [(0, None, b"")] * (3 - fails)
+    await g.locks.unlock(MessageQueue("a", 3, "T"))
+    assert caplog.text.count("unlock at broker=a failed: not now") == told
+
+
+async def test_a_lost_queue_that_goes_while_another_is_given_up_is_no_trouble(
+    group: Any, session: Any, caplog: Any
+) -> None:
+    """Its repair has ended meanwhile."""
+    g = group()
+    await g.rebalancer.rebalance()
+    send = session.send
+
+    async def repaired_meanwhile(*what: Any) -> None:
+        await send(*what)
+        g.member.pulled.pop(MessageQueue("a", 3, "T"), None)
+
+    session.send = repaired_meanwhile
+    g.ids = ["me", "zz"]
+    assert await g.rebalancer.rebalance()
+    assert (g.queues, g.changes[-1]) == ([0, 1], ("T", 4, [0, 1]))
+    assert "failed" not in caplog.text

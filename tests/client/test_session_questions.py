@@ -274,7 +274,7 @@ async def test_who_waits_for_a_route_or_a_greeting_is_told_when_the_session_ends
     await session.stop()
     for each in waiting:
         with pytest.raises(NetworkError, match="this client is closed"):
-            await each
+            await asyncio.wait_for(each, 10)
     assert not session.outages.open
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from aerobee.client.options import Options
 from aerobee.client.session.ack_turns import Ack, AckBatch, AckTurns, ack_header, as_batch, may_join
-from aerobee.errors import NetworkError, RequestTimeout
+from aerobee.errors import NetworkError, ProtocolError, RequestTimeout
 from aerobee.protocol import command as wire
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.headers.consume import AckMessage
@@ -224,3 +224,27 @@ async def test_a_lost_batch_is_told_to_each_with_an_error_of_its_own() -> None:
 )
 def test_a_batch_holds_acks_without_order_near_the_start_of_their_pop(receipt: str, may: bool) -> None:
     assert may_join(receipt) is may
+
+
+async def test_a_receipt_that_is_none_takes_no_other_ack_along(
+    session: Any, lines: dict[str, Line], settle: Any, options: Options
+) -> None:
+    turns = AckTurns(session)
+    good, odd = [ack(f"5 1000 9000 2 0 a 3 {offset}") for offset in (5, 6)], ack("5 then 9000 2 0 a 3 7")
+    elsewhere = [ack(f"5 1000 9000 2 0 b 3 {offset}") for offset in (5, 6)]
+    for each in (good[0], odd, good[1], *elsewhere):
+        assert turns.add(each)
+    await settle()
+    sent = lines["a:1"].frames()
+    assert {each.code for each in sent} == {RequestCode.ACK_MESSAGE}, "each alone"
+    receipts = [told(each)[3] for each in sent]
+    if options.access_key:  # what is signed is read first, so that its sender hears of it here
+        assert receipts == [each.receipt for each in good]
+        error = odd.waiting.exception()
+        assert isinstance(error, ProtocolError)
+        assert "receipt handle '5 then" in str(error)
+    else:
+        assert receipts == [good[0].receipt, odd.receipt, good[1].receipt]
+        assert not odd.waiting.done(), "its broker tells"
+    (batch,) = lines["b:1"].frames()
+    assert batch.code == RequestCode.BATCH_ACK_MESSAGE

@@ -224,9 +224,22 @@ async def test_groups_and_producers_of_all_brokers_are_sorted_and_each_is_there_
         "shop": ["x", "y", "z"],
     }
     assert list(producers) == ["late", "shop"]
-    modes = {"T": {"g": bodies.RequestMode(topic="T", consumer_group="g")}}
-    parts.answer(GetRequestModes, bodies.RequestModes(message_request_mode_map=modes))
-    assert await parts.groups.consume_modes() == modes
+
+    def modes(**groups: str) -> bodies.RequestModes:
+        made = {name: bodies.RequestMode(topic=topic, consumer_group=name) for name, topic in groups.items()}
+        return bodies.RequestModes(
+            message_request_mode_map={
+                topic: {name: each for name, each in made.items() if each.topic == topic}
+                for topic in groups.values()
+            }
+        )
+
+    parts.answer(GetRequestModes, modes(g="T", here="T"), modes(g="T", there="T", too="U"))
+    found = await parts.groups.consume_modes()
+    assert {topic: sorted(groups) for topic, groups in found.items()} == {
+        "T": ["g", "here", "there"],
+        "U": ["too"],
+    }, "a mode may be set in one cluster alone"
     assert {each for _, each in parts.asked()} == {PATIENCE_MS}
 
 

@@ -20,6 +20,7 @@ from aerobee.client.consume.refusals import Refusals
 from aerobee.client.consume.simple_consumer import SimpleConsumer
 from aerobee.client.consume.slots import Slots
 from aerobee.client.consume.start_offset import StartPoint
+from aerobee.client.options import Options
 from aerobee.client.produce.producer import UnderWay
 from aerobee.errors import FlowControl, NetworkError, NoPermission, SystemFailure
 from aerobee.protocol import bodies
@@ -346,3 +347,19 @@ async def test_waits_are_as_long_as_they_are_asked_to_be(
     await tasks.finish(5_500)
     monkeypatch.undo()
     assert waited == [2.5, 3.5, 4.5, 5.5]
+
+
+async def test_how_long_a_handler_may_keep_a_lost_queue_counts_from_its_lock(
+    make_member: Any, own: Any, session: Any
+) -> None:
+    """Not from its last pull, which may be long after."""
+    session.options = Options(unlock_wait_ms=1)
+    member = make_member(ordered=True)
+    owned, locks = own(member), QueueLocks(member)
+    owned.handling = asyncio.get_running_loop().create_future()
+    session.clock.advance(session.options.forced_unlock_ms + 1)
+    owned.inbox.last_pull = owned.inbox.last_consume = session.clock.now()
+    assert await locks.handler_ended(owned)
+    owned.inbox.last_lock = session.clock.now()
+    owned.inbox.last_pull = owned.inbox.last_consume = 0
+    assert not await locks.handler_ended(owned)

@@ -506,3 +506,24 @@ async def test_a_group_stands_at_the_first_message_as_long_as_it_is_in_work(loop
     assert (one.owned.inbox.offsets(), one.offset) == ([0], 0), (
         "told from the start: nobody begins at the end"
     )
+
+
+async def test_a_queue_that_is_lost_while_an_overdue_message_goes_back_is_not_reported(
+    loop: Any, session: Any
+) -> None:
+    """Its next owner goes on from what was reported before; another offset would be kept and told with ours."""
+
+    async def handle(message: Any) -> None:
+        await asyncio.Event().wait()
+
+    one = loop(handle)
+    await one.consume(5, 6)
+    session.clock.advance(15 * 60_000 + 1)
+
+    def lost_meanwhile(*_: Any) -> Any:
+        one.owned.inbox.dropped = True
+        return OK
+
+    session.answers[SendBack] = lost_meanwhile
+    await one.loop.clean_overdue(one.owned)
+    assert one.offset is None

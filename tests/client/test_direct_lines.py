@@ -241,11 +241,11 @@ def test_the_end_waits_for_the_sends_under_way(sends: Any) -> None:
         return b"answer"
 
     sending = threading.Thread(target=sends._ask, args=("a:1", slowly))
-    closing = threading.Thread(target=sends.close, args=(30_000,))
+    closing = threading.Thread(target=sends.close, args=(120_000,))
     sending.start()
     begun.wait(30)
     closing.start()
-    while not sends._closed:
+    while not sends._idle._waiters:
         pass
     ended.set()
     closing.join(30)

@@ -10,6 +10,7 @@ import pytest
 from aerobee.client.consume.fetch_loop import FetchLoop
 from aerobee.client.message import ReceivedMessage
 from aerobee.client.options import Options
+from aerobee.client.session.route_cache import RouteCache
 from aerobee.errors import NetworkError
 from aerobee.protocol.bodies import MessageModel, MessageQueue
 from aerobee.protocol.headers.consume import PullMessage, PullResult
@@ -499,3 +500,18 @@ async def test_the_broker_that_an_answer_with_messages_suggests_is_asked_next(
     await p.once(answer(0, 12, encode_messages(10, 11), suggest_which_broker_id=1), answer(19, 12))
     await p.once()
     assert [address for address, *_ in session.asked] == ["a:1", "a-slave:1"]
+
+
+async def test_the_broker_that_was_suggested_is_pulled_from_also_when_its_address_had_to_be_looked_for(
+    pull: Any, session: Any
+) -> None:
+    p = pull()
+    p.owned.next_broker = 1
+    session.routes = RouteCache()
+
+    async def refresh(topic: str) -> None:
+        session.know(topic)
+
+    session.refresh_route = refresh
+    await p.once(EMPTY)
+    assert [address for address, _, _ in session.asked] == ["a-slave:1"]

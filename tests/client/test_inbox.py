@@ -192,3 +192,11 @@ def test_it_behaves_like_a_sorted_map(steps: list[tuple[str, int]]) -> None:
         assert inbox.offsets() == sorted(inside)
         assert inbox.count == len(inside) + len(taken)
         assert inbox.size_bytes == 10 * inbox.count
+
+
+def test_a_message_that_leaves_twice_is_counted_once() -> None:
+    """Sent back as overdue, and then its handler ends after all."""
+    inbox, messages = Inbox(0), [plain(n) for n in range(3)]
+    inbox.put(messages)
+    assert inbox.remove(messages[:1]) == inbox.remove(messages[:1]) == 1
+    assert (inbox.count, inbox.size_bytes) == (2, 20)

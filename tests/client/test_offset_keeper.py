@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +14,7 @@ from aerobee.errors import ProtocolError, RequestTimeout
 from aerobee.protocol.bodies import BrokerData, MessageQueue, TopicRoute
 from aerobee.protocol.headers.offsets import OffsetResult, QueryConsumerOffset, UpdateConsumerOffset
 from tests.own_files import is_under
+from tests.turning import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -177,3 +181,72 @@ class TestLocal:
         await store.persist([])
         await store.persist([Q0])
         assert not (tmp_path / "10.0.0.1@DEFAULT/g/offsets.json.bak").exists()
+
+    async def test_a_full_disk_is_told_and_all_is_written_once_there_is_room(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    ) -> None:
+        def full(fd: int) -> None:
+            if is_under(tmp_path, fd):
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+        store, path = self.store(tmp_path), tmp_path / "10.0.0.1@DEFAULT/g/offsets.json"
+        store.memory.set(Q0, 3)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", full)
+            await store.persist([Q0])
+        assert not path.exists()
+        assert f"offsets not written file={path}" in caplog.text
+        assert "No space left on device" in caplog.text
+        await store.persist([Q0])
+        assert '"queueId":0,"topic":"T"}:3' in path.read_text(), "though nothing was consumed since"
+        await store.persist([Q0])
+        assert not path.with_name("offsets.json.bak").exists(), "and once is enough"
+
+    async def test_what_a_cancelled_one_began_to_write_is_written_by_the_next(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store, path = self.store(tmp_path), tmp_path / "10.0.0.1@DEFAULT/g/offsets.json"
+        began, cancelled = threading.Event(), threading.Event()
+
+        def fails_unheard(fd: int) -> None:
+            if is_under(tmp_path, fd):
+                began.set()
+                cancelled.wait(30)
+                raise OSError(errno.EIO, "Input/output error")
+
+        store.memory.set(Q0, 3)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", fails_unheard)
+            left = asyncio.create_task(store.persist([Q0]))
+            await until(began.is_set)
+            left.cancel()
+            await asyncio.wait([left])
+            cancelled.set()
+            await until(lambda: not store._writing.locked())
+        await store.persist([Q0])
+        assert path.read_text().endswith(":3}}")
+
+    async def test_a_write_that_nobody_waits_for_any_more_is_not_joined_by_the_next(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    ) -> None:
+        """A consumer that stops cancels the one that writes, not the write."""
+        store, path = self.store(tmp_path), tmp_path / "10.0.0.1@DEFAULT/g/offsets.json"
+        inside: list[int] = []
+        began, another = threading.Event(), threading.Event()
+
+        def fsync(fd: int) -> None:
+            if is_under(tmp_path, fd):
+                inside.append(fd)
+                (another if began.is_set() else began).set()
+                another.wait(0.1)  # long enough for whoever would come in
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        store.memory.set(Q0, 3)
+        left = asyncio.create_task(store.persist([Q0]))
+        await until(began.is_set)
+        left.cancel()
+        store.memory.set(Q0, 4)
+        await store.persist([Q0])
+        assert path.read_text().endswith(":4}}")
+        assert path.with_name("offsets.json.bak").read_text().endswith(":3}}")
+        assert (len(inside), caplog.text) == (2, "")

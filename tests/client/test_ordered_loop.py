@@ -8,6 +8,7 @@ import pytest
 
 from aerobee.client.consume.handler import ConsumeResult, Handler, Outcome
 from aerobee.client.consume.ordered_loop import OrderedLoop
+from aerobee.client.consume.queue_locks import QueueLocks
 from aerobee.client.options import Options
 from aerobee.errors import NetworkError
 from aerobee.protocol.bodies import MessageModel
@@ -320,3 +321,11 @@ async def test_what_was_consumed_in_order_is_noted_for_operators(
     status = one.member.figures.status("T", now)
     assert (status.consume_failed_msgs, status.consume_rt) == (1, 1_000), "2 s, and none"
     assert status.consume_ok_tps == status.consume_failed_tps
+
+
+@pytest.mark.parametrize("handle", [Recorder(), Recorder(_5=1)], ids=["good", "failed"])
+async def test_a_queue_whose_handler_has_ended_may_go_to_another_at_once(loop: Any, handle: Recorder) -> None:
+    one = loop(handle)
+    await one.consume(5)
+    assert handle.seen == [5]
+    assert await QueueLocks(one.member).handler_ended(one.owned)

@@ -121,6 +121,15 @@ def test_a_batch_is_cut_exactly_where_the_next_message_would_not_fit() -> None:
     assert split([], 10) == []
 
 
+def test_a_batch_is_cut_by_its_bytes_not_its_letters() -> None:
+    """Else the broker refuses what we took for small enough."""
+    messages = [made(b"x", message_id=str(n), tags="标签" * 40) for n in range(6)]
+    limit = len(prepare_batch(messages[:2], 0).body)
+    parts = split(messages, limit)
+    assert [len(part) for part in parts] == [2, 2, 2]
+    assert {len(prepare_batch(part, 0).body) for part in parts} == {limit}
+
+
 def test_a_batch_keeps_flags_ids_and_time_and_a_merged_one_has_no_id() -> None:
     messages = [made(b"a", flag=1, message_id="1"), made(b"b", flag=2, message_id="2", tags="B")]
     together = prepare_batch(messages, 9)

@@ -473,6 +473,7 @@ async def test_a_message_tried_often_enough_is_given_up(
         seen.append(message.queue_offset)
         message.reconsume_times = message.queue_offset
         message.born_timestamp = 0
+        message.store_timestamp = session.clock.wall()  # each attempt is stored anew
         raise RuntimeError("no")
 
     one = loop(handle)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -167,3 +168,28 @@ async def test_a_batch_is_cut_to_size_and_each_part_sent_after_the_other(produce
             await producer.send_batch([])
     assert [count for count, *_ in sent] == [2, 2, 1]
     assert {each[1:] for each in sent} == {(RequestCode.SEND_BATCH_MESSAGE, QUEUE)}
+
+
+@pytest.mark.parametrize("was_started", [False, True])
+async def test_one_that_is_not_open_sends_nothing_in_any_way(
+    producer: Any, session: Any, make_message: Any, was_started: bool
+) -> None:
+    if was_started:
+        await producer.start()
+        await producer.stop()
+    asked: list[Any] = []
+    producer._sender = SimpleNamespace(**{
+        name: lambda *_, name=name: asked.append(name) for name in ("send", "send_oneway", "queues", "patiently")
+    })  # fmt: skip
+    message = Message("T", b"x")
+    for way in (
+        producer.send(message),
+        producer.send_oneway(message),
+        producer.send_batch([message]),
+        producer.recall("T", "handle"),
+        producer.request(message),
+        producer.reply(make_message(), b"x"),
+    ):
+        with pytest.raises(RuntimeError, match="producer of group 'shop' is not started, or stopped"):
+            await way
+    assert (asked, message.message_id) == ([], None)

@@ -287,3 +287,15 @@ async def test_a_reader_may_go_to_any_offset_from_the_first_to_the_next_that_is_
     else:
         with pytest.raises(ValueError, match=f"offset {offset} is outside of queue T/a/0, which has 2 to 9"):
             await reader.seek(Q0, offset)
+
+
+async def test_a_commit_after_a_seek_reports_where_it_went_and_not_what_was_polled_before(
+    reader: Any, session: Any, encode_messages: Any
+) -> None:
+    session.answers[GetMinOffset] = lambda *_: (0, OffsetResult(offset=0), b"")
+    session.answers[GetMaxOffset] = lambda *_: (0, OffsetResult(offset=9), b"")
+    await fetch(reader, session, Q0, found(3, encode_messages(0, 1, 2)))
+    assert len(await reader.poll(timeout_ms=0)) == 3
+    await reader.seek(Q0, 1)
+    await reader.commit()
+    assert [(header.queue_id, header.commit_offset) for _, header, _ in session.sent] == [(0, 1)]

@@ -182,6 +182,30 @@ async def test_queues_that_go_to_somebody_else_are_read_no_more_and_those_that_c
     assert heard == ([[Q0, Q1], [Q0], [Q0, Q1]] if listens else [])
 
 
+async def test_a_queue_that_comes_back_is_never_reported_where_we_left_it(
+    broker: Broker, session: Any, settle: Any, encode_messages: Any
+) -> None:
+    """Whoever had it meanwhile has read on: the group would be given all of that again."""
+    async with PullConsumer(group="g") as consumer:
+        await consumer.assign([Q1])
+        await settle()
+        broker.answer(1, encode_messages(5, 6), 7)
+        await settle()
+        await consumer.poll(2, timeout_ms=0)
+        await consumer.commit()
+        await consumer.assign([Q0])
+        broker.stands_at = 500
+        await consumer.assign([Q1])
+        await settle()
+        assert (1, 500) in broker.held()
+        session.sent.clear()
+        session.clock.advance(session.options.auto_commit_ms)
+        await consumer.poll(timeout_ms=0)
+        assert consumer.status("T")[Q1] == 500
+        await consumer.commit()
+    assert {offset for _, offset in broker.reported()} == {500}
+
+
 async def test_a_schedule_joins_when_it_is_entered_and_leaves_when_it_is_left(
     broker: Broker, session: Any, settle: Any
 ) -> None:

@@ -183,6 +183,26 @@ async def test_a_reset_drops_what_is_in_work_and_begins_again_at_the_offsets_giv
     await consumer.stop()
 
 
+async def test_a_reset_ends_no_pause_of_the_users(
+    broker: Broker, push: Any, session: Any, settle: Any
+) -> None:
+    consumer = push()
+    await started(consumer, session, settle)
+    consumer.pause()
+    await consumer.reset_offsets("T", {Q0: 2})
+    broker.stands_at = 2
+    for _ in range(3):
+        session.clock.advance(session.options.rebalance_ms)
+        await settle()
+    assert broker.held() == []
+    consumer.resume()
+    for _ in range(3):
+        session.clock.advance(session.options.rebalance_min_ms)
+        await settle()
+    assert broker.held() == [(0, 2), (1, 5)]
+    await consumer.stop()
+
+
 @pytest.mark.seed("S004-6")
 async def test_topics_may_come_and_go_while_it_runs(
     broker: Broker, push: Any, session: Any, settle: Any
@@ -524,3 +544,70 @@ async def test_a_consumer_is_there_from_where_it_is_entered_to_where_it_is_left(
         assert entered is consumer
         assert session.consumers == {"g": consumer}
     assert (session.consumers, session.users) == ({}, 0)
+
+
+async def test_what_changes_while_the_brokers_are_told_is_not_taken_for_told(
+    broker: Broker, push: Any, session: Any, settle: Any
+) -> None:
+    """A pull that names a later version than its broker knows is refused."""
+    consumer = push()
+    await started(consumer, session, settle)
+    subscriptions = consumer._member.subscriptions
+    known = subscriptions.versions()["T"]
+
+    async def heartbeat() -> int:
+        subscriptions.renew("T", session.clock.now() + 5)
+        return 1
+
+    session.heartbeat = heartbeat
+    await consumer._place.announce()
+    assert subscriptions.told_version("T") == known
+    await consumer._place.announce()
+    assert subscriptions.told_version("T") == session.clock.now() + 5
+    await consumer.stop()
+
+
+async def test_no_lock_is_renewed_any_more_when_the_locks_are_given_back(
+    broker: Broker, push: Any, session: Any, settle: Any
+) -> None:
+    """Else the next owner would be kept out by one that has gone."""
+    consumer = push(ordered=True)
+    await started(consumer, session, settle)
+    running: list[set[str]] = []
+
+    def unlock(*_: Any) -> Any:
+        running.append(names_of(consumer._tasks))
+        return 0, None, b""
+
+    session.answers[UnlockQueues] = unlock
+    await consumer.stop()
+    assert running == [set()]
+
+
+async def test_a_handler_that_ends_during_a_repair_moves_no_offset(
+    broker: Broker, push: Any, session: Any, settle: Any
+) -> None:
+    consumer = push()
+    await started(consumer, session, settle)
+    memory, told, go_on = consumer._member.offsets.memory, session.send, asyncio.Event()
+
+    async def slowly(*what: Any) -> None:
+        await told(*what)
+        await go_on.wait()
+
+    moved = PullResult(next_begin_offset=8, min_offset=8, max_offset=9)
+    next(held for header, held in broker.pulls if header.queue_id == 0).set_result((21, moved, b""))
+    await settle()
+    session.sent.clear()
+    session.send = slowly
+    session.clock.advance(session.options.offset_repair_ms)
+    await settle()
+    assert broker.reported()[-1:] == [(0, 8)]
+    memory.raise_to(Q0, 50)
+    memory.set(Q0, 50)
+    session.send = told
+    await consumer._member.offsets.persist([Q0])  # as its timer does
+    assert [offset for queue_id, offset in broker.reported() if queue_id == 0][-1] == 8
+    go_on.set()
+    await settle()
+    await consumer.stop()

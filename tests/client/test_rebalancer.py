@@ -10,9 +10,10 @@ from aerobee.client.consume.assignment import as_the_broker_says, divided_here
 from aerobee.client.consume.offset_keeper import RemoteOffsets
 from aerobee.client.consume.ownership import Ownership
 from aerobee.client.consume.queue_locks import QueueLocks
+from aerobee.client.consume.rebalance import Strategy
 from aerobee.client.consume.rebalancer import Rebalancer
 from aerobee.client.options import Options
-from aerobee.errors import NetworkError, NoRoute
+from aerobee.errors import NetworkError, NoRoute, SystemFailure
 from aerobee.protocol import bodies, names
 from aerobee.protocol.bodies import (
     AssignedQueue,
@@ -818,3 +819,70 @@ async def test_a_lock_that_is_lost_is_told_once(group: Any, session: Any, caplog
     assert not owned.inbox.locked
     told = [record.getMessage() for record in caplog.records if "lock of" in record.getMessage()]
     assert told == ["lock of queue=T/a/0 is lost"]
+
+
+async def test_a_strategy_that_fails_is_asked_again_and_the_other_topics_are_divided(
+    group: Any, session: Any, caplog: Any
+) -> None:
+    """It is the user's own code: whatever it raises, the consumer must not stop taking part."""
+
+    def divide(client_id: str, queues: Any, clients: Any) -> Any:
+        return {"T": list(queues)}[queues[0].topic]
+
+    session.know("A")
+    g = group(topics={"A": "*", "T": "*"})
+    g.member.strategy = Strategy("of a user", divide)
+    assert not await g.rebalancer.rebalance()
+    assert {queue.topic for queue in g.member.pulled} == {"T"}
+    assert "rebalance failed group=g topic=A" in caplog.text
+    assert "KeyError: 'A'" in caplog.text
+
+
+async def test_a_listener_that_fails_ends_no_rebalancing(
+    group: Any, session: Any, tasks: Any, settle: Any, caplog: Any
+) -> None:
+    g = group()
+
+    def listener(topic: str, every: Any, own: Any) -> None:
+        raise LookupError("a user's own mistake")
+
+    g.rebalancer._changed = listener
+    tasks.start(g.rebalancer.run_forever(), "rebalance")
+    await settle()
+    assert (g.queues, g.pulling) == ([0, 1, 2, 3], [0, 1, 2, 3])
+    assert "a user's own mistake" in caplog.text
+    g.ids = ["me", "zz"]
+    session.clock.advance(session.options.rebalance_ms)
+    await settle()
+    assert g.queues == [0, 1], "members that come later get their share"
+
+
+@pytest.mark.parametrize(("fails", "told"), [(2, 0), (3, 1)])
+async def test_a_lock_that_could_not_be_given_back_is_told_once_nobody_tries_any_more(
+    group: Any, session: Any, caplog: Any, fails: int, told: int
+) -> None:
+    """It keeps the next owner out for a minute."""
+    g = group(ordered=True)
+    await g.rebalancer.rebalance()
+    session.answers[UnlockQueues] = [SystemFailure("not now")] * fails + [(0, None, b"")] * (3 - fails)
+    await g.locks.unlock(MessageQueue("a", 3, "T"))
+    assert caplog.text.count("unlock at broker=a failed: not now") == told
+
+
+async def test_a_lost_queue_that_goes_while_another_is_given_up_is_no_trouble(
+    group: Any, session: Any, caplog: Any
+) -> None:
+    """Its repair has ended meanwhile."""
+    g = group()
+    await g.rebalancer.rebalance()
+    send = session.send
+
+    async def repaired_meanwhile(*what: Any) -> None:
+        await send(*what)
+        g.member.pulled.pop(MessageQueue("a", 3, "T"), None)
+
+    session.send = repaired_meanwhile
+    g.ids = ["me", "zz"]
+    assert await g.rebalancer.rebalance()
+    assert (g.queues, g.changes[-1]) == ([0, 1], ("T", 4, [0, 1]))
+    assert "failed" not in caplog.text

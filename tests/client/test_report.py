@@ -118,3 +118,14 @@ async def test_an_empty_queue_is_told_with_zeros(make_member: Any, own: Any) -> 
 
 def test_results_are_named_by_what_they_are() -> None:
     assert {each.name.lower() for each in ConsumeResult} == {each.value for each in ConsumeResult}
+
+
+async def test_the_last_offset_told_is_of_what_still_waits(
+    make_member: Any, make_message: Any, own: Any
+) -> None:
+    member = make_member()
+    owned, messages = own(member), [make_message(n) for n in (5, 6, 7)]
+    owned.inbox.put(messages)
+    owned.inbox.remove(messages[1:])
+    told = report.running_info(member, 0).mq_table[owned.queue]
+    assert (told.cached_msg_count, told.cached_msg_min_offset, told.cached_msg_max_offset) == (1, 5, 5)

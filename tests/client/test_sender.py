@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aerobee.client.message import SendStatus
+from aerobee.client.message import Message, SendStatus
 from aerobee.client.options import Options
 from aerobee.client.produce.merging import MOST_MEMBERS, SAME_TIME_MS, results_of
+from aerobee.client.produce.producer import Producer
 from aerobee.client.produce.sender import BATCH, SINGLE, Sender, result_of
 from aerobee.client.produce.tries import NotAsWished
 from aerobee.errors import NetworkError, NoPermission, NoRoute, RequestTimeout, SystemBusy, TopicNotFound
-from aerobee.protocol import batch
+from aerobee.protocol import accounts, batch
 from aerobee.protocol import command as wire
 from aerobee.protocol.bodies import BrokerData, MessageQueue, QueueData, TopicRoute
 from aerobee.protocol.command import Command, header_fields
@@ -371,6 +372,53 @@ async def test_a_first_try_that_failed_goes_to_another_broker_or_waits_for_the_o
     assert (await asked).queue_offset == 7
 
 
+@pytest.mark.parametrize("failed", ["a", "b"])
+async def test_whichever_broker_failed_the_next_try_goes_to_the_other(
+    session: Any, sender: Sender, lines: dict[str, Line], settle: Any, failed: str
+) -> None:
+    """Also where it would have been its turn."""
+    chosen = MessageQueue(failed, 2, "T")
+    asked = asyncio.ensure_future(sender.send_elsewhere(NetworkError("lost"), sending(session), None, chosen))
+    await settle()
+    assert {address: len(line.waiting) for address, line in lines.items()} == {
+        f"{name}:1": int(name != failed) for name in ("a", "b")
+    }
+    asked.cancel()
+
+
+async def test_who_waits_on_a_lost_connection_goes_before_the_one_that_finds_it_lost(
+    session: Any, sender: Sender, lines: dict[str, Line], settle: Any
+) -> None:
+    """Sends to one queue keep their order: the earlier one has not heard yet that it must be tried again."""
+    lost = lines["a:1"]
+
+    def tell_if_lost() -> bool:
+        waiting = [each for each in lost.waiting if not each.done()]
+        for each in waiting:
+            each.set_exception(NetworkError("lost"))
+        return bool(waiting)
+
+    lost.tell_if_lost = tell_if_lost  # type: ignore[attr-defined]
+    producer = Producer("127.0.0.1:1", group="p", clock=session.clock)
+    producer._sender, producer._open = sender, True
+    earlier = asyncio.ensure_future(producer.send(Message("T", b"earlier"), queue=QUEUE))
+    await settle()
+    assert [frame.body for frame in lost.frames()] == [b"earlier"]
+    lost.is_open = False
+    del lines["a:1"]
+    later = asyncio.ensure_future(producer.send(Message("T", b"later"), queue=QUEUE))
+    await settle()
+    again = lines["a:1"] = Line("a:1")
+    bodies: list[bytes] = []
+    for _ in range(2):
+        session.clock.advance(20)
+        await settle()
+        bodies = [frame.body for frame in again.frames()]
+        again.waiting[-1].set_result(stored(offset=len(bodies)))
+    assert bodies == [b"earlier", b"later"]
+    assert [(await each).queue_offset for each in (earlier, later)] == [1, 2]
+
+
 async def test_without_retries_an_error_is_told_at_once(
     session: Any, lines: dict[str, Line], settle: Any
 ) -> None:
@@ -523,3 +571,29 @@ async def test_what_is_safe_is_good_also_for_one_who_wishes_it_so(
     else:
         with pytest.raises(NotAsWished, match="stored with status"):
             sender._good(stored(code=code), sending(session), QUEUE)
+
+
+@pytest.mark.parametrize("options", [Options(avoid_slow_brokers=True)])
+@pytest.mark.parametrize(("took_ms", "available"), [(549, True), (550, False)])
+async def test_a_broker_is_avoided_for_the_time_a_send_took_and_not_for_how_long_the_machine_runs(
+    session: Any, sender: Sender, lines: dict[str, Line], settle: Any, took_ms: int, available: bool
+) -> None:
+    session.clock.advance(3_600_000)
+    assert sender._faults is not None
+    sender._faults.failed("a", 0)  # known, so that it is noted either way
+    asked = asyncio.ensure_future(sender.send(sending(session), SINGLE, QUEUE))
+    await settle()
+    session.clock.advance(took_ms)
+    lines["a:1"].waiting[0].set_result(stored())
+    await asked
+    assert sender._faults.available("a", session.clock.now()) is available
+
+
+@pytest.mark.parametrize("options", [Options(access_key="me", secret_key="secret")])
+async def test_a_send_without_an_answer_is_signed_too(
+    session: Any, sender: Sender, lines: dict[str, Line]
+) -> None:
+    """Nobody would tell that it was refused."""
+    await sender.send_oneway(sending(session), QUEUE)
+    (frame,) = lines["a:1"].frames()
+    assert accounts.is_signed("secret", frame.ext_dict(), frame.body, frame.version)

@@ -507,6 +507,11 @@ async def test_slaves_hear_of_consumers_only_and_a_good_bye_goes_to_all_that_wer
     await until(lambda: session.open_connection(slave.address) is None)
     await session.leave(consumer_group="g")
     assert master.count(35) == 3, "one that cannot be reached will find out"
+    session.routes.put("T", TopicRoute(broker_datas=[
+        BrokerData(broker_name="b0", broker_addrs={0: slave.address, 1: master.address})
+    ]))  # fmt: skip
+    await session.leave(consumer_group="g")
+    assert master.count(35) == 4, "also where that one comes first"
     await session.stop()
 
 

@@ -262,10 +262,9 @@ async def test_an_outage_is_watched_by_who_produces_or_consumes(
 async def test_who_waits_for_a_route_or_a_greeting_is_told_when_the_session_ends() -> None:
     session = Asked()
     await session.start()
-    hangs: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     async def hang(*_: Any, **__: Any) -> Any:
-        await hangs
+        await asyncio.Event().wait()  # one each: to cancel one of them must not end the other
 
     session._first_routes._work = hang
     session._greetings._work = hang
@@ -275,7 +274,7 @@ async def test_who_waits_for_a_route_or_a_greeting_is_told_when_the_session_ends
     await session.stop()
     for each in waiting:
         with pytest.raises(NetworkError, match="this client is closed"):
-            await each
+            await asyncio.wait_for(each, 10)
     assert not session.outages.open
 
 

@@ -257,3 +257,14 @@ async def test_an_ack_and_a_nack_whose_connection_was_lost_are_asked_once_more(
     for kind in (AckMessage, ChangeInvisible):
         first, again = session.headers(kind)
         assert first == again
+
+
+async def test_when_the_time_is_over_all_are_looked_at_once_more(
+    make: Any, session: Any, popped: Any
+) -> None:
+    """What came to a broker that was slow to say so."""
+    session.know("T", brokers=("a", "b"))
+    session.answers[Notification] = lambda *_: asyncio.get_running_loop().create_future()
+    session.answers[PopMessage] = lambda *_: popped(7) if len(session.headers(PopMessage)) == 4 else NOTHING
+    assert [m.queue_offset for m in await make().receive(wait_ms=1)] == [7]
+    assert [each.poll_time for each in session.headers(PopMessage)] == [0, 0, 0, 0]

@@ -413,3 +413,17 @@ async def test_a_task_that_fails_is_told_by_its_name(settle: Any, caplog: Any) -
     cancelled.cancel()
     await settle()
     assert [record.getMessage() for record in caplog.records] == ["task=watcher failed"]
+
+
+async def test_no_turn_begins_with_a_consumer_that_has_left(scheduled: Any, settle: Any) -> None:
+    pulling = scheduled(T=lambda queue, turn: None)
+    pulling.queues_changed("T", [Q0], [Q0])
+    await settle()
+    running: list[int] = []
+
+    async def stop() -> None:
+        running.append(len(pulling._tasks._tasks))
+
+    pulling.consumer.stop = stop
+    await pulling.stop()
+    assert running == [0]

@@ -87,3 +87,9 @@ def test_times_are_taken_in_several_forms() -> None:
     for wrong in ("yesterday", -1, True, None):
         with pytest.raises(ValueError, match="start is"):
             StartPoint.of(wrong)  # type: ignore[arg-type]
+
+
+async def test_an_offset_below_zero_is_none(session: Any) -> None:
+    """Some brokers say so where a group has none."""
+    session.answers[QueryConsumerOffset] = [(0, OffsetResult(offset=-1), b"")]
+    assert await begin(session, "last") == 900

@@ -14,7 +14,8 @@ from aerobee.client.produce.transaction_producer import TransactionProducer, Tra
 from aerobee.errors import NetworkError
 from aerobee.protocol import properties as props
 from aerobee.protocol.bodies import MessageQueue
-from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.codes import RequestCode, SysFlag
+from aerobee.protocol.compression import decompress
 from aerobee.protocol.headers.transaction import CheckTransaction, EndTransaction
 from aerobee.protocol.message import Record, offset_message_id
 
@@ -198,3 +199,12 @@ async def test_a_check_that_fails_says_so_and_leaves_it_open(
     await producer.check_transaction("a:1", header, Record("T", b"half"))
     assert ended(session) == [UNKNOWN]
     assert "the broker will ask again" in caplog.text
+
+
+async def test_a_half_message_may_be_compressed(producer: Any) -> None:
+    body = b"x" * 10_000
+    await producer.send_in_transaction(Message("T", body), later)
+    ((sending, _, _),) = producer._sender.sent
+    assert len(sending.body) < len(body)
+    assert decompress(sending.body, sending.sys_flag) == body, "and says so"
+    assert sending.sys_flag & SysFlag.TRANSACTION_MASK == SysFlag.PREPARED

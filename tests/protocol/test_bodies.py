@@ -384,6 +384,16 @@ def test_brokers_before_3_0_11_register_their_topics_bare() -> None:
     assert found.topic_config_serialize_wrapper.topic_config_table == {"T": topic}
 
 
+def test_from_3_0_11_on_the_topics_of_a_broker_are_a_part_of_what_it_registers() -> None:
+    text = (
+        f'{{"filterServerList":["f:1"],"topicConfigSerializeWrapper":{{"topicConfigTable":{{"T":{TOPIC}}}}}}}'
+    )
+    found = B.decode_registration(text.encode(), 37)
+    assert found.topic_config_serialize_wrapper.topic_config_table == {"T": topic}
+    assert found.filter_server_list == ["f:1"]
+    assert not B.decode_registration(text.encode(), 36).topic_config_serialize_wrapper.topic_config_table
+
+
 def test_no_body_is_no_topics() -> None:
     assert B.decode_registration(b"", 479) == B.RegisterBrokerBody()
 

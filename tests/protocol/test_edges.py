@@ -38,7 +38,12 @@ def test_a_batch_may_have_so_many_messages() -> None:
 def test_messages_inside_a_record_are_counted_from_their_base() -> None:
     body = batch.encode([BatchItem(1, b"a", "k\x01v\x02"), BatchItem(2, b"b")])
     both = 0x40 | 0x80
-    for text, first in (("INNER_BASE\x0170\x02", 70), ("", 9), ("INNER_BASE\x01x\x02", 9)):
+    for text, first in (
+        ("INNER_BASE\x0170\x02", 70),
+        ("INNER_BASE\x010\x02", 0),
+        ("", 9),
+        ("INNER_BASE\x01x\x02", 9),
+    ):
         record = Record("t", body, text, queue_offset=9, sys_flag=both | 1)
         found = batch.unwrap(record)
         assert [(each.body, each.flag, each.queue_offset, each.sys_flag) for each in found] == [

@@ -107,3 +107,14 @@ def test_what_is_left_of_a_frame_is_kept_once() -> None:
     assert decoder.join(b"\0") == b"", "its length is not whole yet"
     assert decoder.join(b"\1x") == framed(b"x")
     assert decoder.pending_bytes == 0
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_a_length_that_comes_in_pieces_is_held_to_the_limit_before_its_frame_comes(cut: int) -> None:
+    """Else one byte sent ahead would have us keep gigabytes."""
+    start = struct.pack(">I", 13)
+    for way in (FrameDecoder.feed, FrameDecoder.join):
+        decoder = FrameDecoder(max_frame=16)
+        decoder.feed(start[:cut])
+        with pytest.raises(ProtocolError, match="frame of 17 bytes, limit 16"):
+            way(decoder, start[cut:])

@@ -291,3 +291,13 @@ def test_values_of_a_request_are_counted_by_the_signs_before_them() -> None:
     java_json.check_values(b'{"a":[1,2]}', 3)
     with pytest.raises(ProtocolError, match="JSON request of 3 values, limit 2; send several"):
         java_json.check_values(b'{"a":[1,2]}', 2)
+
+
+def test_what_may_hold_too_many_values_is_not_read_as_a_whole_to_find_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(java_json, "MAX_VALUES", 4)
+    assert java_json.parse(b"[1,1,1]", 4) == [1, 1, 1]
+    assert java_json.parse(b"[1,1,1  ]", 4) == [1, 1, 1], "so long that it could hold more, and does not"
+    with pytest.raises(ProtocolError, match="more than 4 values"):
+        java_json.parse(b"[1,1,1,1]", 4)

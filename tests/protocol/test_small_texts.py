@@ -14,7 +14,7 @@ from aerobee.protocol.address_patterns import parse_pattern
 from aerobee.protocol.bodies.access import PlainAccessConfig, UserInfo
 from aerobee.protocol.bodies.registration import _Reader
 from aerobee.protocol.bodies.static_topics import MappedPart, QueueMapping, QueueMappingInfo
-from aerobee.protocol.durations import in_words
+from aerobee.protocol.durations import in_words, relative
 from aerobee.protocol.frames import FrameDecoder
 from aerobee.protocol.headers.accounts import UpdateAclConfig
 from aerobee.protocol.ids import UniqueIds
@@ -46,6 +46,29 @@ from aerobee.protocol.versions import version_text
 )
 def test_lengths_of_time_are_said_in_two_units_at_most(ms: int, words: str) -> None:
     assert in_words(ms) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("now", 100_000),
+        ("+30s", 130_000),
+        ("-1.5m", 10_000),
+        ("+2h", 7_300_000),
+        ("+1d", 86_500_000),
+        ("-250ms", 99_750),
+        ("-2m", 0),
+        ("30s", None),
+        ("-30", None),
+        ("+1w", None),
+        ("+-1s", None),
+        ("", None),
+    ],
+)
+def test_a_time_may_be_written_as_its_distance_from_now_and_none_is_before_1970(
+    text: str, moment: int | None
+) -> None:
+    assert relative(text, 100_000) == moment
 
 
 @pytest.mark.parametrize("key", ["K", "KE", "KEY", "KEYS"])

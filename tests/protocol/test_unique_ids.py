@@ -8,6 +8,7 @@ from datetime import datetime
 import pytest
 
 from aerobee.clock import ManualClock
+from aerobee.protocol import ids as unique_ids
 from aerobee.protocol import message
 from aerobee.protocol.ids import UniqueIds, month_start, time_of
 
@@ -130,3 +131,13 @@ def test_a_forked_child_makes_other_keys() -> None:
 def test_both_ids_are_32_digits_and_cannot_be_told_apart() -> None:
     key = UniqueIds(ADDRESS, 1, Hands(NOON)).next()
     assert len(key) == len(message.offset_message_id(ADDRESS + bytes(4), 5)) == 32
+
+
+def test_a_child_makes_its_keys_one_after_the_other_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new start for each would leave it to chance that none repeats."""
+    made = UniqueIds(ADDRESS, 1, Hands(NOON))
+    before = made.next()
+    monkeypatch.setattr(unique_ids, "_forks", unique_ids._forks + 1)
+    first, second = made.next(), made.next()
+    assert first[:20] == second[:20] != before[:20]
+    assert int(second[20:], 16) == int(first[20:], 16) + 1

@@ -172,7 +172,11 @@ class Groups:
         await self._asking.change(what, await self._asking.masters(cluster), ask)
 
     async def consume_modes(self) -> dict[str, dict[str, bodies.RequestMode]]:
-        """Topic -> group -> mode, where one was set."""
-        address = next(iter((await self._asking.masters()).values()))
-        answer = await self._session.call(address, GetRequestModes(), timeout_ms=TIMEOUT_MS)
-        return bodies.decode(answer.body, bodies.RequestModes).message_request_mode_map
+        """Topic -> group -> mode, where one was set; of all brokers together."""
+        found: dict[str, dict[str, bodies.RequestMode]] = {}
+        for address in (await self._asking.masters()).values():
+            answer = await self._session.call(address, GetRequestModes(), timeout_ms=TIMEOUT_MS)
+            modes = bodies.decode(answer.body, bodies.RequestModes)
+            for topic, groups in modes.message_request_mode_map.items():
+                found.setdefault(topic, {}).update(groups)
+        return found

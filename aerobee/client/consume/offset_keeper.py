@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -141,6 +142,9 @@ class LocalOffsets:
         self._path = path
         self._backup = path.with_name(path.name + ".bak")
         self._stored: dict[MessageQueue, int] = {}
+        self._is_behind = False  # the file, of `_stored`
+        self._writing = threading.Lock()  # a write goes on when the one who waited for it is cancelled
+        self._begun = self._written = 0
         self.memory = OffsetMemory()
 
     @classmethod
@@ -167,16 +171,29 @@ class LocalOffsets:
         return offset
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
-        """Merge the owned queues into what the file holds."""
+        """Merge the owned queues into what the file holds. A disk that refuses is tried again the next time."""
         changed = {q: o for q in queues if (o := self.memory.get(q)) is not None and self._stored.get(q) != o}
-        if changed:
-            self._stored |= changed
-            await asyncio.to_thread(
-                self._write, bodies.encode(bodies.ResetOffsetBody(offset_table=self._stored))
-            )
+        if not changed and not self._is_behind:
+            return
+        self._stored |= changed
+        self._is_behind = True  # also for who comes after one that was cancelled here
+        self._begun += 1
+        data = bodies.encode(bodies.ResetOffsetBody(offset_table=self._stored))
+        try:
+            await asyncio.to_thread(self._write_in_turn, data, self._begun)
+        except OSError as error:
+            log.warning("offsets not written file=%s, trying on: %s", self._path, error)
+        else:
+            self._is_behind = False
 
     async def persist_one(self, queue: MessageQueue) -> None:
         await self.persist([queue])
+
+    def _write_in_turn(self, data: bytes, number: int) -> None:
+        with self._writing:
+            if number > self._written:  # else a later one, which holds all of it, came first
+                self._write(data)
+                self._written = number
 
     def _write(self, data: bytes) -> None:
         # Temporary file, old one to .bak, rename: a power cut leaves one readable file.

@@ -95,7 +95,7 @@ class PullConsumer:
         spans.watch_receiver(self, "poll")
         self._consumed: dict[MessageQueue, int] = {}
         self._last_commit = clock.now()
-        self._ownership = Ownership(member, None, self._start_fetching, lambda popped: None)
+        self._ownership = Ownership(member, None, self._begin, lambda popped: None)
         # Never as the broker says, which may be POP; and a queue may be left alone as long as the application likes.
         self._rebalancer = Rebalancer(member, self._ownership, self._queues_changed, divided_here, idle_ms=0)
         self.started_at = 0
@@ -310,6 +310,11 @@ class PullConsumer:
                 self._member.offsets.memory.set(queue, offset)
 
     # -- fetching ------------------------------------------------------------------------------------------
+
+    def _begin(self, owned: OwnedQueue) -> None:
+        """Of a queue that is ours now: how far we were when we had it before counts no longer."""
+        self._consumed.pop(owned.queue, None)
+        self._start_fetching(owned)
 
     def _start_fetching(self, owned: OwnedQueue) -> None:
         owned.fetching = self._tasks.start(self._fetch_forever(owned), f"fetch {owned.queue}")

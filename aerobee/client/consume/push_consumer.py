@@ -307,6 +307,7 @@ class PushConsumer:
         """Stop the queues, wait for an ordered handler in work, and begin again at the offsets given. Java waits ten
         seconds for all handlers; here what those of a dropped queue finish counts no longer, so none need be."""
         member = self._member
+        was_paused = member.suspended
         self.pause()
         try:
             affected = [owned for owned in member.pulled_of(topic) if owned.queue in offsets]
@@ -319,7 +320,8 @@ class PushConsumer:
                 await member.offsets.persist_one(owned.queue)
                 self._ownership.drop(owned.queue)
         finally:
-            self.resume()
+            if not was_paused:
+                self.resume()
 
     def status(self, topic: str) -> dict[MessageQueue, int]:
         known = self._member.offsets.memory.snapshot()

@@ -78,6 +78,10 @@ class Rebalancer(Generic[Wanted]):
                         level(error), "rebalance failed group=%s topic=%s: %s", member.group, topic, error
                     )
                     balanced = False
+            except Exception:
+                # A strategy or a listener of the user's: whatever is wrong with it, members come and go.
+                log.exception("rebalance failed group=%s topic=%s", member.group, topic)
+                balanced = False
         for queue in unsubscribed(list(member.pulled), set(member.subscriptions)):
             self._ownership.drop(queue)
         for queue in unsubscribed(list(member.popped), set(member.subscriptions)):

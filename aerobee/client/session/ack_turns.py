@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from aerobee.client.session.deadlines import fail
-from aerobee.errors import NetworkError
+from aerobee.errors import NetworkError, ProtocolError
 from aerobee.protocol import bodies
 from aerobee.protocol import command as wire
 from aerobee.protocol.accounts import sign
@@ -113,7 +113,15 @@ class AckTurns:
         connection.write(frame)
 
     def send_each(self, connection: Connection, acks: list[Ack]) -> None:
-        connection.write(b"".join([self._frame(connection, self._single(ack), ack.waiting) for ack in acks]))
+        connection.write(b"".join([self._alone_frame(connection, ack) for ack in acks]))
+
+    def _alone_frame(self, connection: Connection, ack: Ack) -> bytes:
+        try:
+            render = self._single(ack)
+        except ProtocolError as error:  # a receipt that is none must not take the others along
+            fail(ack.waiting, error)
+            return b""
+        return self._frame(connection, render, ack.waiting)
 
     def takes_no_batches(self, connection: Connection) -> None:
         self._one_by_one.add(connection.remote_text)

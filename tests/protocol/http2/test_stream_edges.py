@@ -31,7 +31,7 @@ from aerobee.protocol.http2.frames import (
 from aerobee.protocol.http2.hpack import written
 from aerobee.protocol.http2.sending import FORGIVEN
 from aerobee.protocol.http2.streams import RESET_COUNTS
-from tests.protocol.http2.test_streams import BLOCK, HELLO, OPEN, Side, greeted, number
+from tests.protocol.http2.test_streams import BLOCK, HELLO, OPEN, Kept, Side, greeted, number
 
 TRAILERS = written(("grpc-status", "0"))
 LAST = frame(HEADERS, END_HEADERS | END_STREAM, 1, TRAILERS)
@@ -455,3 +455,44 @@ def test_the_goodbye_names_the_newest_stream_and_the_reason() -> None:
     assert side.said() == frame(GOAWAY, 0, 0, number(7) + number(11) + b"too much ?")
     side.hear(HELLO[len(PREFACE) :])
     assert side.said() == frame(SETTINGS, ACK, 0), "and the rest goes on"
+
+
+def test_no_window_opens_for_a_stream_that_its_data_has_ended() -> None:
+    """A peer takes a frame for a stream that is over as a mistake of ours."""
+
+    class AnswersEarly(Kept):
+        __slots__ = ()
+
+        def received(self, data: bytes) -> None:
+            self.streams.end(self, TRAILERS)
+
+    side = greeted(window_bytes=100)
+    side.streams._open = AnswersEarly
+    side.hear(OPEN, frame(DATA, 0, 1, bytes(60)))
+    assert side.said() == LAST + frames.reset(1, Reason.NO_ERROR)
+
+
+def test_who_is_told_that_his_stream_flows_cannot_overtake_what_waits_in_another() -> None:
+    told: list[int] = []
+
+    class Forwards(Kept):
+        """What it has to say next is for the other stream."""
+
+        __slots__ = ()
+
+        def flowing(self) -> None:
+            if not told:
+                told.append(self.number)
+                self.streams.send(side.streams.open[3], b"later")
+
+    side = greeted()
+    side.streams._open = Forwards
+    side.hear(OPEN, frame(HEADERS, END_HEADERS, 3, BLOCK))
+    first, second = side.streams.open[1], side.streams.open[3]
+    side.streams._window = 0
+    side.streams.send(first, b"x")
+    side.streams.send(second, b"before")
+    side.said()
+    side.hear(frame(WINDOW_UPDATE, 0, 0, number(100)))
+    assert told == [1]
+    assert side.said() == frame(DATA, 0, 1, b"x") + frame(DATA, 0, 3, b"before") + frame(DATA, 0, 3, b"later")

@@ -18,10 +18,10 @@ $(STAMP): pyproject.toml constraints.txt hatch_build.py $(wildcard aerobee/nativ
 demo: $(STAMP)
 	@$(BIN)/python -m aerobee demo
 
-# No test below needs Maven, Go, Node, npm or cargo. Spark tests run apart: one session at a time keeps 2 cores free.
+# No test below needs Maven, Go, Node, npm or cargo. Spark tests run apart, in the folders that have any.
 test: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not spark"
-	$(BIN)/python -m pytest -q -m spark
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile -m "not spark"
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m spark tests/docs tests/examples tests/spark
 
 test-fast: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 -m "not slow and not spark"
@@ -35,9 +35,9 @@ mutants: $(STAMP)
 	nice $(BIN)/python -m tools.mutants $(if $(PACKAGE),--package $(PACKAGE)) $(if $(SAMPLE),--sample $(SAMPLE)) \
 		--seed $(or $(SEED),1) --jobs $(or $(JOBS),1)
 
-# What the compiled lane touches, without it.
+# The same without the compiled lane, which Spark's tests do not touch.
 test-pure: $(STAMP)
-	AEROBEE_NATIVE=0 $(BIN)/python -m pytest -q -n 2 --dist loadfile tests/fronts tests/store tests/net tests/broker tests/e2e
+	AEROBEE_NATIVE=0 $(BIN)/python -m pytest -q -n 3 --dist loadfile -m "not spark"
 
 # The compiled lane under AddressSanitizer and UBSan, with broken frames; CASES= and SEED= as above.
 fuzz-native: $(STAMP)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Aerobee: RocketMQ's messaging in pure Python. Names load when they are first used, so `import aerobee` is light."""
+"""Aerobee: RocketMQ's messaging in Python. Names load when they are first used, so `import aerobee` is light."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from aerobee.client.options import SimpleOptions as SimpleOptions
     from aerobee.client.produce.producer import Producer as Producer
     from aerobee.client.produce.transaction_producer import TransactionProducer as TransactionProducer
+    from aerobee.client.produce.transaction_producer import TransactionResult as TransactionResult
     from aerobee.client.produce.transaction_producer import TransactionState as TransactionState
     from aerobee.client.running import run as run
     from aerobee.clock import ManualClock as ManualClock
@@ -63,6 +64,7 @@ _HOME = {
     "Sql": "aerobee.client.consume.subscriptions",
     "StoreConfig": "aerobee.settings",
     "TransactionProducer": "aerobee.client.produce.transaction_producer",
+    "TransactionResult": "aerobee.client.produce.transaction_producer",
     "TransactionState": "aerobee.client.produce.transaction_producer",
     "run": "aerobee.client.running",
 }

@@ -174,10 +174,12 @@ class ManualClock:
     async def sleep(self, delay_ms: int) -> None:
         await told(self, self._now + max(0, delay_ms), asyncio.get_running_loop().create_future(), None)
 
-    def advance(self, ms: int = 0, *, seconds: float = 0, minutes: float = 0, hours: float = 0) -> None:
+    def advance(
+        self, ms: int = 0, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
+    ) -> None:
         """Move time on. Timers due on the way fire in order, each at its own time; coroutines that slept
         run at the loop's next turns and then see the new time."""
-        target = self._now + ms + round(seconds * 1000 + minutes * 60_000 + hours * 3_600_000)
+        target = self._now + ms + round(seconds * 1000 + minutes * 60_000 + (hours + 24 * days) * 3_600_000)
         while self._timers and self._timers[0][0] <= target:
             when, _, timer = heapq.heappop(self._timers)
             self._now = max(self._now, when)

@@ -59,6 +59,12 @@ class NoRoute(AerobeeError):
     retryable: ClassVar[bool] = True
 
 
+class TopicNotWritable(NoRoute):
+    """Its brokers are there, and it is closed to sends: waiting opens nothing."""
+
+    retryable: ClassVar[bool] = False
+
+
 class PartlyDone(AerobeeError):
     """A change that was made in some places and failed in others; `failures` are by place, `what` says the change."""
 

@@ -55,7 +55,7 @@ async def test_a_refused_payment_is_tried_again_after_half_an_hour(aerobee_manua
             await eventually(lambda: server.lag("billing").delayed == 1)  # the broker has it back
 
             server.clock.advance(minutes=29, seconds=59)
-            assert payments.attempts == [1]
+            assert server.lag("billing").delayed == 1  # still: the server moved with its clock at once
 
             server.clock.advance(seconds=2)
             await eventually(lambda: payments.attempts == [1, 2])

@@ -58,11 +58,13 @@ MORE = {
     "aerobee/cli/message_trace.py": {"console"},  # and what happened to it
     "aerobee/cli/top.py": {"console"},  # it shows the same figures
     "aerobee/cli/top_views.py": {"console"},
+    "aerobee/cli/wrong.py": {"console"},  # it says what is wrong in the same words
     "aerobee/cli/demo.py": {"console", "demo", "server", "spark"},  # it shows them all
     "aerobee/__init__.py": {"server", "client", "protocol"},  # what `import aerobee` gives
 }
 # Single modules of a layer that is otherwise closed to them.
 MODULES = {
+    "spark": {"aerobee.net.tls"},  # its blocking links are encrypted as every client's
     "fronts": {"aerobee.store.results"},  # the values an operation returns
     # A table, its file replaced whole; the gates that every request passes.
     "namesrv": {"aerobee.store.metadata", "aerobee.store.saved_table", "aerobee.fronts.gates"},
@@ -247,3 +249,14 @@ def test_names_say_what_a_thing_does() -> None:
         and not path.is_relative_to(PACKAGE / "fronts/grpc")  # gRPC's own word is service
     ]
     assert not found
+
+
+def test_tests_that_start_spark_are_where_make_looks_for_them() -> None:
+    line = next(line for line in (ROOT / "Makefile").read_text().splitlines() if "-m spark" in line)
+    folders = {"tests/interop", *line.split("-m spark ")[1].split()}
+    marked = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if "mark.spark" in path.read_text(encoding="utf-8") and path != Path(__file__)
+    }
+    assert {path for path in marked if not any(path.startswith(f"{folder}/") for folder in folders)} == set()

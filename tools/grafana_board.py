@@ -58,6 +58,7 @@ ROWS: list[tuple[str, list[tuple[str, str, list[tuple[str, str]]]]]] = [
             (f"histogram_quantile(0.99, sum by (le, node_id) (rate(aerobee_fsync_seconds_bucket{{{OF}}}[{RATE}])))",
              "{{node_id}}")]),
         ("Disk in use", "bytes", [(f"rocketmq_storage_size_bytes{{{OF}}}", "{{node_id}}")]),
+        ("Part of the disk in use", "percentunit", [(f"aerobee_disk_used_ratio{{{OF}}}", "{{node_id}}")]),
         ("Not synced", "bytes", [(f"rocketmq_storage_flush_behind_bytes{{{OF}}}", "{{node_id}}")]),
         ("Refused", "cps", [
             (f"rate(aerobee_refused_puts_total{{{OF}}}[{RATE}])", "messages {{node_id}}"),

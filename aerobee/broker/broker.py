@@ -108,6 +108,8 @@ def _create_system_topics(topics: Topics, config: BrokerConfig, delay_levels: in
         topics.ensure(names.DEFAULT_TOPIC, config.default_queues, inherited)
     elif (model := topics.get(names.DEFAULT_TOPIC)) is not None:  # of a time when it was allowed
         topics.put(msgspec.structs.replace(model, perm=READ_WRITE))
+    if not config.auto_create_topics:
+        topics.ensure(names.TRACE_TOPIC, 1)  # which no client can create
     topics.ensure(names.SELF_TEST_TOPIC)
     topics.ensure(names.BENCHMARK_TOPIC, 1024)
     topics.ensure(config.cluster, 16, inherited)

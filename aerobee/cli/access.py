@@ -321,8 +321,7 @@ def audit(
     once = audit_lines.Once()
 
     async def of(admin: Admin, address: str) -> list[output.Row]:
-        lines = wanted.newest(await admin.audit(address, asked), last)
-        return [{**each, "resources": ",".join(each.get("resources", ()))} for each in once.of(lines)]
+        return once.of(wanted.newest(await admin.audit(address, asked), last))
 
     titles = (
         "time",
@@ -337,7 +336,13 @@ def audit(
         "result",
         "why",
     )
-    _show(_rows(cluster, namesrv, of), {each: each for each in titles}, json=json)
+    rows = _rows(cluster, namesrv, of)
+    if not output.wants_json(json):  # whose lines are as the file has them
+        rows = [
+            {**row, "time": audit_lines.local_time(row), "resources": ",".join(row.get("resources", ()))}
+            for row in rows
+        ]
+    _show(rows, {each: each for each in titles}, json=json)
 
 
 @app.command("import")

@@ -31,13 +31,18 @@ def init(
 
     aerobee access init --host mq.example.com
     """
-    directory.mkdir(mode=0o700, exist_ok=True)
     now, hosts = connect.clock.wall(), host or ["localhost", "127.0.0.1"]
+    # All of it before a directory is made: where cryptography is not installed nothing is left behind.
     ca = certificates.authority(now)
+    pairs = {
+        "ca": ca,
+        "server": certificates.server_pair(ca, hosts, now),
+        "client": certificates.client_pair(ca, admin, now),
+    }
+    directory.mkdir(mode=0o700, exist_ok=True)
     try:
-        ca.save(directory, "ca")
-        certificates.server_pair(ca, hosts, now).save(directory, "server")
-        certificates.client_pair(ca, admin, now).save(directory, "client")
+        for name, pair in pairs.items():
+            pair.save(directory, name)
     except FileExistsError as error:
         raise connect.Failed(f"{error.filename} is there already: nothing was changed") from None
     secret, here = secrets.token_urlsafe(24), directory.resolve()

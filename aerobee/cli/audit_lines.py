@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from aerobee.cli import output
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -28,11 +30,20 @@ class Wanted(msgspec.Struct, frozen=True):
             self.user in (None, str(line.get("user", "")).removesuffix("?"))
             and (self.request is None or fnmatch.fnmatch(str(line.get("request", "")), self.request))
             and self.result in (None, line.get("result"))
-            and (not self.since or datetime.fromisoformat(line["time"]).timestamp() * 1000 >= self.since)
+            and (not self.since or _at_ms(line) >= self.since)
         )
 
     def newest(self, lines: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
         return [line for line in lines if self.has(line)][-count:]
+
+
+def local_time(line: Mapping[str, Any]) -> str:
+    """As the other tables have times."""
+    return output.local_time(_at_ms(line))
+
+
+def _at_ms(line: Mapping[str, Any]) -> int:
+    return round(datetime.fromisoformat(line["time"]).timestamp() * 1000)
 
 
 class Once:

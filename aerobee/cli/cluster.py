@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aerobee.cli import connect, output
+from aerobee.cli import connect, output, wrong
 from aerobee.cli.pairs import pairs_of
 
 if TYPE_CHECKING:
@@ -50,6 +50,12 @@ async def _list(address: str, *, json: bool) -> None:
             for broker in sorted(members):
                 data = info.broker_addr_table[broker]
                 rows += [await _row(admin, name, broker, *each) for each in sorted(data.broker_addrs.items())]
+        gone = await wrong.gone_brokers(admin)
+        rows += [
+            {"cluster": each.cluster, "brokerName": each.broker_name, "brokerId": each.broker_id,
+             "address": each.broker_addr, "version": None, "goneSince": each.since, "up": "gone"}
+            for each in gone
+        ]  # fmt: skip
     if json:
         output.line(output.pretty_json(rows))
         return
@@ -61,6 +67,8 @@ async def _list(address: str, *, json: bool) -> None:
         "outToday": "out today", "disk": "disk used", "up": "up",
     }  # fmt: skip
     output.table(rows, columns)
+    for sentence in (*wrong.of_gone(gone), *wrong.of_refusing(rows)):
+        output.line(sentence)
 
 
 async def _row(admin: Admin, cluster: str, broker: str, broker_id: int, address: str) -> dict[str, Any]:
@@ -83,6 +91,7 @@ async def _row(admin: Admin, cluster: str, broker: str, broker_id: int, address:
         "outToday": today(figures, "msgGet"),
         "disk": f"{float(figures.get('commitLogDiskRatio', 0)):.0%}",
         "up": output.age(connect.clock.now() - boot) if boot else None,
+        **({"refuses": refusal} if (refusal := figures.get("refusesMessages")) else {}),
     }
 
 
@@ -182,17 +191,41 @@ async def _set(address: str, broker: str | None, settings: dict[str, str]) -> No
             before = await admin.broker_config(where)
             await admin.update_broker_config(where, settings)
             after = await admin.broker_config(where)
-            output.line(f"changed {_differences(before, after, settings)} of {name}, until its next start")
+            for line in _differences(name, before, after, settings):
+                output.line(line)
 
 
-def _differences(before: dict[str, str], after: dict[str, str], asked: dict[str, str]) -> str:
-    """Under RocketMQ's names, which brokers tell them by; secrets are not told, and one may have been that already."""
-    changed = [
-        f"{name}: {before.get(name, '')} -> {value}"
-        for name, value in after.items()
-        if before.get(name) != value
-    ]
-    return ", ".join(changed or asked)
+def _differences(
+    broker: str, before: dict[str, str], after: dict[str, str], asked: dict[str, str]
+) -> list[str]:
+    """Under the names as they were typed. Secrets are not told, and one may have been that already."""
+    changed, same = [], []
+    for name, value in asked.items():
+        was, now = _told(name, value, before), _told(name, value, after)
+        if now is None:
+            changed.append(name)
+        elif was == now:
+            same.append(f"{name} of {broker} is {now} already")
+        else:
+            changed.append(f"{name}: {was} -> {now}")
+    return [*([f"changed {', '.join(changed)} of {broker}, until its next start"] if changed else []), *same]
+
+
+def _told(name: str, value: str, config: dict[str, str]) -> str | None:
+    """What a broker says a setting is: in RocketMQ's unit for RocketMQ's name, in ours for ours. None: not told."""
+    from aerobee.settings.names import find
+
+    try:
+        field = find(name, value, ("broker", "store"))
+    except ValueError:  # a setting of Apache's alone
+        field = None
+    if field is None or name in config:
+        return config.get(name)
+    text = config.get(field.official)
+    if text is None:
+        return None
+    told = field.told(field.read(text, field.official))
+    return str(told).lower() if isinstance(told, bool) else str(told)
 
 
 @app.command("stop-writes")

@@ -27,12 +27,14 @@ from aerobee.errors import (
     NoRoute,
     RequestCodeNotSupported,
     TopicNotFound,
+    TopicNotWritable,
 )
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 
     from aerobee.client.admin import Admin
+    from aerobee.client.options import SessionOptions
 
 T = TypeVar("T")
 
@@ -114,12 +116,13 @@ async def watched(work: Callable[[], Coroutine[Any, Any, None]], every_s: float 
 
 
 @asynccontextmanager
-async def connected(namesrv: str) -> AsyncIterator[Admin]:
-    """An admin client; what goes wrong inside is raised again with the next step in it."""
+async def connected(namesrv: str, options: SessionOptions | None = None) -> AsyncIterator[Admin]:
+    """An admin client, with options for whoever shares its session; what goes wrong inside is raised again with the next
+    step in it."""
     from aerobee.client.admin import Admin
     from aerobee.client.options import SessionOptions
 
-    async with Admin(namesrv, options=profiles.options(SessionOptions)) as admin:
+    async with Admin(namesrv, options=options or profiles.options(SessionOptions)) as admin:
         try:
             yield admin
         except (AerobeeError, OSError) as error:
@@ -143,6 +146,8 @@ async def explained(error: AerobeeError | OSError, admin: Admin) -> Exception:
             return Failed(f"the broker does not answer ({error}): see `aerobee cluster`")
         case RequestCodeNotSupported():
             return Failed(f"{namesrv} refuses the request ({error}): is it really a name server's address?")
+        case TopicNotWritable():
+            return error
         case NoRoute() | TopicNotFound():
             return Failed(f"{_first_part(error)}{await _nearest_topics(error, admin)}")
         case GroupNotFound():

@@ -50,7 +50,12 @@ def consume(
         Fetch, typer.Option("--mode", help="push: pull or POP, as the broker says; pull; pop: ack each one")
     ] = Fetch.PUSH,
     start: Annotated[
-        str, typer.Option("--from", help=f"where a new group begins: first, last, or {times.EXAMPLES}")
+        str,
+        typer.Option(
+            "--from",
+            help=f"where a new group begins: first, last, or {times.EXAMPLES}; last and a time begin with the first "
+            "message of a topic that still has it in memory, as RocketMQ's clients do",
+        ),
     ] = "first",
     tags: Annotated[str | None, typer.Option("--tags", help="only these: 'paid||void'")] = None,
     sql: Annotated[

@@ -175,7 +175,7 @@ def root(
         ),
     ] = None,
 ) -> None:
-    """RocketMQ's messaging in pure Python: broker, name server, tools, Spark pipelines.
+    """RocketMQ's messaging in Python, with a compiled lane for speed: broker, name server, tools, Spark pipelines.
 
     Begin with `aerobee serve` in one terminal; in another:
 

@@ -5,23 +5,29 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import logging
 import os
+import signal
 import sys
+import traceback
 from pathlib import Path
+from subprocess import Popen
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from aerobee.cli import connect, times
+from aerobee.cli import connect, profiles, times
 from aerobee.cli.pairs import pairs_of
-from aerobee.cli.pipeline_output import Bar, Batches, console, print_rows, say, show, watch
+from aerobee.cli.pipeline_output import Bar, Batches, Reasons, console, print_rows, say, show, watch
 from aerobee.errors import AerobeeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from aerobee.spark.pipelines.consume import Handled
 
 
 class _Explaining(TyperGroup):
@@ -30,6 +36,10 @@ class _Explaining(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            _end_jvm(error)
+            say("interrupted")
+            raise
         except Exception as error:
             from aerobee.spark.options import OptionError
             from aerobee.spark.reasons import is_of_spark, reason
@@ -47,16 +57,10 @@ app = typer.Typer(
     help="Spark jobs over topics: local by default, on a cluster by --master.",
 )
 
-Namesrv = Annotated[
-    str | None,
-    typer.Option(
-        "--namesrv", "-n", envvar="AEROBEE_NAMESRV", help="name servers, ';' between them [127.0.0.1:9876]"
-    ),
-]
 Store = Annotated[str | None, typer.Option("--store", help="read a store directory instead of brokers")]
 Master = Annotated[
     str | None,
-    typer.Option("--master", help="Spark master URL [local[*]], or sc://host:port of a Connect server"),
+    typer.Option("--master", help="Spark master URL [local[*,4]], or sc://host:port of a Connect server"),
 ]
 Conf = Annotated[
     list[str] | None, typer.Option("--conf", help="Spark setting, as name=value; repeatable (spark-submit's)")
@@ -92,25 +96,33 @@ Json = Annotated[bool, typer.Option("--json", help="machine-readable output")]
 def lake(
     topics: Annotated[str, typer.Argument(help="topics, ',' between them, or a pattern such as 'order*'")],
     out: Annotated[str, typer.Argument(help="directory of the lake")],
-    namesrv: Namesrv = None,
+    namesrv: connect.Namesrv = None,
     store: Store = None,
     json_bodies: Annotated[
-        bool, typer.Option("--json-bodies", help="JSON bodies become columns, schema inferred")
+        bool, typer.Option("--json-bodies", help="JSON bodies become columns, one for each key that comes")
     ] = False,
     schema: Annotated[
-        str | None, typer.Option("--schema", help="schema of JSON bodies, as DDL: 'id INT, name STRING'")
+        str | None,
+        typer.Option(
+            "--schema",
+            help="columns of JSON bodies, as DDL: 'id INT, name STRING' (with --json-bodies other keys, too)",
+        ),
     ] = None,
     evolve: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--evolve/--no-evolve", help="new keys become columns of the table, else go to _rescued"
+            "--evolve/--no-evolve", help="new keys become columns of the table, else go to _rescued [evolve]"
         ),
-    ] = True,
+    ] = None,
     once: Once = False,
     every: Every = None,
     format: Annotated[
-        str, typer.Option("--format", help="parquet, delta or iceberg (aerobee[delta], aerobee[iceberg])")
-    ] = "parquet",
+        str | None,
+        typer.Option(
+            "--format",
+            help="parquet, delta or iceberg (aerobee[delta], aerobee[iceberg]) [the lake's; parquet]",
+        ),
+    ] = None,
     compact: Annotated[
         bool, typer.Option("--compact", help="join small files afterwards (with --once)")
     ] = False,
@@ -122,28 +134,33 @@ def lake(
 ) -> None:
     """Copy topics into a table by topic and day, exactly once.
 
+    A lake remembers its --format, --schema, --json-bodies and --no-evolve: they need not be said again.
+
     Example: aerobee pipeline lake orders ./lake --json-bodies --once
     """
     from aerobee.spark.pipelines import lake as pipeline
-    from aerobee.spark.pipelines.tables import table_of
+    from aerobee.spark.pipelines.tables import found_table
 
     often = _trigger(every, "10 seconds", once=once)
     spark = _session("lake", master, conf, py_files)
-    settings = {**_source(namesrv, store), **pairs_of(option, "--option")}
+    settings = _source(namesrv, store, option)
     batches = Batches()
     query = pipeline.lake(
         spark, topics, out, checkpoint=checkpoint, schema=schema, json=json_bodies, evolve=evolve, once=once,
-        format=format, options=settings, every=often, told=batches.take,
+        format=format, options=settings, every=often, told=batches.take, said=say,
     )  # fmt: skip
     watch(query, "lake", batches)
     if compact and once:
-        gone = table_of(spark, out, format).compact()
+        gone = found_table(spark, out).compact()
         say(f"compacted away {gone:,} small files")
     say(f"{batches.rows:,} messages into {out}")
     if bad := batches.total("bad"):
-        say(f"{bad:,} of them are no JSON object: their bodies are in badBody")
+        say(f"{bad:,} of them {'is' if bad == 1 else 'are'} no JSON object, see badBody")
     if rescued := batches.total("rescued"):
-        say(f"{rescued:,} of them have keys or values without a fitting column: these are in _rescued")
+        have = "has" if rescued == 1 else "have"
+        say(f"{rescued:,} of them {have} keys or values without a fitting column: these are in _rescued")
+    if made := batches.names("made"):
+        say(f"columns in data: {', '.join(made)}")
     if grown := batches.names("grown"):
         say(f"new or wider columns: {', '.join(grown)}")
 
@@ -154,7 +171,7 @@ def ledger(
     group: Annotated[
         list[str] | None, typer.Option("--group", "-g", help="groups [all with offsets]")
     ] = None,
-    namesrv: Namesrv = None,
+    namesrv: connect.Namesrv = None,
     store: Store = None,
     out: Annotated[
         str | None, typer.Option("--out", help="write the ledger as Parquet to this directory")
@@ -173,13 +190,17 @@ def ledger(
 ) -> None:
     """What became of every message: one row per message and group.
 
-    Exit code 1 when a message is lost. Example: aerobee pipeline ledger orders -g billing
+    Exit code 1 when a message is lost, or none has the --key or --message.
+
+    Example: aerobee pipeline ledger orders -g billing
     """
     from aerobee.spark.pipelines import totals
     from aerobee.spark.pipelines.ledger import of_key, summary
 
-    source = {**_source(namesrv, store), **pairs_of(option, "--option")}
-    book = _book(topics, group, source, _session("ledger", master, conf, py_files))
+    source = _source(namesrv, store, option)
+    spark = _session("ledger", master, conf, py_files)
+    names, groups = _looked_at(topics, group, source, spark)
+    book = _book(names, groups, source, spark)
     if out:
         book.write.mode("overwrite").parquet(out)
         book = book.sparkSession.read.parquet(out)
@@ -188,7 +209,13 @@ def ledger(
             book = book.where((book["msgId"] == message) | (book["replayOf"] == message))
         if key:
             book = of_key(book, key)
-        show(book, as_json=json)
+        if not show(book, as_json=json):
+            wanted = [f"{name} {value!r}" for name, value in (("id", message), ("key", key)) if value]
+            say(
+                f"no message with {' and '.join(wanted)} in {', '.join(names)} (groups: {', '.join(groups)});"
+                " it is compared whole, and only what is still stored is found"
+            )
+            raise typer.Exit(1)
         return
     if not out:
         book = book.persist()
@@ -208,7 +235,7 @@ def report(
     group: Annotated[
         list[str] | None, typer.Option("--group", "-g", help="groups [all with offsets]")
     ] = None,
-    namesrv: Namesrv = None,
+    namesrv: connect.Namesrv = None,
     store: Store = None,
     master: Master = None,
     conf: Conf = None,
@@ -223,8 +250,9 @@ def report(
     from aerobee.spark.pipelines import totals
     from aerobee.spark.pipelines.report import report as pipeline
 
-    source = {**_source(namesrv, store), **pairs_of(option, "--option")}
-    book = _book(topics, group, source, _session("report", master, conf, py_files))
+    source = _source(namesrv, store, option)
+    spark = _session("report", master, conf, py_files)
+    book = _book(*_looked_at(topics, group, source, spark), source, spark)
     figures = pipeline(book, out, title=f"Aerobee: {topics}")
     print_rows(figures.groups, "Groups", as_json=json)
     for line in [totals.told(figures.messages, figures.groups), *figures.missing, f"report: {out.resolve()}"]:
@@ -239,7 +267,7 @@ def replay(
     name: Annotated[
         str, typer.Option("--name", help="name of this replay; the same name never sends a message twice")
     ],
-    namesrv: Namesrv = None,
+    namesrv: connect.Namesrv = None,
     target: Annotated[
         str | None, typer.Option("--target", help="topic to send to [each message's original topic]")
     ] = None,
@@ -272,7 +300,7 @@ def replay(
     now = connect.clock.wall()
     begin, end = (None if text is None else times.parse_time(text, now) for text in (since, until))
     spark = _session("replay", master, conf, py_files)
-    source = {**_source(namesrv, None), **pairs_of(option, "--option")}
+    source = _source(namesrv, None, option)
     rows = _replay_rows(spark, topic, source)
     for condition in (
         where,
@@ -295,9 +323,14 @@ def replay(
         )
     said = "would send" if dry_run else "sent"
     count = outcome.chosen - outcome.already if dry_run else outcome.sent
-    say(
-        f"{outcome.chosen:,} chosen, {outcome.already:,} sent before, {said} {count:,} (audit: {audit}/{name})"
-    )
+    written = not dry_run and (Path(audit) / name).exists()
+    where = f" (audit: {audit}/{name})" if written else ""
+    say(f"{outcome.chosen:,} chosen, {outcome.already:,} sent before, {said} {count:,}{where}")
+    if outcome.targets:
+        say(f"to {', '.join(f'{topic} ({share:,})' for topic, share in outcome.targets)}")
+    if outcome.new_topics and count:
+        made = "would be made" if dry_run else "was made"
+        say(f"{', '.join(outcome.new_topics)}: not there before, {made} by the first message")
 
 
 @app.command()
@@ -307,20 +340,35 @@ def consume(
         str, typer.Option("--handler", help="the function to run, as module:name; on the Python path")
     ],
     group: Annotated[str, typer.Option("--group", "-g", help="consumer group")],
-    namesrv: Namesrv = None,
+    namesrv: connect.Namesrv = None,
     per: Annotated[
         str, typer.Option("--per", help="what the function gets: message, batch or arrow")
     ] = "message",
     tasks: Annotated[
         int | None, typer.Option("--tasks", help="tasks per batch [the cluster's cores]")
     ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", help=f"where a new group begins: first, last, or {times.EXAMPLES} [first]"),
+    ] = None,
     max_reconsume: Annotated[
         int, typer.Option("--max-reconsume", help="retries before the dead letters")
     ] = 16,
-    once: Once = False,
+    failure_text_length: Annotated[
+        int,
+        typer.Option(
+            "--failure-text-length", help="characters of an error kept with its message", min=0, max=1_000
+        ),
+    ] = 200,
+    once: Annotated[
+        bool, typer.Option("--once", help="stop when all that is there now was tried; retries come later")
+    ] = False,
     every: Every = None,
     out: Annotated[
-        str | None, typer.Option("--out", help="append the results as Parquet to this directory")
+        str | None,
+        typer.Option(
+            "--out", help="append topic, msgId, ok, result and error of each try as Parquet to this directory"
+        ),
     ] = None,
     master: Master = None,
     conf: Conf = None,
@@ -330,11 +378,17 @@ def consume(
 ) -> None:
     """Run a function on every message, on Spark's executors; failures are retried and dead-lettered.
 
+    A group that has no offsets yet begins with the first message there is, unless --from says otherwise.
+
+    The function gets a row: topic, tags, keys, body (bytes), properties (dict), reconsumeTimes, msgId and more;
+    help(aerobee.spark.pipelines.consume.consume) has all.
+
     Example: aerobee pipeline consume orders -g billing --handler billing:charge --once
     """
     from aerobee.spark.pipelines.consume import consume as pipeline
 
     often = _trigger(every, "0 seconds", once=once)
+    begin = None if start is None else times.parse_start(start, connect.clock.wall())
     sys.path.insert(0, "")
     function = _function(handler)
     spark = _session("consume", master, conf, py_files)
@@ -344,11 +398,18 @@ def consume(
         if out:
             frame.write.mode("append").parquet(out)
 
-    batches = Batches()
+    batches, reasons = Batches(), Reasons()
+
+    def take(handled: Handled) -> None:
+        reasons.take(handled.reasons)
+        batches.take(handled._replace(reasons=()))
+
+    source = _source(namesrv, None, option)
     query = pipeline(
-        spark, topics, group, function, namesrv=_source(namesrv, None)["namesrv"],
+        spark, topics, group, function, namesrv=source.pop("namesrv"),
         checkpoint=checkpoint or f"aerobee-checkpoints/consume-{group}", per=per, tasks=tasks, once=once, sink=sink,
-        max_reconsume=max_reconsume, options=pairs_of(option, "--option"), every=often, told=batches.take,
+        max_reconsume=max_reconsume, options=source, every=often, told=take, start=begin,
+        failure_text_length=failure_text_length,
     )  # fmt: skip
     watch(query, f"consume {group}", batches)
     if not batches.are_known:
@@ -359,6 +420,8 @@ def consume(
         f"{batches.rows:,} messages through {handler}: {done:,} done, {retried:,} to be retried,"
         f" {dead:,} dead (%DLQ%{group})"
     )
+    for reason, count in reasons.most(3):
+        say(f"{count:,} failed with {reason}")
     if repeated:
         say(
             f"{repeated:,} of them were given again after a lost worker or driver:"
@@ -374,6 +437,8 @@ def _session(
 ) -> SparkSession:
     from aerobee.spark.sessions import NoJava, NoSpark, is_remote, session
 
+    # py4j logs Ctrl-C with its trace, by the root logger
+    logging.getLogger().addFilter(lambda record: not record.getMessage().startswith("KeyboardInterrupt"))
     files = [path for given in py_files or [] for path in given.split(",") if path]
     where = {"remote": master} if master and master.startswith("sc://") else {"master": master}
     try:
@@ -382,6 +447,9 @@ def _session(
         raise AerobeeError(str(error)) from None
     if not is_remote(spark) and not os.environ.get("AEROBEE_DEBUG"):
         spark.sparkContext.setLogLevel("FATAL")  # a failed query is told in one line, not in a page of Java
+    if name not in ("lake", "consume"):  # which stop their stream first
+        # Spark's own handler asks the JVM on a line that waits for another answer: pages of traces, or no end at all.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     atexit.register(_stop, spark)  # or Spark's Python workers complain of broken pipes at the end
     return spark
 
@@ -407,19 +475,49 @@ def _stop(spark: SparkSession) -> None:
         spark.stop()
 
 
-def _source(namesrv: str | None, store: str | None) -> dict[str, str]:
+def _end_jvm(error: KeyboardInterrupt) -> None:
+    """After Ctrl-C, which leaves its line in the middle of an answer: nothing can be asked of it any more. One that is
+    still starting would stay for ever; only the function that waits for it knows it."""
+    pyspark = sys.modules.get("pyspark")
+    process = pyspark and getattr(pyspark.SparkContext._gateway, "proc", None)
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if isinstance(starting := frame.f_locals.get("proc"), Popen):
+            process = starting
+    if process:
+        logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+        process.terminate()
+        process.wait(10)
+
+
+def _source(namesrv: str | None, store: str | None, option: list[str] | None) -> dict[str, str]:
+    """The options of the source: of --option first, then, where brokers are asked, who and where every command is."""
+    from aerobee.spark.options import of_client
+
     if store and namesrv:
         raise typer.BadParameter("give --namesrv or --store, not both")
-    return {"storePath": store} if store else {"namesrv": connect.address_of(namesrv)}
+    own = pairs_of(option, "--option")
+    if store:
+        return {"storePath": store, **own}
+    return {"namesrv": connect.address_of(namesrv), **of_client(profiles.account(), own), **own}
 
 
-def _book(topics: str, groups: list[str] | None, source: dict[str, str], spark: SparkSession) -> DataFrame:
-    from aerobee.spark.pipelines.ledger import ledger as pipeline
+def _looked_at(
+    topics: str, groups: list[str] | None, source: dict[str, str], spark: SparkSession
+) -> tuple[list[str], list[str]]:
+    """The topics and groups that a ledger is asked for."""
+    from aerobee.spark.pipelines.evidence import Evidence
+    from aerobee.spark.pipelines.ledger import groups_on
 
     names = [name.strip() for name in topics.split(",") if name.strip()]
+    return names, groups or groups_on(Evidence(spark, source), names)
+
+
+def _book(topics: list[str], groups: list[str], source: dict[str, str], spark: SparkSession) -> DataFrame:
+    from aerobee.spark.pipelines.ledger import ledger as pipeline
+
     try:
         with console.status("reading"):
-            return pipeline(spark, names, groups or None, **source)
+            return pipeline(spark, topics, groups, **source)
     except ValueError as error:
         raise AerobeeError(str(error)) from None
 

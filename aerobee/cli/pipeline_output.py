@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json as json_text
 import sys
+from collections import Counter
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from aerobee.cli import output
+from aerobee.protocol.failure_text import alike
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
@@ -58,6 +60,35 @@ class Batches:
         return list(dict.fromkeys(name for told in self._told.values() for name in getattr(told, field)))
 
 
+class Reasons:
+    """Why messages failed, and how often; those that differ by an id or a number are one. There may be as many reasons
+    as messages: when there are too many, those that came least often are forgotten."""
+
+    MOST = 1_000
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._first: dict[str, str] = {}
+
+    def take(self, counted: Iterable[tuple[str, int]]) -> None:
+        for reason, count in counted:
+            self._counts[alike(reason)] += count
+            self._first.setdefault(alike(reason), reason)
+        if len(self._counts) > self.MOST:
+            self._counts = Counter(dict(self._counts.most_common(self.MOST // 2)))
+            self._first = {kind: self._first[kind] for kind in self._counts}
+
+    def most(self, number: int) -> list[tuple[str, int]]:
+        """One of each kind, and how many there were of it."""
+        return [
+            (
+                f"{self._first[kind]}{', or the like' if count > 1 and self._first[kind] != kind else ''}",
+                count,
+            )
+            for kind, count in self._counts.most_common(number)
+        ]
+
+
 def watch(query: StreamingQuery, name: str, batches: Batches) -> None:
     """Follow a stream until it ends or Ctrl-C; a live count on a terminal, a line per batch elsewhere."""
     from aerobee.spark.stream_figures import figures_of
@@ -87,7 +118,7 @@ def watch(query: StreamingQuery, name: str, batches: Batches) -> None:
 
 def say(text: str) -> None:
     """A line for people, on stderr, never broken: whoever greps a log wants its numbers whole."""
-    console.print(text, soft_wrap=True)
+    console.print(text, soft_wrap=True, markup=False)  # what a handler raised may hold brackets
 
 
 class Bar:
@@ -112,12 +143,15 @@ class Bar:
             say(f"{self._name}: {done:,} of {total:,}")
 
 
-def show(frame: DataFrame, *, as_json: bool) -> None:
-    """The first rows; that there are more is said, on stderr, where it disturbs no program that reads the JSON."""
+def show(frame: DataFrame, *, as_json: bool) -> bool:
+    """The first rows; that there are more is said, on stderr, where it disturbs no program that reads the JSON. False
+    when there is none, of which the caller tells."""
     rows = [row.asDict() for row in frame.limit(SHOWN + 1).collect()]
-    print_rows(rows[:SHOWN], "Messages", as_json=as_json)
+    if rows or as_json:
+        print_rows(rows[:SHOWN], "Messages", as_json=as_json)
     if len(rows) > SHOWN:
         say(f"there are more: only {SHOWN} rows are shown; --out DIR writes all of them as Parquet")
+    return bool(rows)
 
 
 def print_rows(rows: list[dict[str, Any]], title: str, *, as_json: bool) -> None:

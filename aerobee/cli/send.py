@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from aerobee.cli import complete, connect, counted, output, times
+from aerobee.cli import complete, connect, counted, output, profiles, times
 from aerobee.cli.pairs import pairs_of
 
 if TYPE_CHECKING:
@@ -88,6 +88,9 @@ def send(
             help='stdin lines are JSON, as `consume --json` prints: {"body": "...", "tags": "paid", "keys": ["o-7"]}',
         ),
     ] = False,
+    timeout: Annotated[
+        str, typer.Option("--timeout", help="try a message for so long, while its broker is away: 3s, 2m")
+    ] = "3s",
     namesrv: counted.Server = None,
     json: output.Json = False,
 ) -> None:
@@ -115,7 +118,8 @@ def send(
     bodies = _generated(body, number, size) if body is not None or number or size else None
     if bodies is not None and jsonl:
         raise typer.BadParameter("--jsonl reads stdin; leave out the body, --count and --size")
-    connect.run(_send(address, wanted, bodies, number, jsonl=jsonl, json=json))
+    patience_ms = times.parse_duration(timeout)
+    connect.run(_send(address, wanted, bodies, number, patience_ms=patience_ms, jsonl=jsonl, json=json))
 
 
 def _generated(body: str | None, number: int | None, size: int | None) -> bytes:
@@ -127,11 +131,20 @@ def _generated(body: str | None, number: int | None, size: int | None) -> bytes:
 
 
 async def _send(
-    address: str, wanted: Wanted, body: bytes | None, number: int | None, *, jsonl: bool, json: bool
+    address: str,
+    wanted: Wanted,
+    body: bytes | None,
+    number: int | None,
+    *,
+    patience_ms: int,
+    jsonl: bool,
+    json: bool,
 ) -> None:
+    from aerobee.client.options import ProducerOptions
     from aerobee.client.produce.producer import Producer
 
-    async with connect.connected(address) as admin:
+    options = profiles.options(ProducerOptions, send_timeout_ms=patience_ms)
+    async with connect.connected(address, options) as admin:
         await admin.cluster()  # a wrong address fails here, and says what to do
         async with Producer(admin.session, group=GROUP) as producer:
             sending = Sending(producer, wanted, None if body is None else number or 1, json=json)
@@ -171,7 +184,21 @@ class Sending:
                             shown(self._done)
             except ExceptionGroup as failures:
                 # Not except*: Python 3.11.2 wraps what that raises in a group again
-                raise failures.exceptions[0] from None
+                self._tell_so_far()
+                raise self._named(failures.exceptions[0]) from None
+            except asyncio.CancelledError:
+                self._tell_so_far()
+                raise
+
+    def _named(self, error: Exception) -> Exception:
+        """By the names that this command has."""
+        text = str(error).replace("send_timeout_ms", "--timeout")
+        return error if text == str(error) else connect.Failed(text)
+
+    def _tell_so_far(self) -> None:
+        if self._total != 1:
+            of = "" if self._total is None else f" of {self._total:,}"
+            output.note(f"{self._done:,}{of} messages were acknowledged; others may have arrived, too")
 
     async def _send(self, message: Message) -> None:
         try:

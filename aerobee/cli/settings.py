@@ -27,6 +27,8 @@ Config = Annotated[Path | None, typer.Option("--config", help="settings file tha
 Pairs = Annotated[list[str] | None, typer.Option("--set", help="name=value that `serve` would be given")]
 Broker = Annotated[str | None, typer.Option("--broker", "-b", help="of a running broker, by name or address")]
 
+Changed = Annotated[bool, typer.Option("--changed", help="only what is not the default")]
+
 LIVE = "live"  # changed while the broker runs
 NOT_TOLD = "not told"  # of secrets: not even whether they are set
 COLUMNS = {
@@ -39,6 +41,7 @@ def settings(
     config: Config = None,
     set_: Pairs = None,
     broker: Broker = None,
+    changed: Changed = False,
     namesrv: connect.Namesrv = None,
     json: output.Json = False,
 ) -> None:
@@ -53,7 +56,7 @@ def settings(
 
     aerobee settings 'pop*' --config broker.conf --json
 
-    aerobee settings --broker broker-a
+    aerobee settings --changed --broker broker-a
     """
     if broker is not None or namesrv is not None:
         rows = connect.run(_running(connect.address_of(namesrv), broker))
@@ -64,8 +67,13 @@ def settings(
             raise typer.BadParameter(str(error)) from None
     wanted = (pattern or "*").lower()
     rows = [row for row in rows if any(fnmatch.fnmatch(name, wanted) for name in _names(row))]
+    if changed:
+        rows = [row for row in rows if row["from"] not in (DEFAULT, NOT_TOLD)]
     if output.wants_json(json):
         output.line(output.pretty_json(rows))
+        return
+    if not rows and changed:
+        output.note("everything is the default")
         return
     if not rows:
         raise connect.Failed(f"no setting is like {pattern!r}")

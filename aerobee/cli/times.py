@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times as people and RocketMQ's tools write them."""
+"""Times as people and RocketMQ's tools write them: of this machine's time zone unless they name one, as in tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from datetime import datetime
 from aerobee.protocol.durations import UNITS_MS, relative
 
 FORMATS = ("%Y%m%d%H%M%S", "%Y-%m-%d#%H:%M:%S:%f", "%Y-%m-%d#%H:%M:%S")
-EXAMPLES = "'2026-08-01 12:30', '-10m' (ten minutes ago), '+30s', 'now', or epoch milliseconds"
+EXAMPLES = (
+    "'2026-08-01 12:30' (this machine's time zone; '2026-08-01 12:30+00:00' is UTC), '-10m' (ten minutes ago), '+30s', "
+    "'now', or epoch milliseconds"
+)
 
 _duration = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?").fullmatch
 # 100 billion seconds are the year 5138, as many milliseconds are 1973: what is smaller was meant in seconds.

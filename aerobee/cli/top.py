@@ -155,9 +155,7 @@ def said(history: Any) -> list[tuple[str, str]]:
     """What is wrong right now: how bad it is, and a sentence; the worst first."""
     from aerobee.console.problems import problems
 
-    return [
-        (each.tone, f"{each.what.said(str.format)} {each.why.said(str.format)}") for each in problems(history)
-    ]
+    return [(each.tone, each.said(str.format)) for each in problems(history)]
 
 
 async def _live(admin: Admin, screen: Screen) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aerobee.cli import complete, connect, output, topic_retention
+from aerobee.cli import complete, connect, output, topic_retention, wrong
 from aerobee.cli.pairs import pairs_of
 from aerobee.protocol.codes import perm_text
 
@@ -23,6 +23,12 @@ PERMS = {"rw": 6, "r": 4, "w": 2, "none": 0}
 Topic = Annotated[str, typer.Argument(help="topic", autocompletion=complete.topics)]
 Queues = Annotated[
     int | None, typer.Option("--queues", "-q", help="queues on each broker", min=1, max=16_384)
+]
+NewQueues = Annotated[
+    int | None,
+    typer.Option(
+        "--queues", "-q", help="queues on each broker [the brokers' default_queues]", min=1, max=16_384
+    ),
 ]
 Perm = Annotated[str | None, typer.Option("--perm", help="rw, r (consume only), w (send only) or none")]
 Cluster = Annotated[str | None, typer.Option("--cluster", "-c", help="only the brokers of this cluster")]
@@ -65,6 +71,9 @@ async def _list(address: str, pattern: str | None, *, every: bool, json: bool) -
     async with connect.connected(address) as admin:
         names = await (admin.topics() if every else admin.user_topics())
         rows = [await _summary(admin, name) for name in names if fnmatch.fnmatch(name, pattern or "*")]
+        gone = await wrong.gone_brokers(admin)
+    for sentence in wrong.of_gone(gone):  # whose queues and messages are not counted
+        output.note(sentence)
     if json:
         output.line(output.pretty_json(rows))
         return
@@ -115,9 +124,9 @@ async def _show(address: str, topic: str, *, json: bool) -> None:
             "messages": entry.max_offset - entry.min_offset,
             "lastStored": entry.last_update_timestamp,
         }
-        for queue, entry in stats.items()
+        for queue, entry in sorted(stats.items(), key=lambda each: (each[0].broker_name, each[0].queue_id))
     ]
-    brokers = [_config_row(name, config) for name, config in configs.items()]
+    brokers = [_config_row(name, config) for name, config in sorted(configs.items())]
     if json:
         shown = {"topic": topic, "brokers": brokers, "queues": queues, "groups": groups}
         output.line(output.pretty_json(shown))
@@ -191,14 +200,14 @@ async def _lag_row(admin: Admin, group: str, topic: str) -> dict[str, Any]:
 @app.command()
 def create(
     topic: Topic,
-    queues: Queues = None,
+    queues: NewQueues = None,
     perm: Perm = None,
     cluster: Cluster = None,
     retention: topic_retention.Retention = None,
     attribute: Attribute = None,
     namesrv: connect.Namesrv = None,
 ) -> None:
-    """Create a topic on every broker.
+    """Create a topic on every broker. Where some have it already, those that have not get it with the same settings.
 
     aerobee topics create orders --queues 16
     """
@@ -217,14 +226,38 @@ async def _create(
     value = parse_perm(perm or "rw")
     async with connect.connected(address) as admin:
         if await admin.topic_exists(topic):
-            raise connect.Failed(
-                f"topic {topic!r} exists; change it with `aerobee topics update {shlex.quote(topic)}`"
-            )
+            await _complete(admin, topic, cluster)
+            return
+        queues = queues or await admin.default_queues(cluster)
+        brokers = sorted(await admin.masters(cluster))
         await admin.create_topic(
-            topic, queues=queues or 8, perm=value, cluster=cluster, attributes=attributes
+            topic, queues=queues, perm=value, cluster=cluster, brokers=brokers, attributes=attributes
         )
         await topic_retention.warn_past_the_log(admin, attributes, cluster)
-    output.line(f"created topic {topic} with {queues or 8} queues")
+    output.line(f"created topic {topic} with {queues} queues on {', '.join(brokers)}")
+
+
+async def _complete(admin: Admin, topic: str, cluster: str | None) -> None:
+    """A broker that was away when the topic was made gets it as the others have it."""
+    known = await admin.topic_config(topic)
+    missing = sorted((await admin.masters(cluster)).keys() - known.keys())
+    if not missing or not known:
+        raise connect.Failed(
+            f"topic {topic!r} exists; change it with `aerobee topics update {shlex.quote(topic)}`"
+        )
+    model = next(iter(known.values()))
+    await admin.create_topic(
+        topic,
+        queues=model.write_queue_nums,
+        perm=model.perm,
+        cluster=cluster,
+        brokers=missing,
+        attributes=model.attributes,
+    )
+    output.line(
+        f"created topic {topic} with {model.write_queue_nums} queues on {', '.join(missing)}, "
+        f"as {', '.join(sorted(known))} has it"
+    )
 
 
 @app.command()

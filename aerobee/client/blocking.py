@@ -13,10 +13,11 @@ import asyncio
 import functools
 import inspect
 import os
+import re
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import CancelledError
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from aerobee.client import admin as _admin
 from aerobee.client.consume import pull_consumer as _pull_consumer
@@ -190,9 +191,11 @@ class _Blocking:
     """Stands for an async client: its methods, run to their end; its attributes. Types are in `blocking.pyi`."""
 
     _made_of: Callable[..., Any]
+    __signature__: ClassVar[inspect.Signature]
 
     def __init_subclass__(cls) -> None:
-        cls.__doc__ = cls.__doc__ or cls._made_of.__doc__
+        cls.__doc__ = cls.__doc__ or _unawaited(cls._made_of.__doc__)
+        cls.__signature__ = inspect.signature(cls._made_of)  # what help() shows of it
         for name, member in inspect.getmembers(cls._made_of, inspect.isfunction):
             if not name.startswith("_"):
                 own = getattr(cls, name, None)
@@ -221,6 +224,11 @@ class _Blocking:
         return self._client
 
 
+def _unawaited(text: str | None) -> str | None:
+    """A description of the async client for a caller who waits. A function that is handed in stays `async def`."""
+    return text and re.sub(r"\b(?:async (?=with|for)|await )", "", text)
+
+
 def _twin(method: Callable[..., Any]) -> Callable[..., Any]:
     """The method of an async client for a caller who waits."""
     if inspect.iscoroutinefunction(method):
@@ -233,7 +241,9 @@ def _twin(method: Callable[..., Any]) -> Callable[..., Any]:
             result = method(self._here(), *arguments, **named)
             return Messages(result) if isinstance(result, AsyncIterator) else result
 
-    return functools.wraps(method)(called)
+    wrapped = functools.wraps(method)(called)
+    wrapped.__doc__ = _unawaited(method.__doc__)
+    return wrapped
 
 
 class BlockingMessage:
@@ -317,6 +327,10 @@ class PushConsumer(_Blocking):
 
 class PullConsumer(_Blocking):
     _made_of = _pull_consumer.PullConsumer
+
+    def __exit__(self, *how: Any) -> None:
+        if self._pid == os.getpid():
+            run(self._client.__aexit__(*how))
 
     def __iter__(self) -> Messages:
         return Messages(self._here().messages())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 
+from aerobee.protocol.failure_text import MAX_LENGTH, USUAL_LENGTH
 from aerobee.settings.declare import NOUNS, Declared, choice, fields, interval, setting
 from aerobee.settings.parts import Parts
 
@@ -241,9 +242,9 @@ class PushOptions(SendOptions, QueueOptions, frozen=True, kw_only=True):
         setting(
             "characters of a handler's error that go back with its message and stand beside the dead letter; 0 = none",
             low=0,
-            high=1_000,
+            high=MAX_LENGTH,
         ),
-    ] = 200
+    ] = USUAL_LENGTH
     suspend_queue_ms: Annotated[
         int, interval("rest of an ordered queue after a failure", "suspendCurrentQueueTimeMillis", low=0)
     ] = 1_000

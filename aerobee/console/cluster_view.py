@@ -9,8 +9,9 @@ from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from aerobee.client.admin.brokers import USUAL_QUEUES
 from aerobee.client.admin.topics import is_of_users, named_after_brokers
-from aerobee.errors import AerobeeError, GroupNotFound, NoPermission, SystemFailure
+from aerobee.errors import AclDenied, AerobeeError, GroupNotFound, NoPermission, SystemFailure
 from aerobee.protocol import names
 
 if TYPE_CHECKING:
@@ -96,6 +97,16 @@ class ClusterView:
     async def masters(self) -> dict[str, str]:
         return await self.once("masters", self.admin.masters)
 
+    async def gone_brokers(self) -> list[bodies.GoneBroker]:
+        """None for an account that may not ask."""
+
+        async def ask() -> list[bodies.GoneBroker]:
+            with suppress(NoPermission, AclDenied):
+                return await self.admin.gone_brokers()
+            return []
+
+        return await self.once("gone brokers", ask)
+
     async def topics(self) -> list[str]:
         """Users' topics. Ten thousand names are told apart in several turns of the loop, which may be a broker's."""
 
@@ -108,6 +119,17 @@ class ClusterView:
             return found
 
         return await self.once("user topics", ask, 3 * FRESH_MS)
+
+    async def default_queues(self) -> int:
+        """For a form: what it needs may not keep its page away."""
+
+        async def ask() -> int:
+            try:
+                return await self.admin.default_queues()
+            except AerobeeError:
+                return USUAL_QUEUES
+
+        return await self.once("default queues", ask, 30 * FRESH_MS)
 
     async def every_topic(self) -> list[str]:
         return await self.once("topics", self.admin.topics, 3 * FRESH_MS)

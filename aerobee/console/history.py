@@ -29,6 +29,17 @@ class BrokerSeen(NamedTuple):
     late_ms: int | None = None  # how late its loop is, or how long a request of RocketMQ's queues
     started_at: int = 0
     answers: bool = True
+    refuses: str = ""  # why it takes no messages
+
+
+class GoneSeen(NamedTuple):
+    """A broker that went without a goodbye."""
+
+    name: str
+    address: str
+    since: int  # by the wall clock
+    away_ms: int
+    why: str
 
 
 class GroupSeen(NamedTuple):
@@ -98,6 +109,7 @@ class Sample:
     unread: dict[str, int] = field(default_factory=dict)  # topics that no group reads, and their messages
     holders: dict[str, list[Holder]] = field(default_factory=dict)  # of groups that stand still
     took_ms: int = 0
+    gone: list[GoneSeen] = field(default_factory=list)
 
 
 class History:

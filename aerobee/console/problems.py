@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from aerobee.console.writing import age, number, percent
+from aerobee.console.writing import age, number, percent, time_of_day
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from aerobee.console.history import BrokerSeen, GroupSeen, History, Sample, Total
+    from aerobee.console.history import BrokerSeen, GoneSeen, GroupSeen, History, Sample, Total
 
 BAD, WARN = "bad", "warn"
 STILL_MS = 60_000  # with work and nothing finished
@@ -44,15 +44,21 @@ class Problem(NamedTuple):
     why: Text
     place: tuple[str, ...]  # the page where one sees more: ("groups", "billing")
 
+    def said(self, t: Callable[..., str]) -> str:
+        """What and why, as one line."""
+        return f"{self.what.said(t)} {self.why.said(t)}"
+
 
 def problems(history: History) -> list[Problem]:
     """The worst first."""
     latest = history.latest
     if latest is None:
         return []
+    refused = list(brokers_refuse(latest.brokers))
     found = [
+        *brokers_gone(latest.gone),
         *brokers_away(latest.brokers),
-        *disk_fills(list(history.totals)),
+        *(refused or disk_fills(list(history.totals))),
         *loop_is_late(list(history.totals)),
         *(problem for seen in latest.groups.values() for problem in of_group(seen, latest, history)),
         *nobody_reads(latest.unread),
@@ -61,6 +67,34 @@ def problems(history: History) -> list[Problem]:
 
 
 # -- brokers ---------------------------------------------------------------------------------------------
+
+
+def brokers_gone(gone: Sequence[GoneSeen]) -> Iterator[Problem]:
+    for broker in gone:
+        what = Text(
+            "Broker {broker} at {address} has been gone since {since} ({time}).",
+            broker=broker.name,
+            address=broker.address,
+            since=time_of_day(broker.since),
+            time=age(broker.away_ms),
+        )
+        why = Text(
+            "It went without a goodbye: {why}. Read the end of its log and start it again: its messages wait there, "
+            "and clients use the other brokers.",
+            why=broker.why,
+        )
+        yield Problem(BAD, what, why, ("brokers",))
+
+
+def brokers_refuse(brokers: Sequence[BrokerSeen]) -> Iterator[Problem]:
+    for broker in brokers:
+        if broker.refuses:
+            yield Problem(
+                BAD,
+                Text("Broker {broker} refuses messages.", broker=broker.name),
+                Text("It says: {reason}. Consumers go on.", reason=broker.refuses),
+                ("brokers", broker.name),
+            )
 
 
 def brokers_away(brokers: Sequence[BrokerSeen]) -> Iterator[Problem]:

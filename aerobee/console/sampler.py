@@ -8,7 +8,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from aerobee.console.history import BrokerSeen, History, Holder, Sample, group_seen
+from aerobee.console.history import BrokerSeen, GoneSeen, History, Holder, Sample, group_seen
 from aerobee.console.problems import STILL_MS
 from aerobee.errors import AerobeeError
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from aerobee.clock import Clock
     from aerobee.console.cluster_view import ClusterView
     from aerobee.console.history import GroupSeen
+    from aerobee.protocol.bodies import GoneBroker
 
 log = logging.getLogger("aerobee.console.sampler")
 
@@ -67,6 +68,7 @@ class Sampler:
         masters = await self._view.masters()
         tables = await self._view.each(masters.values(), self._view.runtime)
         sample.brokers = [_seen(name, address, tables[address]) for name, address in masters.items()]
+        sample.gone = gone_seen(await self._view.gone_brokers(), self._clock.wall())
         configs = await self._view.groups()
         sample.switched_off = frozenset(name for name, config in configs.items() if not config.consume_enable)
         read: set[str] = set()
@@ -141,7 +143,21 @@ def broker_seen(name: str, address: str, table: dict[str, str]) -> BrokerSeen:
         disk=float(table["commitLogDiskRatio"]) if "commitLogDiskRatio" in table else None,
         late_ms=None if late is None else _whole(late),
         started_at=_whole(table.get("bootTimestamp")),
+        refuses=table.get("refusesMessages", ""),
     )
+
+
+def gone_seen(gone: list[GoneBroker], wall: int) -> list[GoneSeen]:
+    return [
+        GoneSeen(
+            f"{each.broker_name} (id {each.broker_id})" if each.broker_id else each.broker_name,
+            each.broker_addr,
+            each.since,
+            max(0, wall - each.since),
+            each.why,
+        )
+        for each in gone
+    ]
 
 
 def _whole(text: str | None) -> int:

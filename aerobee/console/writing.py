@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from aerobee.protocol.durations import in_words
 
 
@@ -30,6 +32,11 @@ def size(count: float | None) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
+
+
+def time_of_day(timestamp_ms: int) -> str:
+    """`17:46:05`, by the clock of this machine: for what happened within a day."""
+    return datetime.fromtimestamp(timestamp_ms / 1000).strftime("%H:%M:%S")
 
 
 def age(ms: int | None) -> str:

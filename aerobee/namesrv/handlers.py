@@ -15,6 +15,8 @@ from aerobee.net.routes import Request, route, table
 from aerobee.protocol import names
 from aerobee.protocol.bodies import (
     DataVersion,
+    GoneBroker,
+    GoneBrokers,
     KVTable,
     MemberGroupAnswer,
     RegisterBrokerBody,
@@ -62,6 +64,18 @@ def get_route(request: Request, header: headers.GetRoute, parts: Parts) -> Reply
 
 def get_cluster_info(request: Request, header: Header, parts: Parts) -> Reply:
     return Reply(body=encode(parts.routes.cluster_info()))
+
+
+def get_gone_brokers(request: Request, header: Header, parts: Parts) -> Reply:
+    """Aerobee's own (20007): whoever reads it has a clock on the wall."""
+    gone = [
+        GoneBroker(
+            cluster=who.cluster, broker_name=who.name, broker_id=who.broker_id, broker_addr=each.address,
+            since=each.since + parts.clock.ahead, why=each.why,
+        )
+        for who, each in parts.routes.gone(parts.clock.now()).items()
+    ]  # fmt: skip
+    return Reply(body=encode(GoneBrokers(gone_brokers=gone)))
 
 
 def get_topics(request: Request, header: Header, parts: Parts) -> Reply:
@@ -231,6 +245,7 @@ ROUTES = table(
     route(headers.GetMemberGroup, get_member_group),
     route(headers.GetRoute, get_route),
     route(headers.GetClusterInfo, get_cluster_info),
+    route(headers.GetGoneBrokers, get_gone_brokers),  # Aerobee's own
     route(headers.WipeWritePerm, wipe_write_perm),
     route(headers.AddWritePerm, add_write_perm),
     route(headers.AllTopics, get_topics),

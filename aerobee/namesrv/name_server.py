@@ -54,6 +54,7 @@ class NameServer:
             self._path.handle, clock, observer=self, limits=ListenLimits(), tls=tls, unfinished=unfinished
         )
         self._scan_timer: Timer | None = None
+        self._stopping = False
 
     @property
     def address(self) -> str:
@@ -66,6 +67,7 @@ class NameServer:
         log.info("listening address=%s", self.address)
 
     async def stop(self) -> None:
+        self._stopping = True
         if self._scan_timer is not None:
             self._scan_timer.cancel()
         await self._listener.close()
@@ -87,7 +89,8 @@ class NameServer:
         """Nothing is known of it yet."""
 
     def closed(self, connection: Connection) -> None:
-        self.routes.closed(connection)
+        if not self._stopping:  # then brokers are not gone: we are
+            self.routes.closed(connection, self._clock.now())
 
     def _scan_later(self) -> None:
         now = self._clock.now()

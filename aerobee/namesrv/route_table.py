@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from aerobee.errors import SystemFailure
+from aerobee.namesrv.gone_brokers import Gone, GoneBrokers, Who
 from aerobee.protocol.bodies import (
     BrokerData,
     ClusterInfo,
@@ -69,6 +70,7 @@ class RouteTable:
         self._topics: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> its queues
         self._mappings: dict[str, dict[str, Any]] = {}  # static topic -> broker name -> its logic queues
         self._live: dict[Address, Live] = {}
+        self._gone = GoneBrokers()
 
     def cluster_of(self, broker_name: str) -> str | None:
         known = self._brokers.get(broker_name)
@@ -101,7 +103,7 @@ class RouteTable:
                 self._forget(self._topics.keys() - configs.topic_config_table.keys(), [request.broker_name])
             self._take_topics(request, configs, changed=changed)
         if live is None:
-            log.info("registered broker=%s id=%d address=%s", broker.broker_name, request.broker_id, key[1])
+            self._gone.registered(request, now)
         self._live[key] = Live(
             request.broker_name,
             request.heartbeat_timeout_millis or self._settings.value.broker_expiry_ms,
@@ -168,20 +170,31 @@ class RouteTable:
         return RegisterBrokerResult(ha_server_addr=live.ha_address, master_addr=master)
 
     def unregister(self, request: UnregisterBroker) -> None:
+        self._gone.said_goodbye(request)
         self._drop((request.cluster_name, request.broker_addr), request.broker_name, "unregistered")
 
-    def closed(self, link: Link) -> None:
+    def closed(self, link: Link, now: int) -> None:
         """Its connection is gone: whatever it registered is."""
         for key, live in list(self._live.items()):
             if live.link is link:
-                self._drop(key, live.name, "connection closed")
+                self._lose(key, live, now, "connection closed")
 
     def expire(self, now: int) -> list[Link]:
         """Drop the silent ones; returns their connections, to be closed."""
         silent = [(key, live) for key, live in self._live.items() if live.last_heard + live.timeout_ms < now]
         for key, live in silent:
-            self._drop(key, live.name, f"silent for {now - live.last_heard} ms")
+            self._lose(key, live, live.last_heard, f"silent for {now - live.last_heard} ms")
         return [live.link for _, live in silent if live.link is not None]
+
+    def _lose(self, key: Address, live: Live, since: int, why: str) -> None:
+        cluster, address = key
+        broker = self._brokers.get(live.name)
+        ids = [i for i, a in broker.broker_addrs.items() if a == address] if broker else []
+        if ids:  # none where another address has taken its place already
+            del self._live[key]
+        self._drop(key, live.name, why)
+        for broker_id in ids:
+            self._gone.went(Who(cluster, live.name, broker_id), Gone(address, since, why))
 
     def _drop(self, key: Address, name: str, why: str) -> None:
         cluster, address = key
@@ -279,6 +292,10 @@ class RouteTable:
     def cluster_info(self) -> ClusterInfo:
         clusters = {cluster: list(names) for cluster, names in self._clusters.items()}
         return ClusterInfo(broker_addr_table=self._brokers, cluster_addr_table=clusters)
+
+    def gone(self, now: int) -> dict[Who, Gone]:
+        """Brokers that are missing; the one gone longest first."""
+        return self._gone.known(now)
 
     def member_group(self, cluster: str, broker_name: str) -> MemberGroup:
         broker = self._brokers.get(broker_name)

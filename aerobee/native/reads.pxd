@@ -3,10 +3,11 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from aerobee.native.memory cimport Buffer
+from aerobee.native.memory cimport Buffer, Span
 
 cdef enum:
     MOST_CODES = 64
+    UNIT_SIZE = 20
 
 
 cdef struct Limits:
@@ -35,7 +36,7 @@ cdef struct Found:
 
 
 cdef bint set_codes(Limits* wanted, codes) except -1
-cdef int choose(bytes units, const Log* log, int64_t queue_id, int64_t offset, const Limits* wanted, Found* found) except -1
+cdef int choose(Span units, const Log* log, int64_t queue_id, int64_t offset, const Limits* wanted, Found* found) except -1
 cdef int64_t store_time(const uint8_t* record) noexcept
 
 

@@ -12,10 +12,9 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
-from aerobee.native.memory cimport append, crc32, get32, get64, let_go
+from aerobee.native.memory cimport Span, append, crc32, get32, get64, let_go, span_of
 
 cdef enum:
-    UNIT_SIZE = 20
     LEAST_RECORD = 91
     MAGIC_V1 = -626843481
     CHECK_SIZE = 20
@@ -41,7 +40,7 @@ def collect(bytes units not None, log not None, int64_t base, tuple place not No
     PyObject_GetBuffer(log, &view, PyBUF_SIMPLE)
     try:
         where.at, where.size, where.base = <const uint8_t*>view.buf, view.len, base
-        choose(units, &where, queue_id, offset, &wanted, &found)
+        choose(span_of(units), &where, queue_id, offset, &wanted, &found)
         one = <Chosen*>found.chosen.at
         for number in range(count_of(&found)):
             messages.append(PyBytes_FromStringAndSize(<const char*>one[number].at, one[number].size))
@@ -66,10 +65,10 @@ cdef bint set_codes(Limits* wanted, codes) except -1:
     return True
 
 
-cdef int choose(bytes units, const Log* log, int64_t queue_id, int64_t offset, const Limits* wanted, Found* found) except -1:
+cdef int choose(Span units, const Log* log, int64_t queue_id, int64_t offset, const Limits* wanted, Found* found) except -1:
     """The records that are wanted of these units, the first of which is of `offset`."""
-    cdef const uint8_t* unit = units
-    cdef const uint8_t* end = unit + len(units) // UNIT_SIZE * UNIT_SIZE
+    cdef const uint8_t* unit = units.at
+    cdef const uint8_t* end = unit + units.size // UNIT_SIZE * UNIT_SIZE
     cdef int64_t at, size
     cdef Chosen one
     found.chosen.size = 0

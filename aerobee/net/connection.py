@@ -166,7 +166,8 @@ class Connection(WriteSide):
             frame, at = self._frames.cut(joined, at)
             if frame is not None:
                 self._serve([frame])
-        self._progress(len(data), len(joined) - len(self._frames.pending))
+        # Of a frame that is not whole yet nothing was joined.
+        self._progress(len(data), max(0, len(joined) - len(self._frames.pending)))
 
     def _progress(self, read_bytes: int, completed: int) -> None:
         """`completed` frames, or bytes of them."""

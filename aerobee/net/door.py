@@ -33,6 +33,7 @@ log = logging.getLogger("aerobee.net")
 HANDSHAKE_MS = 5_000
 _BACKLOG = 1024
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_CLOSE_SECONDS = 2.0  # for who is being admitted to end
 _RETRY_SECONDS = 0.2  # after running out of descriptors
 
 
@@ -105,9 +106,8 @@ class Door:
         tasks = [task for task in (self._accepting, *self._admitting) if task is not None]
         for task in tasks:
             task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+        if tasks:
+            await asyncio.wait(tasks, timeout=_CLOSE_SECONDS)
         if self._socket is not None:
             self._socket.close()
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aerobee.net")
 
+_CUT_SECONDS = 2.0  # for connections that were cut to say so
 _SWEEPS_PER_IDLE = 8  # an idle connection lives at most an eighth longer than it should
 
 
@@ -153,7 +154,11 @@ class Listener:
         for connection in list(self._alive):
             connection.abort()
         if self._alive:
-            await self._emptied
+            await asyncio.wait([self._emptied], timeout=_CUT_SECONDS)
+        if self._alive:  # the loop never said that they are lost: no reason to stay for ever
+            log.warning(
+                "address=%s closed with connections=%d that did not end", self.address, len(self._alive)
+            )
 
     async def _until_answered(self) -> None:
         while held := {task for connection in self._alive for task in connection.held}:

@@ -70,7 +70,8 @@ class Pool:
         except TimeoutError:
             raise NetworkError(f"cannot connect to {address} within {DIAL_MS} ms") from None
         except OSError as error:
-            raise NetworkError(f"cannot connect to {address}: {error.strerror or error}") from error
+            why = error.strerror or str(error) or "it closed the connection when TLS began"
+            raise NetworkError(f"cannot connect to {address}: {why}") from error
         connection.attributes["address"] = address
         self._open[address] = connection
         return connection

@@ -15,6 +15,7 @@ WRONG_SECRET = "check signature failed."
 
 EVERY = "*"
 USER_PREFIX = "User:"
+HIDDEN_PASSWORD = "******"  # told in the place of one that the asker is not to know
 
 
 class Action(StrEnum):

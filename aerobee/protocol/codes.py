@@ -135,14 +135,15 @@ class RequestCode(IntEnum):
     AUTH_DELETE_ACL = 3008
     AUTH_GET_ACL = 3009
     AUTH_LIST_ACL = 3010
-    # Aerobee's own: exact figures of groups, places of messages, a store read in bulk, the audit log. RocketMQ answers
-    # these with code 3.
+    # Aerobee's own: exact figures of groups, places of messages, a store read in bulk, the audit log; and of the name
+    # server, brokers that are missing. RocketMQ answers these with code 3.
     AEROBEE_GROUP_FIGURES = 20_001
     AEROBEE_READ_UNITS = 20_002
     AEROBEE_READ_LOG = 20_003
     AEROBEE_READ_HEADS = 20_004
     AEROBEE_READ_AUDIT = 20_005
     AEROBEE_MESSAGE_STATE = 20_006
+    AEROBEE_GONE_BROKERS = 20_007
 
 
 class ResponseCode(IntEnum):

@@ -6,10 +6,14 @@ It goes into a property of the copy that is stored. RocketMQ's brokers know noth
 
 from __future__ import annotations
 
+import re
+
 from aerobee.protocol import properties as props
 from aerobee.protocol.message import MAX_PROPERTIES
 
 MAX_LENGTH = 1_000
+USUAL_LENGTH = 200
+OF_ONE = r"\S*[0-9]\S*"  # a word of one message alone: a number, an id
 
 
 def failure_text(error: BaseException | None, length: int) -> str:
@@ -23,6 +27,11 @@ def one_line(text: str, length: int = MAX_LENGTH) -> str:
     plain = "".join(sign if sign.isprintable() else " " for sign in text[: 4 * length])
     line = " ".join(plain.split())
     return line if len(line) <= length else f"{line[: length - 1]}…"
+
+
+def alike(text: str) -> str:
+    """What failures have in common that differ by an id or a number: `ValueError: card refused for #`."""
+    return re.sub(OF_ONE, "#", text)
 
 
 def noted(properties: dict[str, str], failure: str) -> str:

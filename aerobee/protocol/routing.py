@@ -29,6 +29,12 @@ class TopicQueues(msgspec.Struct, frozen=True):
     ordered: bool
     masters: dict[str, str]  # broker name -> address
 
+    @property
+    def is_closed(self) -> bool:
+        """To sends, by what its brokers say; not for want of a master that may come back."""
+        datas = self.route.queue_datas
+        return bool(datas) and not any(each.perm & Perm.WRITE and each.write_queue_nums for each in datas)
+
 
 def unfold(topic: str, route: TopicRoute) -> TopicQueues:
     """Queues one by one. Writable are only those of brokers with a master; an ordered topic names its own."""

@@ -145,7 +145,8 @@ class BrokerConfig(Watching, frozen=True, kw_only=True):
     hide_passwords: Annotated[
         bool,
         setting(
-            "users' passwords are told to nobody; mqadmin's copyUser and the dashboard's login need them"
+            "users' passwords are told to nobody, super users included; mqadmin's copyUser and the"
+            " dashboard's login need them"
         ),
     ] = False
     auto_create_topics: Annotated[bool, _switch("create unknown topics on send", "autoCreateTopicEnable")] = (
@@ -159,7 +160,14 @@ class BrokerConfig(Watching, frozen=True, kw_only=True):
     )
     default_queues: Annotated[
         int,
-        setting("queues of the template topic TBW102", "defaultTopicQueueNums", low=1, high=1_024, live=True),
+        setting(
+            "queues of a topic that `aerobee topics create` or the console makes without a number; the most of one that "
+            "a send makes (the template topic TBW102 has so many; clients ask for 4)",
+            "defaultTopicQueueNums",
+            low=1,
+            high=1_024,
+            live=True,
+        ),
     ] = 8
     property_filter: Annotated[bool, _switch("allow SQL92 filters", "enablePropertyFilter")] = True
     long_polling: Annotated[
@@ -247,7 +255,7 @@ class BrokerConfig(Watching, frozen=True, kw_only=True):
     transaction_check_max: Annotated[
         int,
         setting(
-            "checks before a half message is given up",
+            "checks before a half message is given up: it goes to TRANS_CHECK_MAX_TIME_TOPIC",
             "transactionCheckMax",
             low=0,
             high=1_000_000,

@@ -26,8 +26,8 @@ class NamesrvConfig(Declared, frozen=True, kw_only=True):
     authentication: Annotated[
         bool,
         setting(
-            "a name server alone: requests but those for routes must be signed by a super user, which `init_user` and"
-            " `inner_credentials` of [broker] name",
+            "only of a name server alone: requests but those for routes must be signed by a super user, which"
+            " `init_user` and `inner_credentials` of [broker] name; one beside brokers goes by `broker.authentication`",
             "authenticationEnabled",
         ),
     ] = False

@@ -87,10 +87,16 @@ class StoreConfig(Declared, frozen=True, kw_only=True):
     ] = 0
     disk_clean_ratio: Annotated[
         float,
-        _share_of_disk("disk use at which old files go whatever their age", "diskSpaceCleanForciblyRatio"),
+        _share_of_disk(
+            "disk use at which old files go whatever their age; not above disk_full_ratio",
+            "diskSpaceCleanForciblyRatio",
+        ),
     ] = 0.85
     disk_full_ratio: Annotated[
-        float, _share_of_disk("disk use at which sends are refused", "diskSpaceWarningLevelRatio")
+        float,
+        _share_of_disk(
+            "disk use at which sends are refused; not below disk_clean_ratio", "diskSpaceWarningLevelRatio"
+        ),
     ] = 0.90
     min_free_bytes: Annotated[
         int, size("free bytes below which sends are refused; 0 = by ratio only", high=NO_LIMIT, live=True)

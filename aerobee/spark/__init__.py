@@ -5,6 +5,17 @@ from aerobee.spark import session, read
 
 spark = session()
 read(spark, "orders", namesrv="127.0.0.1:9876", json=True).groupBy("status").count().show()
+
+session      a SparkSession that fits: local, on a cluster, or of a Connect server
+read         a topic, or several, as a DataFrame
+read_stream  the same as a stream
+write        the rows of a DataFrame into a topic
+send_back    failed rows to their group's retry topic
+figures_of   lag and rows a second, of a stream's progress
+listen       the same, of every batch of every stream of a session
+
+The pipelines are functions in modules of their names: aerobee.spark.pipelines.lake.lake, and so consume, ledger, report,
+replay.
 """
 
 from __future__ import annotations
@@ -38,3 +49,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({name for name in globals() if name.startswith("__")} | _HOMES.keys())

@@ -8,11 +8,11 @@ may run ahead of the answer being decoded (`send` now, `receive` later), which i
 from __future__ import annotations
 
 import socket
-import ssl
 import struct
 from typing import TYPE_CHECKING
 
 from aerobee.errors import NetworkError, RequestTimeout, error_for
+from aerobee.net.tls import client_tls
 from aerobee.protocol import command as wire
 from aerobee.protocol.accounts import sign
 from aerobee.protocol.frames import DEFAULT_MAX_FRAME
@@ -134,9 +134,17 @@ class BlockingConnection:
                 raise NetworkError(f"cannot reach {self.address}: {error}") from None
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._options is not None and self._options.tls:
-                sock = _tls(sock)
+                sock = self._encrypted(sock, self._options)
             self._socket = sock
         return self._socket
+
+    def _encrypted(self, sock: socket.socket, options: Read | Write) -> socket.socket:
+        context = client_tls(options.tls_ca, options.tls_cert, options.tls_key)
+        try:
+            return context.wrap_socket(sock)
+        except OSError as error:
+            sock.close()
+            raise NetworkError(f"cannot reach {self.address} by TLS: {error}") from None
 
     def close(self) -> None:
         if self._socket is not None:
@@ -153,11 +161,3 @@ class BlockingConnection:
 def connection_to(address: str, options: Read | Write) -> BlockingConnection:
     """A connection as the options have it: timeout, account, TLS."""
     return BlockingConnection(address, options.timeout_ms, options)
-
-
-def _tls(sock: socket.socket) -> socket.socket:
-    # RocketMQ's servers are self-signed by default and its clients do not check: neither does this link.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context.wrap_socket(sock)

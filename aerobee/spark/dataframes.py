@@ -26,7 +26,8 @@ def read(
 
     `json=True` infers a schema from JSON bodies (`schema`, a DDL text, or that instead of True skips it): each key
     becomes a column, unless a message has one of that name already, and column `data` holds them all. `text=True` adds
-    the body as column `text`. Everything else is an option of the data source, by its own name.
+    the body as column `text`. Everything else is an option of the data source, by its own name; the name server is that
+    of the environment (AEROBEE_NAMESRV) where neither `namesrv` nor `storePath` is given.
 
     >>> read(spark, "orders", json=True).groupBy("status").count().show()                # doctest: +SKIP
     >>> read(spark, "orders", namesrv="127.0.0.1:9876", json=True).select("data.*")      # doctest: +SKIP
@@ -59,7 +60,11 @@ def read_stream(
 
 
 def write(frame: DataFrame, topic: str, **options: Any) -> None:
-    """Every row as a message of `topic`; the frame needs a column `body`, others are optional (docs/spark.md)."""
+    """Every row as a message of `topic`; the frame needs a column `body`, others are optional (docs/spark.md).
+
+    `options` are the sink's; the name server is that of the environment (AEROBEE_NAMESRV) where they name none. An
+    account is always one of them: `accessKey`, `secretKey`.
+    """
     given = {"topic": topic, **_texts(options)}
     checks.for_write(given)
     frame.write.format("rocketmq").options(**given).mode("append").save()

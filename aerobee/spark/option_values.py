@@ -42,8 +42,13 @@ def text(raw: str) -> str:
     return raw.strip()
 
 
+AS_IS = "text:"  # before a secret that may look like one of the other forms
+
+
 def secret(raw: str) -> str:
     """The secret itself, `@file` with it, or `env:NAME`: so that it need not stand on a command line."""
+    if raw.startswith(AS_IS):
+        return raw.removeprefix(AS_IS)
     kind, name = (raw[:1], raw[1:]) if raw.startswith("@") else (raw[:4], raw[4:])
     if kind == "@":
         try:
@@ -76,6 +81,21 @@ def flag(raw: str) -> bool:
     if raw.strip().lower() not in ("true", "false"):
         raise ValueError("expected true or false")
     return raw.strip().lower() == "true"
+
+
+_SWITCH = {"on": True, "true": True, "off": False, "false": False}
+
+
+def is_on(raw: str) -> bool:
+    """A switch as clients write it, on or off, or as Spark's users do, true or false."""
+    if raw.strip().lower() not in _SWITCH:
+        raise ValueError("expected on or off")
+    return _SWITCH[raw.strip().lower()]
+
+
+def file(raw: str) -> str:
+    """Its whole path: Spark's processes need not have the directory of who names it."""
+    return str(Path(raw.strip()).expanduser().absolute())
 
 
 def word_of(*words: str) -> Callable[[str], str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from aerobee.net.tls import client_tls
 from aerobee.spark import option_values as values
 from aerobee.spark import schema
 from aerobee.spark.option_values import EARLIEST, Assignment, Position
@@ -60,6 +61,9 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     secret_key: str = ""
     security_token: str = ""
     tls: bool = False
+    tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
     ordered: bool = False
     push_filters: bool = False
 
@@ -77,6 +81,9 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     secret_key: str = ""
     security_token: str = ""
     tls: bool = False
+    tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
 
 
 class Option(NamedTuple):
@@ -134,7 +141,10 @@ OPTIONS = {
     "accessKey": Option("access_key", values.text, _ALL, asks_brokers=True),
     "secretKey": Option("secret_key", values.secret, _ALL, asks_brokers=True),
     "securityToken": Option("security_token", values.secret, _ALL, asks_brokers=True),
-    "tls": Option("tls", values.flag, _ALL, asks_brokers=True),
+    "tls": Option("tls", values.is_on, _ALL, asks_brokers=True),
+    "tlsCa": Option("tls_ca", values.file, _ALL, asks_brokers=True),
+    "tlsCert": Option("tls_cert", values.file, _ALL, asks_brokers=True),
+    "tlsKey": Option("tls_key", values.file, _ALL, asks_brokers=True),
 }
 _BY_LOWER = {name.lower(): name for name in OPTIONS}
 # What Spark 4.3 hands to a source or sink besides the user's options: settings of the query, and marks of its own.
@@ -159,9 +169,13 @@ _OF_KAFKA = {
     "fetchoffset.retryintervalms": "'retryIntervalMs'",
     "kafkaconsumer.polltimeoutms": "'requestTimeoutMs'",
 }
-_CONNECTION = (
-    "numRetries", "retryIntervalMs", "requestTimeoutMs", "accessKey", "secretKey", "securityToken", "tls",
-)  # fmt: skip
+# What a client has in its options and a profile in its table, by our names.
+_OF_CLIENT = {
+    "access_key": "accessKey", "secret_key": "secretKey", "security_token": "securityToken",
+    "tls": "tls", "tls_ca": "tlsCa", "tls_cert": "tlsCert", "tls_key": "tlsKey",
+}  # fmt: skip
+_TLS_FILES = ("tlsCa", "tlsCert", "tlsKey")
+_CONNECTION = ("numRetries", "retryIntervalMs", "requestTimeoutMs", *_OF_CLIENT.values())
 
 Given = dict[str, Any]  # by proper names, read
 
@@ -195,6 +209,7 @@ def for_write(options: Mapping[str, str]) -> Write:
     if "namesrv" not in given:
         raise OptionError("option 'namesrv' is missing: host:port of the name server to write to")
     _check_account(given)
+    _check_tls(given)
     topics = given.get("topic") or given.get("path") or ("",)
     if len(topics) > 1:
         raise OptionError(f"option 'topic' is {','.join(topics)!r}: a row goes to one topic")
@@ -209,6 +224,20 @@ def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
 def connection(options: Mapping[str, str]) -> dict[str, str]:
     """Those of `options` that say how brokers are asked: for other jobs at the same brokers."""
     return {name: value for name, value in options.items() if _BY_LOWER.get(name.lower()) in _CONNECTION}
+
+
+def of_client(account: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """What a client's options (`access_key`, `tls_ca` ...) say of account and TLS and `own` does not, as options of the
+    source. Spark shows no value of an option whose name says that it is a secret."""
+    named = {name.lower(): raw for name, raw in own.items()}
+    found = {
+        option: f"{values.AS_IS}{account[name]}" if OPTIONS[option].read is values.secret else account[name]
+        for name, option in _OF_CLIENT.items()
+        if account.get(name) and option.lower() not in named
+    }
+    if named.get("tls", found.get("tls", "off")).strip().lower() in ("off", "false"):
+        return {option: raw for option, raw in found.items() if option not in _TLS_FILES}
+    return found
 
 
 def _given(options: Mapping[str, str], use: str | None) -> Given:
@@ -274,6 +303,7 @@ def _read(given: Given, start: Position, end: Position, user_columns: tuple[str,
         raise OptionError("options 'tags' and 'sqlFilter' exclude each other")
     _check_least_and_most(given, "minPartitions", "maxPartitions")
     _check_account(given)
+    _check_tls(given)
     return Read(
         topics=_topics(given),
         start=start,
@@ -349,3 +379,18 @@ def _check_account(given: Given) -> None:
     ):
         if given.get(name) and not given.get(other):
             raise OptionError(f"option {name!r} needs the option {other!r}")
+
+
+def _check_tls(given: Given) -> None:
+    """Files that have no use are a mistake, and those that cannot be used are told of before the query starts."""
+    files = {name: given[name] for name in _TLS_FILES if name in given}
+    for name in files:
+        if not given.get("tls"):
+            raise OptionError(f"option {name!r} needs the option 'tls', which is off")
+    if "tlsKey" in files and "tlsCert" not in files:
+        raise OptionError("option 'tlsKey' needs the option 'tlsCert'")
+    if files:
+        try:
+            client_tls(*(files.get(name, "") for name in _TLS_FILES))
+        except ValueError as error:
+            raise OptionError(f"option {' or '.join(map(repr, files))}: {error}") from None

@@ -46,12 +46,15 @@ class Figures(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return (
-            f"batch {self.batch}: {self.rows:,} messages, {self.rows_per_second:,.0f}/s, {self.behind_told}"
+            f"{self.query} batch {self.batch}: {self.rows:,} messages, {self.rows_per_second:,.0f}/s, "
+            f"{self.behind_told}"
         )
 
 
 def figures_of(progress: Any) -> Figures:
     """The figures of one progress, as in `query.lastProgress` or a listener's event.
+
+    A query that ended, or has nothing to do, reports batches without rows: `query.recentProgress` has those before.
 
     >>> figures_of(query.lastProgress).lag                    # doctest: +SKIP
     {'orders': 1200}

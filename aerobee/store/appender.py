@@ -331,10 +331,14 @@ class Appender:
         return data, tag, [unique] if unique and not keys and not flags else index_keys(flags, unique, keys)
 
     def _refuse(self, body_size: int, text_size: int, queue: ConsumeQueue) -> NoReturn:
-        raise MessageIllegal(
-            f"topic {queue.topic[:40]!r}: a name of {len(queue.topic)} characters, a body of {body_size} bytes, "
-            f"properties of {text_size}; the limit is 255, {self._settings.value.max_message_bytes}, {self._max_text}"
+        max_body, name_size = self._settings.value.max_message_bytes, len(queue.topic.encode())
+        found = (
+            (name_size, _MAX_TOPIC_FIELD - 2, "a name of {} bytes; the limit is {}"),
+            (body_size, max_body, "a body of {} bytes; the limit is {}, the broker's max_message_bytes"),
+            (text_size, self._max_text, "properties of {} bytes; the limit is {}"),
         )
+        too_large = [text.format(size, limit) for size, limit, text in found if size > limit]
+        raise MessageIllegal(f"topic {queue.topic[:40]!r}: {', and '.join(too_large)}")
 
     def _encode(self, record: Record, queue: ConsumeQueue, text: bytes) -> tuple[bytes, bytes]:
         """The first eight bytes of the record, and the rest."""

@@ -129,7 +129,7 @@ class StoreCheck:
             sums.load()
         self._told_until = EVERYTHING if self._was_clean else self._recovered_from()
         self._queues = QueueCheck(root / "consumequeue", config, sums, self._told_until)
-        self._index = IndexCheck(root / "index", config, self._told_until)
+        self._index = IndexCheck(root / "index", config, self._log.min_offset, self._told_until)
         self._report = LogReport(files=len(self._log.segments))
 
     @property
@@ -161,7 +161,7 @@ class StoreCheck:
             self._was_clean,
             self._report,
             queues,
-            self._index.finish(begin),
+            self._index.finish(),
             self._position(end),
         )
         self._log.close()

@@ -41,8 +41,10 @@ class IndexReport(msgspec.Struct):
 class IndexCheck:
     """Without any file there is nothing to compare: RocketMQ can be told to keep no index."""
 
-    def __init__(self, directory: Path, config: StoreConfig, told_until: int) -> None:
-        """Entries of records at or past `told_until` are forgotten by a start, which then makes the slots again."""
+    def __init__(self, directory: Path, config: StoreConfig, log_min: int, told_until: int) -> None:
+        """Entries of records before `log_min` went with the log: their file stays for those that follow. Entries at or
+        past `told_until` are forgotten by a start, which then makes the slots again."""
+        self._log_min = log_min
         self._told_until = told_until
         self._slots = config.index_slots
         self._number = config.index_entries
@@ -72,9 +74,7 @@ class IndexCheck:
         _, unique, keys = tag_unique_keys(text)
         expected = [self._hash(topic, key) for key in index_keys(sys_flag(raw), unique, keys)]
         also = self._as_java_told(topic, unique, text)
-        while self._next is not None and self._next[1] < at:
-            self._report.wrong += 1
-            self._next = next(self._entries, None)
+        self._skip_to(at)
         while self._next is not None and self._next[1] == at:
             key_hash = also.get(self._next[0], self._next[0])
             if key_hash in expected:
@@ -94,11 +94,15 @@ class IndexCheck:
         last = text.rpartition(_UNIQUE)[2].partition("\x02")[0]
         return {self._hash(topic, last): self._hash(topic, unique)}
 
-    def finish(self, log_min: int) -> IndexReport:
-        while self._next is not None:
-            self._report.wrong += self._next[1] >= log_min
-            self._next = next(self._entries, None)
+    def finish(self) -> IndexReport:
+        self._skip_to(EVERYTHING)
         return self._report
+
+    def _skip_to(self, at: int) -> None:
+        """Entries before `at` stand for no record that there is."""
+        while self._next is not None and self._next[1] < at:
+            self._report.wrong += self._next[1] >= self._log_min
+            self._next = next(self._entries, None)
 
     def _all_entries(self) -> Iterator[tuple[int, int]]:
         """Hash and commit-log offset of every entry there is; the slots are looked at on the way."""

@@ -141,8 +141,10 @@ class Flush:
         root = self._root
 
         def work() -> None:
-            _sync_all(fds)
-            sync_index()
+            try:
+                _sync_all(fds)
+            finally:
+                sync_index()  # whatever became of the log: it has files open
             if whole or len(paths) + len(directories) > _SYNC_ONE_BY_ONE:
                 platform.sync_all(root)
             else:

@@ -19,6 +19,7 @@ import shutil
 import struct
 import sys
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ def let_others_go_first() -> None:
     """This thread's work can wait."""
     if sys.platform == "linux":  # elsewhere it would be the whole process's
         this = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, this, os.getpriority(os.PRIO_PROCESS, this) + _PATIENT)
+        with suppress(OSError):  # not everybody may, by a unit of systemd for one
+            os.setpriority(os.PRIO_PROCESS, this, os.getpriority(os.PRIO_PROCESS, this) + _PATIENT)
 
 
 # -- space -------------------------------------------------------------------------------------------------

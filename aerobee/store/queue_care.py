@@ -41,6 +41,7 @@ class QueueCare:
         self._log = commit_log
         self._queues = queues
         self._codes = codes
+        self.mended = 0  # how often a queue's units became others
 
     # -- whole queues ----------------------------------------------------------------------------------
 
@@ -59,6 +60,7 @@ class QueueCare:
         """Tell the queues again from the log before `upto`."""
         if not damages:
             return
+        self.mended += 1
         wanted = {(queue.topic, queue.queue_id): queue for queue, _, _ in damages}
         begin = min(self._good_until(damage) for damage in damages)
         for queue, start, _ in damages:
@@ -167,6 +169,7 @@ class QueueCare:
             "consume queue topic=%s queue=%d offset=%d was wrong; it is put right from the log",
             queue.topic, queue.queue_id, offset,
         )  # fmt: skip
+        self.mended += 1
         path = queue.replace(offset, UNIT.pack(*unit))
         if path:
             self._queues.written_paths.add(path)

@@ -148,11 +148,13 @@ class QueueLoading:
             os.ftruncate(fd, queue.file_units * UNIT_SIZE)
         self._sums.note(queue.topic, queue.queue_id, FileSum(start, units, queue.crc))
 
-    def note(self, queue: ConsumeQueue) -> None:
-        """Write down what a queue without sums was found to hold."""
+    def note(self, queue: ConsumeQueue, damage: Damage | None) -> None:
+        """Write down what a queue without sums was found to hold, before its damage: what is not written down by the
+        end of a start is taken for no file of the queue."""
+        end = queue.max_offset if damage is None else damage.start
         for start in queue.file_starts():
-            units = min(queue.file_units, queue.max_offset - start)
-            crc = queue.crc if start + queue.file_units > queue.max_offset else 0
+            units = min(queue.file_units, end - start)
+            crc = queue.crc if start + queue.file_units > end else 0
             self._sums.note(queue.topic, queue.queue_id, FileSum(start, max(0, units), crc))
 
 

@@ -211,11 +211,11 @@ class ConsumeQueues:
                     continue
                 queue = self._new(topic, queue_id)
                 damage = self._loading.load(queue, self.log_end)
+                if not self.sums.is_known:
+                    self._loading.note(queue, damage)
                 if damage is not None:
                     damages.append(damage)
                     continue
-                if not self.sums.is_known:
-                    self._loading.note(queue)
                 self._unload(topic, queue_id)
         return damages
 
@@ -228,10 +228,10 @@ class ConsumeQueues:
                 queue = self._new(topic, queue_id)
                 self._unload(topic, queue_id)
                 damage = self._loading.cut(queue, log_end)
+                if not self.sums.is_known:
+                    self._loading.note(queue, damage)
                 if damage is not None:
                     damages.append(damage)
-                elif not self.sums.is_known:
-                    self._loading.note(queue)
         return damages
 
     # -- removing --------------------------------------------------------------------------------------

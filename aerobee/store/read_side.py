@@ -42,6 +42,7 @@ class ReadSide:
         self._log = log
         self._queues = queues
         self._index = index
+        self._care = care
         self._reader = Reader(log, care, machine_memory() * memory_percent // 100)
         self._longest_read_ns = 0
         self.readable = True
@@ -86,6 +87,12 @@ class ReadSide:
         """Units of a topic and queue, for who chooses the records himself; None for what `read` must have a look at."""
         queue = self._queues.loaded.get(place)
         return self._reader.stretch(queue, offset, count) if queue is not None and self.readable else None
+
+    @property
+    def stands(self) -> tuple[bool, int, int, int]:
+        """Equal to what it was as long as a stretch that was given is what `stretch` would begin with, but for what has
+        come behind a queue's end, and for `served_from`."""
+        return self.readable, self._log.min_offset, self._queues.unloaded, self._care.mended
 
     def took(self, read_ns: int) -> None:
         """A read, be it one that was made of a stretch."""

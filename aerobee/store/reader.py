@@ -126,7 +126,7 @@ class Reader:
         segment = self._log.segment_at(physical)
         if segment is None or self._log.end - physical > self.memory_bytes:
             return None
-        return units, segment.map, segment.base, low, high
+        return units, segment.map, segment.base, low, queue
 
     def _collect(
         self,

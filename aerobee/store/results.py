@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
     from aerobee.protocol.message import Record
+    from aerobee.store.consume_queue import ConsumeQueue
 
     Awaited = Container[tuple[str, int]]  # topics and queues; nothing that is waited for is false
 
@@ -80,9 +81,9 @@ class Stored(msgspec.Struct):
         return int(position + size)
 
 
-# Units of a queue from an offset on, the map and the base of the log file that the first one's record is in, and the
-# queue's first and last offset. The map is for this turn of the loop.
-Stretch = tuple[bytes, mmap, int, int, int]
+# Units of a queue from an offset on, the map and the base of the log file that the first one's record is in, the queue's
+# first offset, and the queue. It may be kept for as long as `ReadSide.stands` is what it was and the map is open.
+Stretch = tuple[bytes, mmap, int, int, "ConsumeQueue"]
 
 
 class Found(msgspec.Struct):

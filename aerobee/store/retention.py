@@ -90,9 +90,11 @@ class Retention:
         disk, config = self.disk(), self._settings.value
         refusal = ""
         if disk.ratio >= config.disk_full_ratio:
-            refusal = f"disk {disk.ratio:.0%} full, sends stop at {config.disk_full_ratio:.0%}"
+            refusal = (
+                f"disk {disk.ratio:.0%} full, sends stop at {config.disk_full_ratio:.0%} (disk_full_ratio)"
+            )
         elif disk.free < config.min_free_bytes:
-            refusal = f"{disk.free} bytes free, sends stop below {config.min_free_bytes}"
+            refusal = f"{disk.free} bytes free, sends stop below {config.min_free_bytes} (min_free_bytes)"
         if refusal and not self.refusal:
             log.error("store takes no more writes: %s; free space, reads go on", refusal)
         elif self.refusal and not refusal:

@@ -13,7 +13,16 @@
 from aerobee.clock import ManualClock
 from aerobee.testing.cluster import ClusterUnderTest
 from aerobee.testing.moved_clock import TestClock
+from aerobee.testing.process import ServerProcess
 from aerobee.testing.server import TestServer
 from aerobee.testing.waiting import eventually, wait_until
 
-__all__ = ["ClusterUnderTest", "ManualClock", "TestClock", "TestServer", "eventually", "wait_until"]
+__all__ = [
+    "ClusterUnderTest",
+    "ManualClock",
+    "ServerProcess",
+    "TestClock",
+    "TestServer",
+    "eventually",
+    "wait_until",
+]

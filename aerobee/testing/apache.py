@@ -18,14 +18,14 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from aerobee.clock import SystemClock
 from aerobee.errors import NoRoute
-from aerobee.testing.cluster import ClusterUnderTest
+from aerobee.testing.cluster import OutsideCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Mapping
     from typing import Self
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class DidNotStart(RuntimeError):
     """Nothing is missing, and yet it does not run; the text says how far it came."""
 
 
-class ApacheServer(ClusterUnderTest):
+class ApacheServer(OutsideCluster):
     """The same face as `TestServer`, but for its clock, which nobody can move. `settings` are of its broker.conf."""
 
     __test__ = False
@@ -96,16 +96,13 @@ class ApacheServer(ClusterUnderTest):
             process.wait(30)
         shutil.rmtree(self._home, ignore_errors=True)
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        from aerobee.client import blocking
+    def restart(self) -> NoReturn:
+        """Neither stopped nor started again: either takes half a minute."""
+        raise RuntimeError(
+            "Apache's server is not restarted; `TestServer` has restart(), stop() and start(), `ServerProcess` kill()"
+        )
 
-        return blocking.run(work)
-
-    def create_topic(self, topic: str, queues: int = 4) -> None:
-        async def create() -> None:
-            await self._ask(lambda admin: admin.create_topic(topic, queues=queues))
-
-        self.run(create())
+    stop = start = kill = restart
 
     def _start(self) -> None:
         java, jars = _java(), class_path(self._version)

@@ -112,9 +112,11 @@ class TestClock:
     def on_jump(self) -> list[Callable[[int], None]]:
         return self._clock.on_jump
 
-    def advance(self, ms: int = 0, *, seconds: float = 0, minutes: float = 0, hours: float = 0) -> None:
+    def advance(
+        self, ms: int = 0, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
+    ) -> None:
         """Move time on: timers due on the way fire in order, and what they woke runs."""
-        total = ms + round(seconds * 1000 + minutes * 60_000 + hours * 3_600_000)
+        total = ms + round(seconds * 1000 + minutes * 60_000 + (hours + 24 * days) * 3_600_000)
         if total < 0:
             raise ValueError(f"time moves on, not back: {total} ms")
         if not isinstance(self._clock, ManualClock):

@@ -28,6 +28,15 @@ def aerobee_server() -> Iterator[TestServer]:
 
 
 @pytest.fixture
+def aerobee_fresh_server() -> Iterator[TestServer]:
+    """A server of the test's own: for programs whose topics and groups have fixed names."""
+    from aerobee.testing.server import TestServer
+
+    with TestServer() as server:
+        yield server
+
+
+@pytest.fixture
 def aerobee_manual_server() -> Iterator[TestServer]:
     """A fresh server whose clock stands still until the test moves it: `server.clock.advance(minutes=30)`."""
     from aerobee.testing.server import TestServer

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from aerobee.clock import Clock, ManualClock, SystemClock
 from aerobee.protocol.access import Action, Resource, named
@@ -46,6 +46,7 @@ class TestServer(ClusterUnderTest):
         self._server: Server | None = None
         self._own_data: str | None = None  # removed at the end
         self._ports: Ports | None = None  # after the first start
+        self._addresses: dict[str, str] = {}  # where it was when it was stopped
         self.clock_stands = isinstance(clock, ManualClock)
         self.account: dict[str, Any] = {}  # options of a client that may do everything
         self.clock = TestClock(self._base_clock, self.run)
@@ -91,12 +92,19 @@ class TestServer(ClusterUnderTest):
 
     def stop(self) -> None:
         """As `aerobee serve` stops on a signal; clients meet a closed port until `start`."""
-        server, self._server = self.server, None
+        server = self.server
+        names = ("namesrv", "broker_address", "grpc_address")
+        self._addresses = {name: getattr(server, name) for name in names}
+        self._server = None
         self.run(server.stop())
 
     def restart(self) -> None:
         self.stop()
         self.start()
+
+    def kill(self) -> NoReturn:
+        """A thread cannot be killed."""
+        raise RuntimeError("kill() takes a process: `aerobee.testing.ServerProcess` has it, or `stop()` here")
 
     async def _started(self) -> Server:
         from aerobee.server import Server
@@ -157,11 +165,22 @@ class TestServer(ClusterUnderTest):
 
     @property
     def namesrv(self) -> str:
-        return self.server.namesrv
+        return self._address("namesrv")
 
     @property
     def broker_address(self) -> str:
-        return self.server.broker_address
+        return self._address("broker_address")
+
+    @property
+    def grpc_address(self) -> str:
+        """Empty unless it was asked for: `TestServer(grpc_port=0)`."""
+        return self._address("grpc_address")
+
+    def _address(self, name: str) -> str:
+        """Of a stopped server, where it was and will be."""
+        if self._server is None and name in self._addresses:
+            return self._addresses[name]
+        return str(getattr(self.server, name))
 
     def add_user(self, name: str, password: str, rights: Mapping[str, str]) -> dict[str, Any]:
         """A user who may do that: `{"Topic:orders": "Pub", "Group:billing": "Sub"}`; returns its options."""

@@ -35,10 +35,7 @@ async def eventually(condition: Callable[[], object], timeout_ms: int = 5_000) -
 
 def wait_until(condition: Callable[[], object], timeout_ms: int = 5_000) -> None:
     """The same in a plain test. On a running loop it would keep everything from happening that it waits for."""
-    if _on_a_loop():
-        raise RuntimeError(
-            "wait_until blocks the running loop, and with it the clients on it; in an async test: await eventually(...)"
-        )
+    not_on_a_loop("wait_until", "await eventually(...)")
     clock = SystemClock()
     deadline = clock.now() + timeout_ms
     while not (last := condition()):
@@ -48,9 +45,12 @@ def wait_until(condition: Callable[[], object], timeout_ms: int = 5_000) -> None
     time.sleep(SETTLE_MS / 1000)
 
 
-def _on_a_loop() -> bool:
+def not_on_a_loop(what: str, instead: str) -> None:
+    """RuntimeError where there is a running loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return False
-    return True
+        return
+    raise RuntimeError(
+        f"{what} blocks the running loop, and with it the clients on it; in an async test: {instead}"
+    )

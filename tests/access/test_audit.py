@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,56 @@ def test_a_flood_of_refusals_is_bounded_and_said(file: Path) -> None:
     assert written[0]["time"] == "1970-01-01T00:00:01.000+00:00"
 
 
+def test_of_so_many_addresses_the_refusals_are_counted_and_known_ones_go_on_being_counted(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aerobee.broker.access.audit._MAX_ADDRESSES", 2)
+    audit = Audit(file)
+    for source in ("a", "b", *"a" * 20):
+        audit.refused(1_000, source, {"n": source})
+    assert [each["n"] for each in lines(file)] == ["a", "b", *"a" * (REFUSALS_A_SECOND - 1)]
+    audit.refused(1_000, "c", {"n": "c"})
+    assert len(audit._refused) == 1, "no room: all are begun anew"
+    audit.close()
+
+
+def test_older_files_move_on_by_one_and_the_oldest_goes(file: Path) -> None:
+    audit = Audit(file, full_bytes=1, kept=3)
+    for number in range(7):
+        audit.changed(number, {"n": number})
+    assert [json.loads(line)["n"] for line in audit.newest(1)] == [6]
+    assert [audit.newest(count) for count in (0, -1)] == [[], []]
+    audit.close()
+    names = ("audit.log", "audit.log.1", "audit.log.2", "audit.log.3")
+    assert [[each["n"] for each in lines(file.with_name(name))] for name in names] == [[6], [5], [4], [3]]
+    assert len(list(file.parent.iterdir())) == 4
+
+
+def test_a_file_is_full_when_it_has_as_many_bytes_as_it_may(file: Path) -> None:
+    audit = Audit(file)
+    audit.changed(1, {"n": 1})
+    audit.close()
+    for more, begun_anew in ((1, False), (0, True)):
+        audit = Audit(file, full_bytes=file.stat().st_size + more)
+        audit.changed(2, {"n": 2})
+        audit.close()
+        assert file.with_name("audit.log.1").exists() is begun_anew
+
+
+def test_a_line_that_cannot_be_written_keeps_nobody_from_his_answer(
+    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    audit = Audit(file)
+
+    def refuse(handle: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", refuse)
+    audit.changed(1, {"n": 1})
+    audit.close()
+    assert "audit line not written" in caplog.text
+
+
 def test_a_full_file_is_kept_aside_and_the_newest_lines_are_found_all_the_same(file: Path) -> None:
     audit = Audit(file, full_bytes=200, kept=2)
     for number in range(20):
@@ -121,6 +172,23 @@ def test_a_full_file_is_kept_aside_and_the_newest_lines_are_found_all_the_same(f
     ]
     assert kept == list(range(kept[0], 20))
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_of_a_large_file_only_the_last_megabyte_is_read(file: Path) -> None:
+    file.write_bytes(b"".join(b'{"n":%993d}\n' % number for number in range(2_000)))
+    audit = Audit(file)
+    found = audit.newest(10_000)
+    audit.close()
+    assert [json.loads(line)["n"] for line in found] == list(range(2_000 - (1 << 20) // 1_000, 2_000))
+
+
+def test_files_that_were_put_aside_are_not_held_open(file: Path) -> None:
+    audit = Audit(file, full_bytes=200, kept=2)
+    held = len(os.listdir("/proc/self/fd"))
+    for number in range(50):
+        audit.changed(number, {"n": number})
+    assert len(os.listdir("/proc/self/fd")) == held
+    audit.close()
 
 
 def test_a_file_that_was_moved_away_is_begun_anew(file: Path) -> None:
@@ -171,6 +239,30 @@ async def test_the_audit_says_what_was_changed(ports: Ports, file: Path) -> None
         "billing on orders queue 1 to the first message",
         "billing on orders to the end",
     ]
+
+
+async def test_the_audit_says_what_of_a_user_was_changed_and_never_the_password(
+    ports: Ports, file: Path
+) -> None:
+    for info in (
+        UserInfo(password="s3cret-word"),
+        UserInfo(user_status="disable"),
+        UserInfo(password="s3cret-word", user_type="Normal", user_status="enable"),
+        UserInfo(password=" "),
+    ):
+        await ports.ask(ROOT, h.UpdateUser(username="ann"), bodies.encode(info))
+    written = lines(file)
+    changes = [each.get("change") for each in written]
+    assert changes == ["the password", "status disable", "the password, type Normal, status enable", None]
+    assert "s3cret-word" not in str(written)
+
+
+async def test_what_was_refused_is_not_told_as_a_change(ports: Ports, file: Path) -> None:
+    await ports.ask(ANN, CreateTopic(topic="orders"))
+    await ports.ask(ANN, ResetOffset(topic="orders", group="billing"))
+    refused = lines(file)
+    assert [each["result"] for each in refused] == ["refused", "refused"]
+    assert not any("change" in each for each in refused)
 
 
 def test_every_audited_code_is_a_code_of_ours() -> None:

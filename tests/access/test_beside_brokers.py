@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from aerobee.broker.access.access import Access
@@ -155,3 +157,45 @@ async def test_refusals_of_the_name_server_are_written_down(tmp_path: Path) -> N
     [line] = [json.loads(each) for each in audit.read_text().splitlines()]
     assert (line["port"], line["request"], line["result"]) == ("namesrv", "AllTopics", "refused")
     assert line["broker"] == "broker-a", "whose users it goes by, and who tells the line"
+
+
+async def test_a_file_replaced_within_one_moment_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "access.json"
+    brokers = Access(file, rules_of(config()))
+    brokers.put_user(User(username="ann", password="one"))
+    await brokers.saved()
+    os.utime(file, ns=(7, 7))
+    access = UsersOfBroker(file, rules_of(config()), [])
+    access.passed.add(("ann", "105"))
+    brokers.put_user(User(username="ann", password="another"))
+    await brokers.saved()
+    os.utime(file, ns=(7, 7))
+    assert access.secret_of("ann", "127.0.0.1") == "another"
+    assert access.passed == set(), "what was let through is asked again"
+
+
+async def test_the_brokers_own_account_is_as_the_file_has_it(tmp_path: Path) -> None:
+    file = tmp_path / "access.json"
+    brokers = Access(file, rules_of(config()))
+    brokers.put_user(User(username=INNER.access_key, password="changed", user_type=UserType.SUPER))
+    await brokers.saved()
+    access = UsersOfBroker(file, rules_of(config()), [INNER])
+    assert access.secret_of(INNER.access_key, "127.0.0.1") == "changed"
+
+
+async def test_beside_brokers_that_ask_nobody_the_users_of_the_settings_count(tmp_path: Path) -> None:
+    """The name server may be guarded where the brokers are not."""
+    settings = msgspec.structs.replace(config(), authentication=False, authorization=False)
+    access = open_namesrv_access(settings, tmp_path)
+    assert access.guard is access
+    assert access.secret_of(ROOT.access_key, "127.0.0.1") == ROOT.secret_key
+
+
+def test_a_name_server_alone_writes_no_brokers_name_into_its_audit(tmp_path: Path) -> None:
+    for first, told in ((None, {}), (tmp_path, {"broker": "broker-a"})):
+        log = tmp_path / f"audit-{bool(first)}.log"
+        access = open_namesrv_access(config(audit_log=str(log)), first)
+        assert access.audit is not None
+        access.audit.changed(0, {"code": 1})
+        access.audit.close()
+        assert json.loads(log.read_text()) == {"time": "1970-01-01T00:00:00.000+00:00", **told, "code": 1}

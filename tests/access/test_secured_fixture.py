@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aerobee import Message, Options, Producer, PullConsumer, PushConsumer, SimpleConsumer
+from aerobee import (
+    Message,
+    Options,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    SimpleConsumer,
+    TransactionProducer,
+    TransactionState,
+)
 from aerobee.errors import NoPermission
+from aerobee.testing import eventually
 
 if TYPE_CHECKING:
     from aerobee.testing import TestServer
@@ -68,3 +78,37 @@ async def test_a_consumer_without_the_right_does_not_start(
     for consumer in consumers:
         with pytest.raises(NoPermission, match="has no permission to access"):
             await consumer.start()
+
+
+async def test_a_transaction_needs_only_the_right_to_send(aerobee_secured_server: TestServer) -> None:
+    server = aerobee_secured_server
+    server.create_topic("orders", queues=1)
+    shop = Options(**server.add_user("shop", "shop-secret", {"Topic:orders": "Pub"}))
+
+    async def commit(*_: object) -> TransactionState:
+        return TransactionState.COMMIT
+
+    async with TransactionProducer(server.namesrv, group="tx", check=commit, options=shop) as producer:
+        result = await producer.send_in_transaction(Message("orders", b"hello"), execute=commit)
+    assert result.state is TransactionState.COMMIT
+    assert [each.body for each in server.messages_of("orders")] == [b"hello"]
+
+
+async def test_dead_letters_of_a_consumer_without_a_right_to_them_are_written(
+    aerobee_secured_server: TestServer,
+) -> None:
+    server = aerobee_secured_server
+    server.create_topic("orders", queues=1)
+    rights = {"Topic:orders": "Pub,Sub", "Group:billing": "Sub"}
+    account = server.add_user("billing", "billing-secret", rights)
+
+    async def fail(message: object) -> None:
+        raise RuntimeError("no")
+
+    async with Producer(server.namesrv, group="p", options=Options(**account)) as producer:
+        await producer.send(Message("orders", b"hello"))
+    options = Options(max_reconsume=0, **account)
+    async with PushConsumer(
+        server.namesrv, group="billing", topics={"orders": "*"}, handler=fail, start="first", options=options
+    ):
+        await eventually(lambda: server.lag("billing").dead == 1, timeout_ms=10_000)

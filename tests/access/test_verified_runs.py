@@ -177,3 +177,15 @@ def test_a_topic_said_twice_is_stored_where_it_was_asked_about(bench: Bench, fir
     assert bench.feed(data) == [0 if second == "mine" else 16]
     assert (bench.stored("mine") - before, bench.stored("theirs")) == (1 if second == "mine" else 0, 0)
     assert SIGNATURE in fields
+
+
+@pytest.mark.parametrize(("who", "counted"), [(ANN, 0), (GUESSED, 1), (NOBODY, 1)])
+def test_a_login_is_counted_as_refused_once_and_not_before_its_request_is_whole(
+    bench: Bench, who: Credentials, counted: int
+) -> None:
+    bench.grant("mine")  # nobody is known again: the gates are asked
+    whole = send(1, who)
+    bench.feed(whole[:-10])
+    assert bench.broker.access.refused_logins == 0
+    assert bench.feed(whole[-10:]) == [16 if counted else 0]
+    assert bench.broker.access.refused_logins == counted

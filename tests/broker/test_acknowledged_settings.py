@@ -10,14 +10,16 @@ import pytest
 
 from aerobee.broker.broker import assemble
 from aerobee.broker.operations.admin import groups, progress, topics
+from aerobee.broker.operations.admin.static_topics import put_static_topic
 from aerobee.broker.operations.assignment import set_mode
 from aerobee.broker.operations.reset_offset import Reset, reset_offset
+from aerobee.broker.pop.orders import OrderedBatch
 from aerobee.broker.state.topics import Topics
 from aerobee.errors import DiskFull
 from aerobee.fronts.remoting.routes import ROUTES
 from aerobee.net.routes import Request
 from aerobee.protocol import names
-from aerobee.protocol.bodies import GroupConfig, Mode, RequestMode, TopicConfig
+from aerobee.protocol.bodies import GroupConfig, MappedPart, Mode, QueueMapping, RequestMode, TopicConfig
 from aerobee.protocol.command import request
 from aerobee.protocol.headers.produce import SendBack, SendBatch, SendMessageV2
 from aerobee.settings import BrokerConfig
@@ -76,18 +78,38 @@ async def test_topics_created_and_changed_are_kept(bench: Any, after_kill: Any) 
     assert found.get("u") and found.get("v")
 
 
+async def test_static_topics_are_kept_with_their_mapping(bench: Any, after_kill: Any) -> None:
+    hosted = {number: [MappedPart(bname="broker-a", queue_id=number)] for number in range(2)}
+    mapping = QueueMapping(bname="broker-a", topic="st", total_queues=2, epoch=1, hosted_queues=hosted)
+    await put_static_topic(
+        TopicConfig(topic_name="st", read_queue_nums=2, write_queue_nums=2), mapping, bench.broker
+    )
+    found = after_kill(bench).topics
+    assert found.require("st").write_queue_nums == 2
+    assert found.static.get("st") == mapping
+
+
 async def test_a_deleted_topic_stays_deleted_with_offsets_and_mode(bench: Any, after_kill: Any) -> None:
     for _ in range(3):
         bench.send("t")
     broker = bench.broker
-    broker.offsets.set("g", "t", 0, 2)
-    await set_mode(RequestMode(topic="t", consumer_group="g", mode=Mode.POP), broker)
+    await _seen_by_a_group(broker)
     await topics.delete_topic("t", broker)
     back = after_kill(bench)
     assert back.topics.get("t") is None
     assert back.store.max_offset("t", 0) == 0
     assert back.offsets.topics_of("g") == set()
     assert back.pops.modes.get("t", "g").mode is Mode.PULL
+    assert back.pops.orders.get("t", "g", 0) is None
+
+
+async def _seen_by_a_group(broker: Broker) -> None:
+    """An offset, a mode and an ordered batch of `g` on `t`, all of them on disk."""
+    broker.offsets.set("g", "t", 0, 2)
+    broker.pops.orders.popped(("t", "g", 0), [0, 1], OrderedBatch(pop_time=1, invisible_time=60_000))
+    await set_mode(RequestMode(topic="t", consumer_group="g", mode=Mode.POP), broker)
+    await broker.offsets.saved()
+    await broker.pops.orders.saved()
 
 
 async def test_groups_are_kept_changed_and_deleted(bench: Any, after_kill: Any) -> None:
@@ -97,11 +119,16 @@ async def test_groups_are_kept_changed_and_deleted(bench: Any, after_kill: Any) 
     back = after_kill(bench).groups
     assert not back.get("g").consume_enable
     assert back.forbidden("g", "t")
-    bench.broker.offsets.set("g", "t", 0, 5)
+    await _seen_by_a_group(bench.broker)
+    known = after_kill(bench)
+    assert known.offsets.get("g", "t", 0) == 2
+    assert known.pops.orders.get("t", "g", 0) is not None
     await groups.delete_group("g", bench.broker, clean_offsets=True)
     back = after_kill(bench)
     assert back.groups.get("g") is None
     assert back.offsets.get("g", "t", 0) == -1
+    assert back.pops.modes.get("t", "g").mode is Mode.PULL
+    assert back.pops.orders.get("t", "g", 0) is None
 
 
 async def test_modes_resets_and_cloned_offsets_are_kept(bench: Any, after_kill: Any) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -246,6 +247,42 @@ def test_uptime_reads_as_rocketmqs(bench: Any) -> None:
     assert cluster.runtime_info(bench.broker)["runtime"] == "[ 2 days, 1 hours, 1 minutes, 1 seconds ]"
 
 
+def test_uptime_is_no_matter_of_the_wall_clock(bench: Any) -> None:
+    bench.clock.set_wall(bench.clock.now() + 86_400_000)
+    assert cluster.runtime_info(bench.broker)["runtime"] == "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"
+
+
+def test_what_is_delayed_is_delivered_by_the_clock_that_no_operator_sets(bench: Any) -> None:
+    bench.send(properties={"DELAY": "3"})
+    bench.clock.set_wall(bench.clock.now() + 3_600_000)
+    assert cluster.delay_offsets(bench.broker).offset_table[3] == 0
+    bench.clock.advance(10_000)
+    assert cluster.delay_offsets(bench.broker).offset_table[3] == 1
+
+
+def test_the_runtime_table_says_what_the_machine_decides(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = SimpleNamespace(longest_ms=7, distribution=dict, percentile_ms=lambda part: part * 1_000)
+    monkeypatch.setattr(type(bench.broker.store), "put_times", times)
+    disk = SimpleNamespace(used=3 << 30, free=5 << 30)
+    monkeypatch.setattr(cluster, "disk_of", lambda root: disk)
+    table = cluster.runtime_info(bench.broker)
+    assert (table["putLatency99"], table["putLatency999"]) == ("990.00", "999.00")
+    assert table["putMessageEntireTimeMax"] == "7"
+    assert table["commitLogDirCapacity"] == "Total : 8.0 GiB, Free : 5.0 GiB."
+
+
+def test_the_earliest_message_is_the_first_that_is_kept(bench: Any) -> None:
+    for _ in range(4):
+        bench.send("orders", bytes(400_000))  # two to a file
+        bench.clock.advance(hours=1)
+    bench.clock.advance(hours=73)
+    bench.broker.store.tick(bench.clock.now())
+    low = bench.broker.store.log_min
+    assert low > 0
+    first = bench.broker.store.record_at(low)
+    assert cluster.runtime_info(bench.broker)["earliestMessageTimeStamp"] == str(first.store_timestamp)
+
+
 def test_figures_of_a_topic(bench: Any) -> None:
     stats, now = bench.broker.stats, bench.clock.now()
     with pytest.raises(SystemFailure, match="no figures 'TOPIC_PUT_NUMS' of 'orders'"):
@@ -271,10 +308,25 @@ def test_there_are_no_slaves(bench: Any) -> None:
     }
 
 
-def test_cleaning_up_is_harmless(bench: Any) -> None:
+def test_a_broker_with_another_id_is_no_master(make_bench: Any) -> None:
+    assert cluster.high_availability(make_bench(broker_id=1).broker)["master"] is False
+
+
+def test_cleaning_up_takes_what_belongs_to_no_topic_and_nothing_else(bench: Any) -> None:
     bench.send("orders")
+    bench.broker.store.append(Record("gone", b"x"))
     cluster.clean_up(bench.broker)
     assert len(bench.records("orders")) == 1
+    assert "gone" not in bench.broker.store.topics()
+
+
+def test_cleaning_up_takes_what_is_over_its_time_at_once(bench: Any) -> None:
+    for _ in range(4):
+        bench.send("orders", bytes(400_000))
+    bench.clock.advance(hours=73)
+    assert bench.broker.store.log_min == 0
+    cluster.clean_up(bench.broker)
+    assert bench.broker.store.log_min > 0
 
 
 # -- counting over time --------------------------------------------------------------------------------------
@@ -391,8 +443,19 @@ def test_creating_topics_on_send_can_be_turned_off_and_on(bench: Any) -> None:
     settings.change_settings("autoCreateTopicEnable=false", bench.broker)
     with pytest.raises(TopicNotFound):
         bench.send("new")
+    bench.send("RMQ_SYS_TRACE_TOPIC")
     settings.change_settings("autoCreateTopicEnable=true", bench.broker)
     bench.send("new")
+
+
+def test_topics_created_on_send_have_as_many_queues_as_the_setting_says(bench: Any) -> None:
+    for queues in (2, 9):
+        settings.change_settings(f"defaultTopicQueueNums={queues}", bench.broker)
+        template = bench.broker.topics.require("TBW102")
+        assert (template.read_queue_nums, template.write_queue_nums) == (queues, queues)
+        bench.send(f"new-{queues}", default_topic_queue_nums=16)
+        made = bench.broker.topics.require(f"new-{queues}")
+        assert (made.read_queue_nums, made.write_queue_nums) == (queues, queues)
 
 
 def test_rocketmqs_own_settings_are_taken_without_effect(bench: Any) -> None:

@@ -7,9 +7,16 @@ from typing import Any
 
 import pytest
 
-from aerobee.broker.operations.admin import progress
+from aerobee.broker.operations.admin import figures, progress
 from aerobee.errors import TopicNotFound
-from aerobee.protocol.bodies import ConsumerData, Heartbeat, MessageQueue, SubscriptionData
+from aerobee.protocol.bodies import (
+    ConsumerData,
+    Heartbeat,
+    MessageQueue,
+    Mode,
+    RequestMode,
+    SubscriptionData,
+)
 
 
 def queue(queue_id: int, topic: str = "orders") -> MessageQueue:
@@ -82,6 +89,44 @@ def test_all_groups_of_the_broker_at_once(bench: Any) -> None:
     assert result.total_diff == 2
     ordered = progress.broker_consume_stats(bench.broker, ordered_only=True)
     assert ordered.total_diff == 0
+
+
+def test_of_a_group_that_is_online_only_what_it_subscribes_is_summed(bench: Any) -> None:
+    for topic in ("orders", "bills"):
+        bench.send(topic)
+        bench.broker.offsets.set("billing", topic, 0, 0)
+    bench.broker.groups.require("billing")
+    assert progress.broker_consume_stats(bench.broker, ordered_only=False).total_diff == 2
+    online(bench, "billing", "bills")
+    result = progress.broker_consume_stats(bench.broker, ordered_only=False)
+    by_group = {group: rows for item in result.consume_stats_list for group, rows in item.items()}
+    assert [{each.topic for each in row.offset_table} for row in by_group["billing"]] == [{"bills"}]
+    assert result.total_diff == 1
+
+
+def test_a_group_switched_to_pop_has_nothing_in_flight_that_it_pulled_before(bench: Any) -> None:
+    for _ in range(5):
+        bench.send("orders")
+    broker = bench.broker
+    broker.offsets.set("billing", "orders", 0, 2)
+    broker.offsets.pulled("billing", "orders", 0, 5)
+
+    def shown() -> tuple[int, int]:
+        row = progress.consume_stats("billing", "orders", [], broker).offset_table[queue(0)]
+        return row.consumer_offset, row.pull_offset
+
+    assert shown() == (2, 5)
+    broker.pops.modes.put(RequestMode(topic="orders", consumer_group="billing", mode=Mode.POP))
+    assert shown() == (2, 2)
+
+
+def test_how_long_the_next_message_has_waited_is_told_by_the_clock_that_stamped_it(bench: Any) -> None:
+    bench.clock.set_wall(bench.clock.now() + 3_600_000)
+    bench.send("orders")
+    bench.clock.advance(5_000)
+    span = progress.time_spans("billing", "orders", bench.broker).consume_time_span_set[0]
+    assert span.delay_time == 5_000
+    assert figures.queue_figures(bench.broker, "billing", "orders", 0).oldest_ready_ms == 5_000
 
 
 def test_time_spans_say_how_old_the_next_message_is(bench: Any) -> None:

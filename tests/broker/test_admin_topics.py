@@ -166,10 +166,13 @@ async def test_deleting_a_topic_takes_everything_of_it(bench: Any) -> None:
 
 async def test_a_held_pull_is_let_go_when_its_topic_is_deleted(bench: Any) -> None:
     bench.send("orders")
-    held = bench.hold("orders", 1)
+    bench.send("orders", queue_id=2)
+    held = [bench.hold("orders", 1), bench.hold("orders", 1, queue_id=2), bench.hold("orders", 0, queue_id=3)]
     await asyncio.sleep(0)
     await topics.delete_topic("orders", bench.broker)
-    assert (await held).status == ReadStatus.NO_MATCHED_LOGIC_QUEUE
+    await asyncio.sleep(0)
+    assert [each.done() for each in held] == [True] * 3, "also where nothing was ever stored"
+    assert {(await each).status for each in held} == {ReadStatus.NO_MATCHED_LOGIC_QUEUE}
 
 
 async def test_system_topics_cannot_be_deleted(bench: Any) -> None:
@@ -189,6 +192,12 @@ def test_topic_stats_show_every_queue(bench: Any) -> None:
     assert stats.offset_table[MessageQueue("broker-a", 0, "orders")].last_update_timestamp == 0
     with pytest.raises(TopicNotFound):
         topics.topic_stats("nowhere", bench.broker)
+
+
+def test_topic_stats_show_queues_that_may_only_be_written_or_only_be_read(bench: Any) -> None:
+    for read, write in ((1, 3), (3, 1)):
+        bench.broker.topics.put(TopicConfig(topic_name="t", read_queue_nums=read, write_queue_nums=write))
+        assert len(topics.topic_stats("t", bench.broker).offset_table) == 3
 
 
 def test_groups_of_a_topic_are_those_subscribed_and_those_with_offsets(bench: Any) -> None:

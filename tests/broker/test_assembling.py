@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aerobee.broker.background.schedule import Schedule
 from aerobee.broker.broker import assemble
 from aerobee.clock import ManualClock
 from aerobee.errors import AerobeeError
 from aerobee.protocol import names
 from aerobee.protocol.message import Record
 from aerobee.settings import BrokerConfig
+from aerobee.store.message_store import MessageStore
+from aerobee.store.metadata import JsonFile
 from tests.broker.conftest import SMALL
 
 if TYPE_CHECKING:
@@ -51,4 +54,53 @@ def test_topics_are_no_longer_made_on_use_once_the_settings_say_so(tmp_path: Pat
     for allowed, perm in ((True, 7), (False, 6)):
         broker = assemble(BrokerConfig(auto_create_topics=allowed), SMALL, tmp_path, ManualClock())
         assert broker.topics.get(names.DEFAULT_TOPIC).perm == perm
+        traces = broker.topics.get(names.TRACE_TOPIC)
+        assert (traces is None) is allowed, "nobody could make it by a send, and it is nobody's to create"
         broker.store.close()
+
+
+@pytest.mark.parametrize("what", ["offsets", "delays"])
+async def test_what_was_done_with_messages_is_written_behind_the_log(
+    make_bench: Any, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Power loss must not leave a group, or a delay level, ahead of the log."""
+    events = []
+
+    async def on_disk(store: MessageStore) -> None:
+        events.append("log")
+
+    def save(file: JsonFile, data: bytes) -> None:
+        events.append(file.path.name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MessageStore, "log_on_disk", on_disk)
+        broker = make_bench().broker
+        patch.setattr(JsonFile, "save", save)
+        table = broker.offsets if what == "offsets" else Schedule(broker.store, broker.stats)
+        table.changed()
+        await table.saved()
+    assert events == ["log", "consumerOffset.json" if what == "offsets" else "delayOffset.json"]
+
+
+def test_a_new_broker_has_the_topics_of_rocketmqs_with_their_queues(make_bench: Any) -> None:
+    bench = make_bench()
+    config, topics = bench.broker.config, bench.broker.topics
+    found = {
+        name: (each.read_queue_nums, each.write_queue_nums, each.perm) for name, each in topics.all().items()
+    }
+    assert found == {
+        "TBW102": (8, 8, 7),
+        "SELF_TEST_TOPIC": (1, 1, 6),
+        "BenchmarkTest": (1024, 1024, 6),
+        config.cluster: (16, 16, 7),
+        config.name: (1, 1, 7),
+        "OFFSET_MOVED_EVENT": (1, 1, 6),
+        "SCHEDULE_TOPIC_XXXX": (18, 18, 6),
+        f"{config.cluster}_REPLY_TOPIC": (1, 1, 6),
+        f"rmq_sys_REVIVE_LOG_{config.cluster}": (8, 8, 6),
+        names.broker_member_topic(config.name): (1, 1, 1),
+        "RMQ_SYS_TRANS_HALF_TOPIC": (1, 1, 6),
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC": (1, 1, 6),
+        "rmq_sys_wheel_timer": (1, 1, 6),
+    }
+    assert not topics.unsaved

@@ -161,11 +161,12 @@ def test_delay_levels_take_their_time(run: Run, jump: int) -> None:
 
 
 @JUMPS
-def test_a_timer_set_as_a_delay_takes_its_time(run: Run, jump: int) -> None:
-    run.bench.send(body=b"before", properties={"TIMER_DELAY_MS": "4000"})
+@pytest.mark.parametrize("asked", [{"TIMER_DELAY_MS": "4000"}, {"TIMER_DELAY_SEC": "4"}])
+def test_a_timer_set_as_a_delay_takes_its_time(run: Run, jump: int, asked: dict[str, str]) -> None:
+    run.bench.send(body=b"before", properties=asked)
     run.wait(1_000)
     run.set_clock(jump)
-    run.bench.send(body=b"after", properties={"TIMER_DELAY_MS": "4000"})
+    run.bench.send(body=b"after", properties=asked)
     run.wait(2_900)
     assert run.bodies() == []
     run.wait(2_200)
@@ -280,6 +281,35 @@ def test_a_recall_finds_a_message_of_before_the_jump(run: Run, jump: int) -> Non
     run.clock.advance(4 * HOUR)
     run.wait(2_000)
     assert run.bodies() == []
+
+
+def test_a_recall_finds_a_message_that_was_put_back_since(run: Run) -> None:
+    """It was early by a clock that was set on; where it waits now is told by its newest copy."""
+    sent = run.bench.send(body=b"a", properties={"TIMER_DELAY_SEC": "10800"})
+    run.wait(100)
+    run.set_clock(4 * HOUR)
+    run.wait(100)
+    assert len(run.bench.records("rmq_sys_wheel_timer")) == 2
+    run.set_clock(-2 * HOUR)
+    run.wait(100)
+    handle = recall_handle("orders", "broker-a", sent.timer_out, sent.unique_key)
+    recall(Recall("orders", handle), run.broker)
+    run.clock.advance(4 * HOUR)
+    run.wait(2_000)
+    assert run.bodies() == []
+
+
+def test_a_delay_is_not_shorter_for_a_clock_that_was_set_on_and_back_again(run: Run) -> None:
+    run.bench.send(body=b"a", properties={"TIMER_DELAY_SEC": "36000"})
+    run.wait(100)
+    for jump in (4 * HOUR, -HOUR):
+        run.set_clock(jump)
+        run.wait(100)
+    run.clock.advance(10 * HOUR - 1_000)
+    run.wait(100)
+    assert run.bodies() == []
+    run.wait(4_000)
+    assert run.bodies() == [b"a"]
 
 
 @JUMPS

@@ -45,6 +45,20 @@ def test_messages_are_found_by_their_unique_key(bench: Any) -> None:
     assert bodies(found.messages) == [b"one"]
 
 
+def test_of_those_with_one_unique_key_32_are_told(bench: Any) -> None:
+    for _ in range(40):
+        bench.send(properties={"UNIQ_KEY": "A1"})
+    asked = KeyQuery("orders", "A1", max_messages=64, unique=True)
+    assert len(query_by_key(asked, bench.broker).messages) == 32
+
+
+def test_of_a_queue_a_thousand_units_are_shown_at_once(bench: Any) -> None:
+    for _ in range(1_001):
+        bench.send()
+    shown = query_queue("orders", 0, 0, 5_000, "", bench.broker)
+    assert (len(shown.queue_data), shown.max_queue_index) == (1_000, 1_001)
+
+
 def test_a_key_query_is_limited_in_time_and_number(bench: Any) -> None:
     start = bench.clock.now()
     for second in range(100):

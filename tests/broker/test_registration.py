@@ -21,7 +21,9 @@ from aerobee.broker.broker import assemble
 from aerobee.broker.operations.admin.settings import change_settings
 from aerobee.clock import ManualClock
 from aerobee.namesrv.name_server import NameServer
+from aerobee.protocol.accounts import is_signed
 from aerobee.protocol.bodies import DataVersion, TopicConfig
+from aerobee.protocol.command import Command
 from aerobee.settings import BrokerConfig, InForce, NamesrvConfig, StoreConfig
 from tests.turning import until
 
@@ -272,6 +274,24 @@ async def test_what_failed_is_tried_again_after_three_seconds_and_said_once(
     await at.link.stop()
 
 
+async def test_a_topic_made_while_it_registers_is_told_right_after(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = Scripted(town, monkeypatch)
+    register = at._register
+
+    async def slowly() -> None:
+        await register()
+        if len(at.at) == 1:
+            at.link.changed("new")  # what it tells of was described before
+
+    monkeypatch.setattr(at.link, "_register", slowly)
+    await at.link.start()
+    await at.pass_ms(0)
+    assert at.at == [0, 0]
+    await at.link.stop()
+
+
 async def test_a_lost_connection_is_a_reason_to_register_unless_we_go_ourselves(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,14 +315,90 @@ def test_a_broker_is_registered_as_soon_as_one_name_server_knows_it(town: Town) 
 
 
 def test_a_registration_says_who_comes_and_what_it_brings() -> None:
-    told = ME.registration(7, b"body of which the checksum has its highest bit set: 0")
+    me = Identity("C", "broker-a", 3, "127.0.0.1:10911")
+    told = me.registration(7, b"body of which the checksum has its highest bit set: 0")
     assert (told.broker_name, told.broker_addr, told.cluster_name) == ("broker-a", "127.0.0.1:10911", "C")
-    assert (told.ha_server_addr, told.broker_id) == ("127.0.0.1:10912", 0)
+    assert (told.ha_server_addr, told.broker_id) == ("127.0.0.1:10912", 3)
     assert told.heartbeat_timeout_millis == 7
     for number in range(20):  # half of all checksums do not fit Java's int
         body = b"%d" % number
-        assert ME.registration(body=body).body_crc32 == zlib.crc32(body) % 2**31
-    gone = ME.goodbye()
+        assert me.registration(body=body).body_crc32 == zlib.crc32(body) % 2**31
+    gone = me.goodbye()
     assert (gone.broker_name, gone.broker_addr, gone.cluster_name, gone.broker_id) == (
-        "broker-a", "127.0.0.1:10911", "C", 0,
+        "broker-a", "127.0.0.1:10911", "C", 3,
     )  # fmt: skip
+
+
+async def test_a_name_server_that_refuses_does_not_know_the_broker(
+    town: Town, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = await town.name_server()
+    link = town.remote(server.address)
+    words = [Command(1, remark="not you"), Command(0)]
+
+    class Refusing:
+        async def call(self, command: Command, timeout_ms: int) -> Command:
+            return words.pop(0)
+
+    async def get(address: str) -> Refusing:
+        assert address == server.address
+        return Refusing()
+
+    monkeypatch.setattr(link._pool, "get", get)
+    registration = await town.register(link)
+    assert not registration.registered
+    assert "not you" in caplog.text
+    town.clock.advance(3_000)
+    await until(lambda: registration.registered)
+
+
+@pytest.mark.parametrize(("grpc", "told"), [("127.0.0.1:8081", ["grpc://127.0.0.1:8081"]), ("", None)])
+async def test_where_a_broker_speaks_grpc_is_told_with_its_topics(
+    town: Town, tmp_path: Path, grpc: str, told: list[str] | None
+) -> None:
+    server = await town.name_server()
+    broker = assemble(BrokerConfig(), StoreConfig(index_slots=64, index_entries=64), tmp_path, town.clock)
+    broker.topics.ensure("t")
+    registration = Registration.for_broker(broker, "127.0.0.1:10911", server, grpc)
+    town.registrations.append(registration)
+    await registration.start()
+    route = server.routes.route("t")
+    assert route is not None
+    assert route.filter_server_table.get("127.0.0.1:10911") == told
+    broker.store.close()
+
+
+async def test_a_broker_with_an_account_signs_what_it_tells_and_speaks_tls_where_it_is_set(
+    tmp_path: Path, town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contexts: list[Any] = [object()]
+    monkeypatch.setattr(module, "namesrv_tls", lambda config: contexts[0])
+    settings = BrokerConfig(
+        namesrv="127.0.0.1:9", inner_credentials='{"accessKey":"broker","secretKey":"secret"}'
+    )
+    broker = assemble(settings, StoreConfig(index_slots=64, index_entries=64), tmp_path, town.clock)
+    registration = Registration.for_broker(broker, "127.0.0.1:10911", None)
+    link: Any = registration._links[0]
+    assert link._pool._tls is contexts[0]
+    told: list[Command] = []
+
+    class Listening:
+        async def call(self, command: Command, timeout_ms: int) -> Command:
+            told.append(command)
+            return Command(0)
+
+    async def get(address: str) -> Listening:
+        return Listening()
+
+    monkeypatch.setattr(link._pool, "get", get)
+    monkeypatch.setattr(link._pool, "peek", lambda address: Listening())
+    await registration.start()
+    await registration.stop()
+    broker.store.close()
+    assert [command.code for command in told] == [103, 104]
+    for command in told:
+        fields = command.ext_dict()
+        assert fields["AccessKey"] == "broker"
+        assert is_signed("secret", fields, command.body, command.version)
+    crc = told[0].ext_dict()["bodyCrc32"]
+    assert (told[0].body != b"", crc) == (True, str(zlib.crc32(told[0].body) % 2**31))

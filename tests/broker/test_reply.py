@@ -66,6 +66,14 @@ def connect(bench: Any, link: Link, client_id: str = "c1") -> Link:
     return link
 
 
+async def test_a_client_whose_connection_is_closing_is_not_connected(bench: Any) -> None:
+    link = connect(bench, Link())
+    link.is_open = False
+    with pytest.raises(SystemFailure, match="is not connected to this broker"):
+        await reply(reply_record(), PlainOrigin("responders"), bench.broker)
+    assert not link.asked
+
+
 # -- request and reply ---------------------------------------------------------------------------------------
 
 REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"
@@ -160,6 +168,25 @@ async def test_a_client_that_is_silent_absent_or_too_old(bench: Any) -> None:
     connect(bench, Link(Command(77, remark="odd")), "odd")
     with pytest.raises(UnknownResponse, match="odd"):
         await ask_client.running_info("billing", "odd", bench.broker, jstack=False)
+
+
+@pytest.mark.parametrize(
+    ("version", "runs", "status"), [(27, False, False), (28, False, True), (62, True, True)]
+)
+async def test_a_client_is_asked_what_it_understands_from_its_version_on(
+    bench: Any, version: int, runs: bool, status: bool
+) -> None:
+    link = connect(bench, Link(Command(0, body=b"{}"), version))
+    for asked, understood in (
+        (ask_client.running_info("billing", "c1", bench.broker, jstack=False), runs),
+        (ask_client.consumer_status("billing", "orders", "c1", bench.broker), status),
+    ):
+        if understood:
+            await asked
+        else:
+            with pytest.raises(SystemFailure, match=f"'c1' is too old \\(version {version}\\) to be asked"):
+                await asked
+    assert [timeout_ms for _, timeout_ms in link.asked] == [10_000] * runs + [5_000] * status
 
 
 async def test_the_status_of_a_group_is_asked_of_all_its_clients(bench: Any) -> None:

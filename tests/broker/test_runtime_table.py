@@ -12,6 +12,7 @@ from aerobee import __version__, native
 from aerobee.broker.background.timers import Timers
 from aerobee.broker.operations.admin import cluster
 from aerobee.broker.state.stats import Span, Spans
+from aerobee.errors import DiskFull
 
 POOLS = {
     "send": 10_000, "pull": 100_000, "reply": 100_000, "query": 20_000, "litePull": 100_000, "ack": 100_000,
@@ -79,6 +80,12 @@ def test_every_key_that_tools_read_has_its_own_figure(
     rest = table.keys() - expected.keys()
     assert rest == {"putMessageDistributeTime", "commitLogDirCapacity"}
     assert table["commitLogDirCapacity"].startswith("Total : ")
+
+
+def test_a_store_that_refuses_messages_says_why(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "refusesMessages" not in cluster.runtime_info(bench.broker)
+    monkeypatch.setattr(type(bench.broker.store), "refusal", DiskFull("disk 91% full"))
+    assert cluster.runtime_info(bench.broker)["refusesMessages"] == "disk 91% full"
 
 
 def test_a_broker_that_may_not_be_read_is_not_active(make_bench: Any) -> None:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aerobee import Server
 from aerobee.broker.operations.admin import static_topics, topics
+from aerobee.broker.state.static_topics import StaticTopics
 from aerobee.errors import SystemFailure
 from aerobee.net.pool import Pool
 from aerobee.protocol.bodies import (
@@ -23,6 +24,9 @@ from aerobee.protocol.bodies import (
 from aerobee.protocol.command import request
 from aerobee.protocol.headers.route import GetRoute
 from aerobee.protocol.headers.topics import CreateStaticTopic, GetTopicConfig
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def mapping(queues: int, epoch: int = 1, **first: Any) -> QueueMapping:
@@ -49,6 +53,16 @@ async def test_a_static_topic_grows_and_is_there_after_a_restart(bench: Any) -> 
     await topics.delete_topic("st", bench.broker)
     bench.restart()
     assert bench.broker.topics.static.get("st") is None
+
+
+async def test_queues_added_to_a_static_topic_come_to_those_it_has(bench: Any) -> None:
+    """Also by the mapping it has got already: a tool that was cut off asks once more."""
+    await static_topics.put_static_topic(config(2), mapping(2), bench.broker)
+    added = mapping(3, epoch=2)
+    del added.hosted_queues[0]
+    for _ in range(2):
+        await static_topics.put_static_topic(config(3), added, bench.broker)
+        assert sorted(bench.broker.topics.static.get("st").hosted_queues) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -90,3 +104,20 @@ async def test_its_route_and_its_settings_show_the_mapping() -> None:
     detail = decode(shown.body, StaticTopicConfig).mapping_detail
     assert detail == mapping(2)
     assert b"mappingDetail" not in plain.body
+
+
+def test_each_change_of_the_mappings_is_a_new_version_of_them(tmp_path: Path) -> None:
+    def version() -> int:
+        return StaticTopics(tmp_path)._stored.data_version.counter
+
+    static, seen = StaticTopics(tmp_path), []
+    for change in (
+        lambda: static.put(mapping(2)),
+        lambda: static.put(mapping(3)),
+        lambda: static.delete("st"),
+    ):
+        change()
+        seen.append(version())
+    static.delete("st")
+    seen.append(version())
+    assert seen == [1, 2, 3, 3]

@@ -176,11 +176,14 @@ def test_a_word_that_does_not_fit_the_message_is_refused(
 
 def test_past_its_immunity_time_only_answers_to_checks_count(bench: Any) -> None:
     sent = half(bench, CHECK_IMMUNITY_TIME_IN_SECONDS="10")
-    bench.clock.advance(10_001)
+    in_time = half(bench, CHECK_IMMUNITY_TIME_IN_SECONDS="10")
+    bench.clock.advance(10_000)
+    end(bench, in_time, COMMIT)
+    bench.clock.advance(1)
     with pytest.raises(IllegalOperation):
         end(bench, sent, COMMIT)
     end(bench, sent, COMMIT, from_check=True)
-    assert len(bench.records("orders")) == 1
+    assert len(bench.records("orders")) == 2
 
 
 # -- checks ----------------------------------------------------------------------------------------------------
@@ -346,6 +349,30 @@ def test_checks_that_the_disk_refused_are_made_later(bench: Any, monkeypatch: py
 
 def refuse(record: Record) -> None:
     raise DiskFull("no space")
+
+
+def test_one_that_cannot_be_given_up_for_want_of_space_stays_open(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it can be brought back from it must be before it has ended."""
+    online(bench)
+    first = half(bench)
+    for _ in range(15):
+        bench.clock.advance(30_000)
+        check_transactions(bench.clock.now(), bench.broker)
+    append = bench.broker.store.append
+
+    def full(record: Record) -> Any:
+        return refuse(record) if record.topic == names.CHECK_MAX_TOPIC else append(record)
+
+    bench.clock.advance(30_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.broker.store, "append", full)
+        with pytest.raises(DiskFull):
+            check_transactions(bench.clock.now(), bench.broker)
+    assert bench.records(names.OP_TOPIC) == []
+    end(bench, first, COMMIT)
+    assert len(bench.records("orders")) == 1
 
 
 def test_progress_is_kept_as_offsets_of_the_transaction_group(bench: Any) -> None:
@@ -640,3 +667,81 @@ def test_a_producer_cannot_pass_anothers_transaction_off_as_committed(bench: Any
     bench.restart()
     catch_up(bench.broker)
     assert len(bench.broker.transactions) == 2
+
+
+def test_how_long_a_transaction_took_counts_from_the_birth_of_its_message(bench: Any) -> None:
+    named = {"TRAN_MSG": "true", "PGROUP": "shop"}
+    born = bench.clock.now() - 4_000
+    sent = bench.send("orders", properties=named, sys_flag=4, producer_group="shop", born_timestamp=born)
+    bench.clock.advance(1_000)
+    end(bench, sent, COMMIT)
+    ((topic, took),) = bench.broker.stats.counted.finish_s
+    assert (topic, took.sum) == ("orders", 5.0)
+
+
+def test_a_half_message_of_no_group_is_ended_by_nobody(bench: Any) -> None:
+    sent = bench.send("orders", properties={"TRAN_MSG": "true"}, sys_flag=4)
+    for group in ("shop", ""):
+        with pytest.raises(SystemFailure, match="the half message is of producer group"):
+            end(bench, sent, COMMIT, group)
+    assert bench.records("orders") == []
+
+
+def test_an_ordinary_message_cannot_be_committed(bench: Any) -> None:
+    """Whatever its producer wrote into it."""
+    looks = {"PGROUP": "shop", "REAL_TOPIC": "orders", "REAL_QID": "0"}
+    sent = bench.send("orders", properties=looks)
+    with pytest.raises(SystemFailure, match=f"no half message at commit-log offset {sent.physical_offset}"):
+        end(bench, sent, COMMIT)
+    assert len(bench.records("orders")) == 1
+
+
+def test_a_committed_message_is_as_its_producer_sent_it(bench: Any) -> None:
+    said = {
+        "flag": 7,
+        "reconsume_times": 2,
+        "born_host": b"\x0a\0\0\x07\0\0\x30\x39",
+        "born_timestamp": 123_456,
+    }
+    sent = bench.send(
+        "orders", b"paid", 3, properties={"TRAN_MSG": "true", "PGROUP": "shop"}, sys_flag=5, **said
+    )
+    end(bench, sent, COMMIT)
+    (committed,) = bench.records("orders", 3)
+    assert {name: getattr(committed, name) for name in said} == said
+    assert committed.sys_flag == 1 | SysFlag.COMMIT
+
+
+def test_a_message_whose_topic_was_deleted_meanwhile_is_not_committed(bench: Any) -> None:
+    sent = half(bench)
+    bench.broker.topics.delete("orders")
+    with pytest.raises(SystemFailure, match="topic 'orders' of the half message was deleted"):
+        end(bench, sent, COMMIT)
+    assert bench.records("orders") == []
+    assert len(bench.broker.transactions) == 1, "it may still be rolled back"
+    end(bench, sent, ROLLBACK)
+    assert len(bench.broker.transactions) == 0
+
+
+def test_after_a_restart_one_that_was_asked_about_waits_for_its_next_check(bench: Any) -> None:
+    online(bench)
+    half(bench)
+    bench.clock.advance(6_000)
+    check_transactions(bench.clock.now(), bench.broker)
+    bench.restart()
+    link = online(bench)
+    for seconds, asked in ((6, 0), (23.9, 0), (0.1, 1)):
+        bench.clock.advance(seconds=seconds)
+        check_transactions(bench.clock.now(), bench.broker)
+        assert len(link.checks()) == asked
+
+
+def test_questions_are_spread_over_the_producers_of_a_group(bench: Any) -> None:
+    links = [FakeLink(), FakeLink()]
+    for number, link in enumerate(links):
+        bench.broker.clients.register_producer(link, f"client-{number}", "shop", bench.clock.now())
+    for _ in range(4):
+        half(bench)
+    bench.clock.advance(6_000)
+    check_transactions(bench.clock.now(), bench.broker)
+    assert [len(link.checks()) for link in links] == [2, 2]

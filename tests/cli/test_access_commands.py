@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import ssl
+import sys
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -100,6 +101,24 @@ def test_mqadmins_commands_print_what_rocketmqs_print(good: Callable[..., Done],
     assert admin(good, f"deleteAcl -b {at} -s User:shop -r Topic:orders") == [f"delete acl to {at} success."]
     assert admin(good, f"deleteUser -b {at} -u shop") == [f"delete user to {at} success."]
     assert admin(good, f"getAcl -b {at} -s User:ship") == []
+
+
+@pytest.mark.usefixtures("as_root")
+def test_who_may_only_look_sees_no_password_and_copies_no_user(
+    aerobee: Callable[..., Done], server: TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at, rights = server.broker_address, {"viewer": "Get,List", "keeper": "All"}
+    for name in rights:
+        aerobee("access", "add-user", name, stdin=f"{name}-secret\n".encode())
+        aerobee("access", "allow", name, rights[name], "*")
+    for name in rights:
+        monkeypatch.setenv("AEROBEE_ACCESS_KEY", name)
+        monkeypatch.setenv("AEROBEE_SECRET_KEY", f"{name}-secret")
+        listed = aerobee("admin", "listUser", "-b", at).out
+        assert "secret" not in listed and listed.count("******") >= 3
+        copied = aerobee("admin", "copyUser", "-f", at, "-t", at, "-u", "viewer")
+        assert copied.code == 1
+        assert f"{at} does not tell viewer's password: super users are told passwords" in copied.err
 
 
 def test_who_is_not_let_in_is_told_in_one_line(
@@ -295,6 +314,7 @@ def test_the_audit_log_is_read_over_the_wire(good: Callable[..., Done], aerobee:
         (ROOT, "CreateUser", "scribe", "allowed"),
         (ROOT, "DeleteUser", "scribe", "allowed"),
     ]
+    assert rows[0]["resources"] == ["Cluster:DefaultCluster"], "a list, as in the file"
     chosen = good(
         "access", "audit", "--user", ROOT, "--request", "Delete*", "--since", "-1h", "--last", "1", "--json"
     )
@@ -302,7 +322,7 @@ def test_the_audit_log_is_read_over_the_wire(good: Callable[..., Done], aerobee:
     assert good("access", "audit", "--since", "+1h", "--json").json == []
     assert all(row["result"] == "refused" for row in good("access", "audit", "--refused", "--json").json)
     shown = good("access", "audit").out
-    assert "DeleteUser" in shown
+    assert "DeleteUser" in shown and " Cluster:DefaultCluster " in shown
     assert "scribe-secret" not in shown
 
 
@@ -431,6 +451,15 @@ def test_init_makes_a_server_that_asks_and_a_client_that_is_let_in(
         good("access", "users", "-n", secured.namesrv)
         monkeypatch.delenv("AEROBEE_PROFILE")
         assert aerobee("topics", "list", "-n", secured.namesrv).code == 1, "plain is not spoken there"
+
+
+def test_init_without_its_extra_names_it_and_makes_nothing(
+    aerobee: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    done = aerobee("access", "init", str(tmp_path / "access"))
+    assert done.code == 1 and "this needs cryptography: pip install 'aerobee[grpc]'" in done.err
+    assert not (tmp_path / "access").exists()
 
 
 def certificate_of(file: Path) -> x509.Certificate:

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aerobee import Message, Options, Producer, PushConsumer, SimpleConsumer
-from aerobee.testing import eventually
+from aerobee import Admin, BrokerConfig, Message, Options, Producer, PushConsumer, SimpleConsumer
+from aerobee.cli import connect
+from aerobee.console.writing import time_of_day
+from aerobee.errors import DiskFull, NoPermission
+from aerobee.protocol.bodies import GoneBroker
+from aerobee.testing import TestServer, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,12 +21,34 @@ if TYPE_CHECKING:
 
     from conftest import Done
 
-    from aerobee.testing import TestServer
-
 pytestmark = pytest.mark.slow
 
 
 # -- topics ------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_without_a_number_has_the_brokers_default(good: Callable[..., Done]) -> None:
+    """Of the server of these tests: 2."""
+    assert good("topics", "create", "cli-usual").out == "created topic cli-usual with 2 queues on broker-a\n"
+    assert len(good("topics", "show", "cli-usual", "--json").json["queues"]) == 2
+
+
+def test_a_broker_that_was_away_when_a_topic_was_made_gets_it_by_the_same_again(
+    server: TestServer, aerobee: Callable[..., Done], good: Callable[..., Done]
+) -> None:
+    good("topics", "create", "cli-early", "--queues", "3", "--perm", "r", "--retention", "12h")
+    config = BrokerConfig(name="broker-b", namesrv=server.namesrv)
+    with TestServer(config=config, namesrv_port=-1):
+        made = good("topics", "create", "cli-early").out
+        assert made == "created topic cli-early with 3 queues on broker-b, as broker-a has it\n"
+        shown = good("topics", "show", "cli-early", "--json").json
+        first, second = shown["brokers"]
+        assert (first.pop("brokerName"), second.pop("brokerName")) == ("broker-a", "broker-b")
+        assert first == second
+        places = [(each["brokerName"], each["queueId"]) for each in shown["queues"]]
+        assert places == sorted(places) and len(places) == 6
+        assert aerobee("topics", "create", "cli-early").code == 1
+        assert good("topics", "create", "cli-both", "-q", "1").out.endswith(" on broker-a, broker-b\n")
 
 
 def test_a_topic_lives_from_create_to_delete(aerobee: Callable[..., Done], good: Callable[..., Done]) -> None:
@@ -398,6 +424,51 @@ def test_the_cluster_and_its_settings(server: TestServer, good: Callable[..., Do
     assert good("cluster", "allow-writes", "broker-a").out == "writes to broker-a are on\n"
 
 
+def test_the_cluster_says_which_brokers_are_gone(
+    good: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    since = connect.clock.wall() - 65_000
+    away = GoneBroker(
+        cluster="DefaultCluster",
+        broker_name="broker-b",
+        broker_addr="127.0.0.1:21231",
+        since=since,
+        why="silent",
+    )
+
+    async def gone_brokers(self: Admin) -> list[GoneBroker]:
+        return [away]
+
+    monkeypatch.setattr(Admin, "gone_brokers", gone_brokers)
+    sentence = good("cluster").out.splitlines()[-1]
+    assert sentence.startswith(
+        f"Broker broker-b at 127.0.0.1:21231 has been gone since {time_of_day(since)} (1 m 5 s)."
+    )
+    assert sentence in good("top").out
+    listed = good("topics", "list", "--json")
+    assert listed.json and listed.err == f"{sentence}\n", "their queues and messages are not counted"
+    row = good("cluster", "--json").json[-1]
+    assert (row["brokerName"], row["goneSince"], row["up"]) == ("broker-b", since, "gone")
+
+    async def refused(self: Admin) -> list[GoneBroker]:
+        raise NoPermission("not for you")
+
+    monkeypatch.setattr(Admin, "gone_brokers", refused)
+    assert "gone" not in good("cluster").out + good("top").out
+
+
+def test_the_cluster_says_which_brokers_refuse_messages(
+    server: TestServer, good: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "refuses" not in good("cluster").out
+    full = DiskFull("9 bytes free, sends stop below 10 (min_free_bytes)")
+    monkeypatch.setattr(type(server.server.broker.store), "refusal", full)
+    sentence = f"Broker broker-a refuses messages. It says: {full}. Consumers go on."
+    assert good("cluster", "--json").json[0]["refuses"] == str(full)
+    assert good("cluster").out.splitlines()[-1] == sentence
+    assert sentence in good("top").out
+
+
 # -- settings ----------------------------------------------------------------------------------------------
 
 
@@ -433,6 +504,34 @@ def test_settings_of_a_running_broker(server: TestServer, good: Callable[..., Do
     good("cluster", "set", "popPollingSize=1024")
     [back] = good("settings", "pop_polling_per_key", "-b", "broker-a", "--json").json
     assert back["from"] == "default"
+
+
+def test_a_changed_setting_is_told_by_the_name_and_in_the_unit_that_was_typed(
+    good: Callable[..., Done],
+) -> None:
+    def answer(pair: str) -> str:
+        return good("cluster", "set", pair).out.removesuffix("\n")
+
+    assert answer("disk_full_ratio=0.9") == "disk_full_ratio of broker-a is 0.9 already"
+    assert answer("diskSpaceWarningLevelRatio=90") == "diskSpaceWarningLevelRatio of broker-a is 90 already"
+    until = "of broker-a, until its next start"
+    assert answer("disk_full_ratio=0.95") == f"changed disk_full_ratio: 0.9 -> 0.95 {until}"
+    assert answer("diskSpaceWarningLevelRatio=90") == f"changed diskSpaceWarningLevelRatio: 95 -> 90 {until}"
+    assert answer("long_polling=true") == "long_polling of broker-a is true already"
+    both = good("cluster", "set", "min_free_bytes=1", "long_polling=true").out.splitlines()
+    assert both == [f"changed min_free_bytes: 0 -> 1 {until}", "long_polling of broker-a is true already"]
+    assert answer("minFreeBytes=0") == f"changed minFreeBytes: 1 -> 0 {until}"
+
+
+def test_only_what_is_not_the_default_may_be_listed(good: Callable[..., Done], tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("fileReservedTime=48\n")
+    rows = good("settings", "--changed", "--config", str(conf), "--json").json
+    assert [(row["setting"], row["value"]) for row in rows] == [("store.retention_hours", 48)]
+    running = {row["setting"] for row in good("settings", "--changed", "-b", "broker-a", "--json").json}
+    assert {"broker.default_queues", "store.delay_levels"} <= running
+    assert "broker.init_user" not in running and "broker.pop_polling_total" not in running
+    assert "everything is the default" in good("settings", "--changed", "pop*").err
 
 
 # -- on a terminal -----------------------------------------------------------------------------------------

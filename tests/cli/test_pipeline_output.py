@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("rich")
 
-from aerobee.cli.pipeline_output import SHOWN, Batches, print_rows, say, show, turned
+from aerobee.cli.pipeline_output import SHOWN, Batches, Reasons, print_rows, say, show, turned
 
 ROW = {
     "group": "billing", "topic": "orders", "sent": 1_234_567, "acked": 1_234_500, "waiting": 12, "retrying": 0,
@@ -74,7 +74,7 @@ class Frame(NamedTuple):
 def test_rows_that_are_left_out_are_said_to_be(
     there: int, shown: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show(Frame(there), as_json=True)  # type: ignore[arg-type]
+    assert show(Frame(there), as_json=True) == (there > 0)  # type: ignore[arg-type]
     told = capsys.readouterr()
     assert len(json.loads(told.out)) == shown
     assert ("there are more" in told.err) == (there > shown)
@@ -83,6 +83,31 @@ def test_rows_that_are_left_out_are_said_to_be(
 def test_a_long_line_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
     say("x" * 70 + " 1,234,567 messages")
     assert capsys.readouterr().err == "x" * 70 + " 1,234,567 messages\n"
+
+
+def test_brackets_of_an_error_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    say("KeyError: [/red] [card]")
+    assert capsys.readouterr().err == "KeyError: [/red] [card]\n"
+
+
+def test_frequent_reasons_outlive_a_flood_of_rare_ones() -> None:
+    reasons = Reasons()
+    reasons.take([("often", 3)])
+    for number in range(3 * Reasons.MOST):
+        reasons.take([("rare " + "".join(chr(97 + int(sign)) for sign in str(number)), 1)])
+    reasons.take([("often", 4), ("twice", 2)])
+    assert reasons.most(2) == [("often", 7), ("twice", 2)]
+
+
+def test_reasons_that_differ_by_an_id_are_one_with_an_example() -> None:
+    reasons = Reasons()
+    reasons.take([(f"ValueError: card refused for o-{1042 + number}", 1) for number in range(60)])
+    reasons.take([("ValueError: card refused for o-7", 40), ("KeyError: 'card'", 5), ("IndexError: 3", 1)])
+    assert reasons.most(3) == [
+        ("ValueError: card refused for o-1042, or the like", 100),
+        ("KeyError: 'card'", 5),
+        ("IndexError: 3", 1),
+    ]
 
 
 class Told(NamedTuple):

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aerobee.testing.process import ServerProcess
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -26,6 +28,21 @@ def test_one_message_is_sent_and_its_place_printed(good: Callable[..., Done]) ->
     found = good("messages", "get", message_id, "-t", "cli-one", "--json").json
     assert (found["body"], found["tags"], found["keys"]) == ("hello", "paid", ["k1", "k2"])
     assert found["properties"]["region"] == "EU"
+
+
+def test_a_send_to_a_topic_that_is_closed_says_how_to_open_it(
+    good: Callable[..., Done], aerobee: Callable[..., Done]
+) -> None:
+    good("topics", "create", "cli-closed")
+    good("topics", "update", "cli-closed", "--perm", "r")
+    done = aerobee("send", "cli-closed", "x")
+    assert done.code == 1
+    assert done.err == (
+        "aerobee: topic 'cli-closed' has no queue that may be written, its permission is r: `aerobee topics update "
+        "cli-closed --perm rw` opens it, `aerobee admin addWritePerm` a broker that was closed by wipeWritePerm\n"
+    )
+    good("topics", "update", "cli-closed", "--perm", "rw")
+    good("send", "cli-closed", "x")
 
 
 def test_json_of_a_send_is_one_object_a_message(good: Callable[..., Done]) -> None:
@@ -159,3 +176,25 @@ def test_sigterm_ends_a_consumer_which_says_how_far_it_was(
         consumer.terminate()
         assert consumer.wait(60) == 0
     assert good("groups", "show", "cli-term", "--json").json["ready"] == 0
+
+
+def test_a_send_whose_broker_dies_says_how_many_it_has_and_names_its_own_option() -> None:
+    with ServerProcess() as server:
+        command = [sys.executable, "-m", "aerobee", "send", "cli-dies", "-c", "10000000", "--json"]
+        command += ["--timeout", "1s", "-n", server.namesrv]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as sender:
+            assert sender.stdout is not None and sender.stderr is not None
+            told = [sender.stdout.readline() for _ in range(300)]
+            server.kill()
+            rest, err = sender.communicate(timeout=60)
+    acknowledged = len(told) + len(rest.splitlines())
+    *_, counted, said = err.splitlines()
+    assert sender.returncode == 1
+    assert (
+        said.startswith("aerobee: ")
+        and "A longer --timeout gives a" in said
+        and "send_timeout_ms" not in said
+    )
+    assert (
+        counted == f"{acknowledged:,} of 10,000,000 messages were acknowledged; others may have arrived, too"
+    )

@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import pytest
 
-from aerobee.cli import output
+from aerobee.cli import audit_lines, output
 from aerobee.cli.times import parse_duration, parse_start, parse_time
 from aerobee.protocol.versions import version_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NOW = 1_800_000_000_000
 LOCAL = round(datetime(2026, 8, 1, 12, 30).timestamp() * 1000)
@@ -36,6 +41,26 @@ LOCAL = round(datetime(2026, 8, 1, 12, 30).timestamp() * 1000)
 )
 def test_times(text: str, wanted: int) -> None:
     assert parse_time(text, NOW) == wanted
+
+
+@pytest.fixture
+def in_berlin() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="no tzset here")
+@pytest.mark.usefixtures("in_berlin")
+def test_a_time_is_of_this_machines_zone_unless_it_names_one_and_tables_print_it_so() -> None:
+    half_past_twelve_utc = 1_785_587_400_000
+    assert parse_time("2026-08-01 14:30", NOW) == half_past_twelve_utc
+    assert parse_time("2026-08-01 12:30+00:00", NOW) == half_past_twelve_utc
+    assert parse_time("2026-08-01 08:30-04:00", NOW) == half_past_twelve_utc
+    assert output.local_time(half_past_twelve_utc) == "2026-08-01 14:30:00.000"
+    assert audit_lines.local_time({"time": "2026-08-01T12:30:00.000+00:00"}) == "2026-08-01 14:30:00.000"
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-10", "+m", "99999999999999999999", "2026-13-01", "12:30 pm"])

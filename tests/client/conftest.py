@@ -59,16 +59,32 @@ class FakeSession:
         self.story: list[str] = []
         self.leaving_fails: Exception | None = None
 
-    def know(self, topic: str, queues: int = 4, brokers: tuple[str, ...] = ("a",)) -> None:
+    def check_loop(self) -> None:
+        """Here all is on one."""
+
+    def know(
+        self,
+        topic: str,
+        queues: int = 4,
+        brokers: tuple[str, ...] = ("a",),
+        *,
+        perm: int = 6,
+        masters: tuple[str, ...] | None = None,
+    ) -> None:
+        """`masters` are the brokers that have one: all, unless it is said."""
+
+        def addresses(broker: str) -> dict[int, str]:
+            slave = {1: f"{broker}-slave:1"}
+            return {0: f"{broker}:1", **slave} if masters is None or broker in masters else slave
+
         self.routes.put(
             topic,
             TopicRoute(
                 broker_datas=[
-                    BrokerData(broker_name=b, cluster="c", broker_addrs={0: f"{b}:1", 1: f"{b}-slave:1"})
-                    for b in brokers
+                    BrokerData(broker_name=b, cluster="c", broker_addrs=addresses(b)) for b in brokers
                 ],
                 queue_datas=[
-                    QueueData(broker_name=b, perm=6, read_queue_nums=queues, write_queue_nums=queues)
+                    QueueData(broker_name=b, perm=perm, read_queue_nums=queues, write_queue_nums=queues)
                     for b in brokers
                 ],
             ),

@@ -19,9 +19,10 @@ from aerobee.errors import (
     TopicNotFound,
 )
 from aerobee.protocol import bodies
-from aerobee.protocol.bodies import MessageQueue
+from aerobee.protocol.bodies import MessageModel, MessageQueue
 from aerobee.protocol.bodies.figures import GroupLag
 from aerobee.protocol.command import header_fields
+from aerobee.protocol.headers.cluster import GetBrokerConfig
 from aerobee.protocol.headers.consume import GetRequestModes, SetRequestMode
 from aerobee.protocol.headers.groups import (
     AllGroupConfigs,
@@ -121,6 +122,39 @@ async def test_a_topic_is_made_on_every_master_as_asked_for(
     assert parts.asked() == [("a:1", PATIENCE_MS), ("b:1", PATIENCE_MS)]
     sent = header_fields(parts.session.headers(CreateTopic)[0])
     assert sent.items() >= {"topic": "orders", "topicSysFlag": "0", "order": "false", **fields}.items()
+
+
+async def test_a_topic_may_be_made_on_some_masters_only(parts: Parts) -> None:
+    parts.answer(CreateTopic, None)
+    await parts.topics.create_topic("orders", brokers=["b", "unknown"])
+    assert parts.asked() == [("b:1", PATIENCE_MS)]
+
+
+@pytest.mark.parametrize(
+    ("told", "template", "queues"),
+    [
+        (b"defaultTopicQueueNums=4\n", ("a", "b"), 4),
+        (NoPermission("not for you"), ("a", "b"), 3),
+        (b"somethingElse=4\n", ("elsewhere",), 8),
+        (NoPermission("not for you"), (), 8),
+    ],
+    ids=["by its settings", "by the template", "a template of others", "nobody tells"],
+)
+async def test_how_many_queues_a_topic_has_when_nobody_says(
+    parts: Parts, told: Any, template: tuple[str, ...], queues: int
+) -> None:
+    parts.session.answers[GetBrokerConfig] = [told if isinstance(told, Exception) else (0, None, told)]
+    if template:
+        parts.session.know("TBW102", brokers=template, queues=3)
+    assert await parts.brokers.default_queues() == queues
+
+
+async def test_brokers_that_are_missed_are_told_by_a_name_server_that_knows_them(parts: Parts) -> None:
+    away = bodies.GoneBroker(broker_name="b", broker_addr="b:1", since=7)
+    parts.table["GetGoneBrokers"] = bodies.GoneBrokers(gone_brokers=[away])
+    assert await parts.asking.gone_brokers() == [away]
+    parts.table["GetGoneBrokers"] = RequestCodeNotSupported("code 20007")
+    assert await parts.asking.gone_brokers() == []
 
 
 @pytest.mark.parametrize("queues", [0, 16_385])
@@ -327,3 +361,26 @@ async def test_lag_of_brokers_that_tell_no_figures_is_counted_from_their_tables(
         parts.answer(TopicStatsQuery, kept)
     lag = await parts.progress.lag("g")
     assert (lag.ready, lag.dead, lag.online) == (6, dead, False)
+
+
+@pytest.mark.parametrize(("model", "ready"), [(MessageModel.CLUSTERING, 7), (MessageModel.BROADCASTING, 0)])
+async def test_what_a_connected_group_has_told_nothing_of_is_all_before_it(
+    parts: Parts, model: MessageModel, ready: int
+) -> None:
+    """Brokers that tell no figures leave queues without offsets out. Those of broadcasting are told to nobody."""
+    parts.session.answers[GroupFigures] = lambda *_: RequestCodeNotSupported("what?")
+    retry = bodies.QueueProgress(broker_offset=0, consumer_offset=0, pull_offset=0, last_timestamp=0)
+    told = bodies.ConsumeStats(offset_table={MessageQueue("a", 0, "%RETRY%g"): retry})
+    parts.answer(ConsumeStatsQuery, told, bodies.ConsumeStats(offset_table={}))
+    topics = {name: bodies.SubscriptionData(topic=name) for name in ("T", "%RETRY%g", "nowhere")}
+    member = bodies.ConsumerConnection(message_model=model, subscription_table=topics)
+    parts.answer(ConsumerConnections, member, ConsumerNotOnline("no"))
+    offsets = bodies.TopicOffset(min_offset=2, max_offset=9)
+    stats = bodies.TopicStats(offset_table={MessageQueue("a", 0, "T"): offsets})
+    of_retry = bodies.TopicStats(offset_table={MessageQueue("a", 0, "%RETRY%g"): bodies.TopicOffset()})
+    parts.session.know("T", queues=1)
+    parts.session.know("%RETRY%g", queues=1)
+    parts.answer(TopicStatsQuery, stats, of_retry)
+    lag = await parts.progress.lag("g")
+    assert (lag.ready, lag.online) == (ready, True)
+    assert len(lag.queues) == (2 if ready else 1)

@@ -35,6 +35,17 @@ CLIENTS = (
 )
 
 
+@pytest.mark.parametrize("client", CLIENTS)
+def test_help_speaks_to_who_waits(client: Any) -> None:
+    assert inspect.signature(client) == inspect.signature(client._made_of)
+    texts = [
+        client.__doc__,
+        *(member.__doc__ for _, member in inspect.getmembers(client, inspect.isfunction)),
+    ]
+    for text in filter(None, texts):
+        assert "await " not in text and "async with" not in text and "async for" not in text
+
+
 async def double(number: int) -> int:
     await asyncio.sleep(0)
     return 2 * number
@@ -106,7 +117,7 @@ def test_each_has_all_methods_of_its_async_one_under_their_names(client: type) -
         if not name.startswith("_"):
             own = getattr(client, name)
             assert own.__name__ == name
-            assert own.__doc__ == member.__doc__
+            assert own.__doc__ == (member.__doc__ and member.__doc__.replace("async with", "with"))
             assert not inspect.iscoroutinefunction(own)
     assert client.__doc__
 

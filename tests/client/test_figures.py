@@ -66,9 +66,15 @@ def test_from_offsets_what_was_pulled_is_in_flight_and_the_rest_is_ready() -> No
 
 def test_nonsense_of_a_broker_is_not_counted_below_zero() -> None:
     queue = MessageQueue("a", 0, "T")
-    ahead = from_stats("g", {queue: progress(5, 3, 9)}, NOW, online=False, dead=0)
+    ahead = from_stats("g", {queue: progress(5, 3, 9)}, NOW, online=True, dead=0)
     assert (ahead.ready, ahead.in_flight) == (0, 6)
     later = from_stats("g", {queue: progress(5, 3, 3, at=NOW + 1)}, NOW, online=False, dead=0)
     assert later.oldest_ms == 0
     unknown = from_stats("g", {queue: progress(5, 3, 3, at=0)}, NOW, online=False, dead=0)
     assert unknown.oldest_ms == 0, "no time is told, not the beginning of all times"
+
+
+def test_of_a_group_without_members_nothing_is_in_flight_whatever_was_pulled() -> None:
+    """Apache's broker moves the pull offset for the held pull of a consumer that has gone."""
+    found = from_stats("g", {MessageQueue("a", 0, "T"): progress(5, 3, 5)}, NOW, online=False, dead=0)
+    assert (found.ready, found.in_flight, found.queues[0].position) == (2, 0, 3)

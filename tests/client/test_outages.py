@@ -13,7 +13,8 @@ from aerobee.errors import NetworkError, SystemFailure
 if TYPE_CHECKING:
     import pytest
 
-AWAY = NetworkError("cannot connect to 127.0.0.1:10911: Connection refused")
+TEXT = "cannot connect to 127.0.0.1:10911: Connection refused"
+AWAY = NetworkError(TEXT)
 BROKER = "127.0.0.1:10911"
 TRIES = "failed attempts of this process's clients"
 
@@ -28,7 +29,7 @@ def test_an_hour_without_a_broker_is_a_line_a_minute_and_one_at_each_end(
     clock = ManualClock(0)
     outages = Outages(clock)
     for _ in range(3_600):
-        outages.failed(BROKER, AWAY)
+        outages.failed(BROKER, NetworkError(TEXT))
         clock.advance(seconds=1)
     outages.answered(BROKER)
     told = lines(caplog)
@@ -51,12 +52,22 @@ def test_servers_are_told_apart_and_one_that_answers_is_forgotten(caplog: pytest
     assert lines(caplog)[-1].startswith(f"server={BROKER} does not answer"), "a new outage is a new line"
 
 
+def test_an_attempt_that_many_waited_for_is_counted_once(caplog: pytest.LogCaptureFixture) -> None:
+    outages = Outages(ManualClock(0))
+    for _ in range(5):
+        shared = NetworkError(TEXT)
+        for _ in range(100):
+            outages.failed(BROKER, shared)
+    outages.answered(BROKER)
+    assert lines(caplog)[-1].endswith(f"{TRIES}: 5")
+
+
 def test_sessions_of_one_process_tell_of_a_server_once(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock(0)
     three = [Outages(clock) for _ in range(3)]
     for _ in range(90):
         for each in three:
-            each.failed(BROKER, AWAY)
+            each.failed(BROKER, NetworkError(TEXT))
         clock.advance(seconds=1)
     three[1].answered(BROKER)
     three[0].answered(BROKER)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -50,6 +51,48 @@ async def test_a_pull_consumer_reports_what_was_polled_in_between_and_at_the_end
     assert (session.consumers, session.users) == ({}, 0)
     with pytest.raises(RuntimeError, match="is not started, or stopped"):
         await consumer.poll()
+
+
+async def test_an_exception_takes_back_what_the_last_poll_handed_out_and_no_more(
+    broker: Broker, session: Any, settle: Any, encode_messages: Any
+) -> None:
+    with suppress(ZeroDivisionError):
+        async with PullConsumer(group="g", topics={"T": "*"}) as consumer:
+            await settle()
+            broker.answer(0, encode_messages(5, 6, 7, 8), 9)
+            await settle()
+            assert len(await consumer.poll(2, timeout_ms=0)) == 2
+            assert len(await consumer.poll(1, timeout_ms=0)) == 1
+            raise ZeroDivisionError
+    assert broker.reported()[-2:] == [(0, 7), (1, 5)]
+
+
+@pytest.mark.parametrize("offsets", [None, {Q0: 6}])
+async def test_what_was_committed_before_an_exception_stays(
+    offsets: Any, broker: Broker, session: Any, settle: Any, encode_messages: Any
+) -> None:
+    with suppress(ZeroDivisionError):
+        async with PullConsumer(group="g", topics={"T": "*"}) as consumer:
+            await settle()
+            broker.answer(0, encode_messages(5, 6), 7)
+            await settle()
+            await consumer.poll(2, timeout_ms=0)
+            await consumer.commit(offsets)
+            raise ZeroDivisionError
+    assert broker.reported()[-2:] == [(0, 6 if offsets else 7), (1, 5)]
+
+
+async def test_a_first_poll_that_an_exception_takes_back_leaves_the_group_where_it_was(
+    broker: Broker, session: Any, settle: Any, encode_messages: Any
+) -> None:
+    with suppress(ZeroDivisionError):
+        async with PullConsumer(group="g", topics={"T": "*"}) as consumer:
+            await settle()
+            broker.answer(0, encode_messages(5, 6), 7)
+            await settle()
+            assert len(await consumer.poll(3, timeout_ms=0)) == 2
+            raise ZeroDivisionError
+    assert broker.reported()[-2:] == [(0, 5), (1, 5)]
 
 
 async def test_without_automatic_commits_the_end_reports_nothing(

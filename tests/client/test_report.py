@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aerobee.client.consume import report
-from aerobee.client.consume.handler import ConsumeResult, Handler, Outcome
+from aerobee.client.consume.handler import ConsumeResult, Handler, Outcome, Returned
 from aerobee.client.consume.membership import PoppedQueue
 from aerobee.client.options import Options
 from aerobee.protocol.bodies import MessageQueue
@@ -32,9 +32,9 @@ def refuse(message: object) -> None:
     ],
 )
 async def test_a_message_consumed_at_an_operators_word_ends_as_the_handler_says(
-    make_member: Any, returned: object, told: str
+    make_member: Any, returned: Returned, told: str
 ) -> None:
-    async def handle(message: Any) -> object:
+    async def handle(message: Any) -> Returned:
         return returned
 
     found = await report.consume_directly(make_member(), Handler(handle, 1, 1, "g"), Record("T", b"x"), "a")

@@ -14,10 +14,19 @@ from aerobee.client.produce.merging import MOST_MEMBERS, SAME_TIME_MS, results_o
 from aerobee.client.produce.producer import Producer
 from aerobee.client.produce.sender import BATCH, SINGLE, Sender, result_of
 from aerobee.client.produce.tries import NotAsWished
-from aerobee.errors import NetworkError, NoPermission, NoRoute, RequestTimeout, SystemBusy, TopicNotFound
+from aerobee.errors import (
+    NetworkError,
+    NoPermission,
+    NoRoute,
+    RequestTimeout,
+    SystemBusy,
+    TopicNotFound,
+    TopicNotWritable,
+)
 from aerobee.protocol import accounts, batch
 from aerobee.protocol import command as wire
 from aerobee.protocol.bodies import BrokerData, MessageQueue, QueueData, TopicRoute
+from aerobee.protocol.codes import Perm
 from aerobee.protocol.command import Command, header_fields
 from aerobee.protocol.fast_frames import Sending
 from aerobee.protocol.headers.produce import SendMessageV2
@@ -325,6 +334,25 @@ async def test_an_unknown_topic_has_the_queues_of_the_template_and_no_more_than_
     with pytest.raises(NoRoute, match="topic 'full' has no queue that may be written"):
         await sender.queues("full")
     assert session.refreshed[-1] == "full", "a fresh route was looked at first"
+
+
+async def test_a_topic_that_may_only_be_read_is_told_at_once_and_with_what_opens_it(
+    session: Any, sender: Sender
+) -> None:
+    session.know("closed", perm=Perm.READ)
+    began = session.clock.now()
+    with pytest.raises(TopicNotWritable) as told:
+        await sender.send(sending(session, topic="closed"), SINGLE, None)
+    assert session.clock.now() == began and session.refreshed == ["closed"], "one fresh look at the route"
+    assert "its permission is r: `aerobee topics update closed --perm rw` opens it" in str(told.value)
+    assert "None" not in str(told.value) and "send_timeout_ms" not in str(told.value)
+
+
+async def test_a_topic_whose_master_is_away_is_not_called_closed(session: Any, sender: Sender) -> None:
+    session.know("orphan", masters=())
+    with pytest.raises(NoRoute, match="topic 'orphan' has no broker with a master now") as told:
+        await sender.queues("orphan")
+    assert told.value.retryable, "it is waited for"
 
 
 async def test_a_blocking_caller_is_shown_the_way_of_a_first_try(

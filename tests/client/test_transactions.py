@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aerobee import Server
 from aerobee.client.message import Message, SendResult, SendStatus
 from aerobee.client.options import Options
 from aerobee.client.produce.transaction_producer import TransactionProducer, TransactionState
@@ -18,6 +19,11 @@ from aerobee.protocol.codes import RequestCode, SysFlag
 from aerobee.protocol.compression import decompress
 from aerobee.protocol.headers.transaction import CheckTransaction, EndTransaction
 from aerobee.protocol.message import Record, offset_message_id
+from aerobee.testing import eventually
+
+if TYPE_CHECKING:
+    from aerobee.client.message import ReceivedMessage
+    from aerobee.testing import TestServer
 
 OFFSET_ID = offset_message_id(b"\x7f\0\0\x01\0\0\x2a\x9f", 4_096)
 COMMIT, ROLLBACK, UNKNOWN = TransactionState.COMMIT, TransactionState.ROLLBACK, TransactionState.UNKNOWN
@@ -208,3 +214,30 @@ async def test_a_half_message_may_be_compressed(producer: Any) -> None:
     assert len(sending.body) < len(body)
     assert decompress(sending.body, sending.sys_flag) == body, "and says so"
     assert sending.sys_flag & SysFlag.TRANSACTION_MASK == SysFlag.PREPARED
+
+
+async def test_a_producer_that_has_sent_nothing_yet_is_asked_about_what_another_left(
+    aerobee_manual_server: TestServer,
+) -> None:
+    """An order row was written, the program died, and runs again: nobody may send anything for hours."""
+    server, asked = aerobee_manual_server, list[str]()
+
+    def check(message: ReceivedMessage) -> TransactionState:
+        asked.append(message.keys[0])
+        return COMMIT
+
+    server.create_topic("orders", queues=1)
+    async with TransactionProducer(server.namesrv, group="shop", check=lambda m: UNKNOWN) as dies:
+        await dies.send_in_transaction(Message("orders", b"tea", keys=["o-1"]), lambda m, a: UNKNOWN)
+    async with TransactionProducer(server.namesrv, group="shop", check=check):
+        server.clock.advance(minutes=1)
+        await eventually(lambda: asked == ["o-1"])
+        await eventually(lambda: [m.body for m in server.messages_of("orders")] == [b"tea"])
+
+
+async def test_brokers_that_are_not_there_yet_keep_no_producer_from_starting() -> None:
+    async with (
+        Server(ephemeral=True, namesrv_port=0, broker_port=-1) as alone,
+        TransactionProducer(alone.namesrv, group="shop", check=lambda m: UNKNOWN) as producer,
+    ):
+        assert producer.session.producers.keys() == {"shop"}

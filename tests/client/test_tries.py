@@ -103,6 +103,11 @@ def test_the_error_says_what_was_tried_for_how_long_and_what_to_do() -> None:
     assert "broker 'a'" in str(told)
     assert "Connection refused" in str(told)
     assert "send_timeout_ms" in str(told)
+    one.at = None
+    nowhere = str(one.told(NoRoute("unknown"), "orders", 2_995))
+    assert "2 tries in 2995 ms: unknown; A longer send_timeout_ms" in nowhere, "no broker was tried"
+    assert "broker" not in str(one.told(RequestTimeout("no answer"), "orders", 9)).partition(".")[0]
+    one.at = "a"
     late = one.told(RequestTimeout("no answer in time"), "orders", 3_000)
     assert type(late) is RequestTimeout
     assert "it may have arrived" in str(late)

@@ -52,6 +52,7 @@ async def test_without_any_it_says_what_they_are(browser: Any, admin: Admin) -> 
 
 async def test_those_chosen_are_sent_again_and_no_others(browser: Any, admin: Admin, dead: None) -> None:
     page = await browser.get("/groups/billing/dead")
+    assert page.count("<dt>attempts</dt><dd>1</dd>") == 2, "as often as they were tried"
     assert page.count("from orders · why: RuntimeError: refused") == 2
     ids = re.findall(r'name="id" value="(\w+)"', page)
     assert all(f">{each}</a> · keys o-" in page for each in ids)

@@ -3,8 +3,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import TYPE_CHECKING
+
 from aerobee.console import problems as rules
-from aerobee.console.history import BrokerSeen, GroupSeen, History, Holder, Sample, Total
+from aerobee.console.history import BrokerSeen, GoneSeen, GroupSeen, History, Holder, Sample, Total
+from aerobee.console.writing import time_of_day
+
+if TYPE_CHECKING:
+    import pytest
 
 SECOND = 1_000
 MINUTE = 60 * SECOND
@@ -106,6 +113,30 @@ def test_a_broker_that_does_not_answer_comes_first() -> None:
         seen(dead=1), seen(dead=2), brokers=[BrokerSeen("broker-a", "10.0.0.7:10911", answers=False)]
     )
     assert said(history)[0].startswith("Broker broker-a does not answer.")
+
+
+def test_a_broker_that_went_without_a_goodbye_is_told_with_since_when(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rules, "time_of_day", {17: "17:46:05"}.__getitem__)
+    away = GoneSeen("broker-b", "127.0.0.1:21231", 17, 65 * SECOND, "connection closed")
+    assert said(watched(seen(), gone=[away])) == [
+        "Broker broker-b at 127.0.0.1:21231 has been gone since 17:46:05 (1 m 5 s). It went without a goodbye: "
+        "connection closed. Read the end of its log and start it again: its messages wait there, and clients use the "
+        "other brokers."
+    ]
+
+
+def test_the_time_of_a_day_is_that_of_this_machine() -> None:
+    assert time_of_day(round(datetime(2026, 11, 18, 17, 46, 5).timestamp() * 1000)) == "17:46:05"
+
+
+def test_a_broker_that_refuses_messages_is_told_with_its_reason_and_not_twice() -> None:
+    reason = "disk 91% full, sends stop at 90% (disk_full_ratio)"
+    full = BrokerSeen("broker-a", "10.0.0.7:10911", disk=0.91, refuses=reason)
+    assert said(watched(seen(), brokers=[full])) == [
+        f"Broker broker-a refuses messages. It says: {reason}. Consumers go on."
+    ]
 
 
 def test_a_disk_that_grows_will_be_full() -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aerobee import Message, Producer
+from aerobee import Admin, Message, Producer
+from aerobee.errors import NetworkError
 
 if TYPE_CHECKING:
-    from aerobee import Admin, Server
+    import pytest
+
+    from aerobee import Server
 
 
 async def test_an_empty_cluster_says_what_to_do_next(browser: Any) -> None:
@@ -50,3 +53,20 @@ async def test_a_topic_is_created_by_its_form(browser: Any, admin: Admin) -> Non
 async def test_a_wrong_name_is_refused_in_words_and_harms_nothing(browser: Any) -> None:
     page = await browser.send("/topics", "/topics", 400, topic="<script>alert(1)</script>", queues="5")
     assert "<script>alert" not in page and "&lt;script&gt;" in page
+
+
+async def test_the_form_offers_as_many_queues_as_the_brokers_give(
+    browser: Any, admin: Admin, server: Server
+) -> None:
+    await admin.update_broker_config(server.broker_address, {"default_queues": "5"})
+    assert (await browser.form("/topics", "/topics"))["queues"] == "5"
+
+
+async def test_a_broker_that_does_not_tell_its_queues_keeps_no_page_away(
+    browser: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(self: Admin, cluster: str | None = None) -> int:
+        raise NetworkError("lost")
+
+    monkeypatch.setattr(Admin, "default_queues", lost)
+    assert (await browser.form("/topics", "/topics"))["queues"] == "8"

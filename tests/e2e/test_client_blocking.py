@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -42,6 +43,32 @@ async def test_the_same_names_without_async(cluster: Any) -> None:
         return polled
 
     assert sorted(await asyncio.to_thread(work)) == [b"%d" % n for n in range(10)]
+
+
+async def test_what_an_exception_leaves_of_a_poll_comes_again(cluster: Any) -> None:
+    topic = await cluster.topic()
+
+    def work() -> list[bytes]:
+        with aerobee.Producer(cluster.namesrv, group="shop", options=cluster.options) as producer:
+            for n in range(3):
+                producer.send(aerobee.Message(topic, b"%d" % n, sharding_key="same"))
+        made: Any = {
+            "group": cluster.fresh("g"),
+            "topics": {topic: "*"},
+            "start": "first",
+            "options": cluster.options,
+        }
+        with suppress(ZeroDivisionError), aerobee.PullConsumer(cluster.namesrv, **made) as consumer:
+            while not (polled := consumer.poll(timeout_ms=5_000)):
+                pass
+            raise ZeroDivisionError(polled)
+        with aerobee.PullConsumer(cluster.namesrv, **made) as consumer:
+            again: list[bytes] = []
+            while len(again) < 3:
+                again += [message.body for message in consumer.poll(timeout_ms=5_000)]
+        return again
+
+    assert await asyncio.to_thread(work) == [b"0", b"1", b"2"]
 
 
 async def test_a_push_consumers_plain_handler_runs_in_threads(cluster: Any) -> None:

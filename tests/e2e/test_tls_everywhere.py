@@ -9,8 +9,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from aerobee import Server
-from aerobee.errors import AerobeeError, NetworkError
+from aerobee import Options, Producer, Server
+from aerobee.errors import AerobeeError, ConnectionLost, NetworkError
 from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.net.pool import Pool
 from aerobee.net.tls import client_tls
@@ -37,6 +37,24 @@ async def beat(channel: grpc.aio.Channel) -> int:
     )
     answer = await call(pb.HeartbeatRequest(), metadata=(("x-mq-client-id", "c"),), timeout=5)
     return int(answer.status.code)
+
+
+async def test_a_client_at_a_server_that_speaks_the_other_way_is_asked_about_tls(
+    certificate: tuple[Path, Path],
+) -> None:
+    async with Server(ephemeral=True, config=required(certificate)) as server:
+        with pytest.raises(
+            ConnectionLost, match=r'take TLS alone\? Then: Options\(tls="on", tls_ca=\.\.\.\)$'
+        ):
+            await Producer(server.namesrv, group="p").start()
+        address = server.namesrv
+    async with Server(ephemeral=True) as plain:
+        with pytest.raises(NetworkError, match=r'speak TLS at all\? If not: Options\(tls="off"\)$') as told:
+            await Producer(plain.namesrv, group="p", options=Options(tls="on")).start()
+        assert "it closed the connection when TLS began" in str(told.value)
+    for options in (Options(), Options(tls="on")):
+        with pytest.raises(NetworkError, match=r"is this its port\? \(9876 unless it was told another\)$"):
+            await Producer(address, group="p", options=options).start()
 
 
 @pytest.mark.slow

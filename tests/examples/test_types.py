@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -65,3 +66,39 @@ def test_a_name_that_does_not_exist_is_noticed(tmp_path: Path) -> None:
     done = checked(tmp_path, [], "mypy", "--strict", "wrong.py")
     assert "NoSuchThing" in done.stdout
     assert "Whatever" in done.stdout
+
+
+HANDLERS = """
+from aerobee import ConsumeResult, Outcome, PushConsumer, ReceivedMessage, blocking
+
+async def nothing(message: ReceivedMessage) -> None: ...
+async def perhaps(message: ReceivedMessage) -> Outcome | None: return None
+async def either(message: ReceivedMessage) -> bool: return True
+async def several(messages: list[ReceivedMessage]) -> Outcome: return Outcome()
+def plain(message: ReceivedMessage) -> ConsumeResult: return ConsumeResult.RETRY
+async def number(message: ReceivedMessage) -> int: return 1
+def text(message: ReceivedMessage) -> str: return ""
+async def of_a_body(body: bytes) -> None: ...
+seen: list[bytes] = []
+"""
+GOOD = (
+    "nothing", "perhaps", "either", "several", "plain", "lambda message: None",
+    "lambda message: seen.append(message.body)", "lambda messages: seen.extend(each.body for each in messages)",
+)  # fmt: skip
+WRONG = ("number", "text", "of_a_body")
+
+
+def test_a_handler_whose_answer_means_nothing_or_that_takes_something_else_is_noticed(tmp_path: Path) -> None:
+    clients = ("PushConsumer", "blocking.PushConsumer")
+    calls = {
+        handler: [f'{client}(group="g", topics={{"t": "*"}}, handler={handler})' for client in clients]
+        for handler in (*GOOD, *WRONG)
+    }
+    lines = [*HANDLERS.splitlines(), *(call for each in calls.values() for call in each)]
+    (tmp_path / "handlers.py").write_text("\n".join(lines))
+    done = checked(tmp_path, [], "mypy", "--strict", "handlers.py")
+    told = {
+        lines[int(number) - 1]
+        for number in re.findall(r"^handlers\.py:(\d+): error", done.stdout, re.MULTILINE)
+    }
+    assert told == {call for handler in WRONG for call in calls[handler]}, done.stdout

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from types import SimpleNamespace as Thing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
+from aerobee import native
 from aerobee.broker.operations.admin import ask_client
 from aerobee.broker.state.counted import RequestTimes
 from aerobee.broker.state.routes import Host
@@ -19,6 +21,7 @@ from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.http.app import make_app
 from aerobee.fronts.http.connections import HttpConnections, HttpLimits
 from aerobee.fronts.remoting import admin, pop
+from aerobee.fronts.remoting.front import RemotingFront
 from aerobee.protocol import bodies
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command
@@ -26,7 +29,7 @@ from aerobee.protocol.headers.consume import ConsumeDirectly, HeadsRead, ReadHea
 from aerobee.settings import BrokerConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 # -- endpoints ---------------------------------------------------------------------------------------------
@@ -101,6 +104,50 @@ def test_queues_are_told_with_what_may_be_done_to_them(
     shown = {pb.READ_WRITE: "RW", pb.READ: "R", pb.WRITE: "W", pb.NONE: "-"}
     found = route._permissions(Host("b", perm, read, write))
     assert " ".join(shown[each] for each in found) == expected
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_every_queue_of_every_host_is_told_and_only_readable_hosts_are_assigned(
+    ordered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = [
+        Host("broker-b", 6, 3, 1, grpc_address="10.0.0.2:1"),
+        Host("broker-c", 2, 2, 2, grpc_address="10.0.0.3:1"),
+        Host("broker-d", 4, 2, 0, grpc_address="10.0.0.4:1"),
+    ]
+
+    async def hosts(topic: str, broker: Any) -> list[Host]:
+        return there
+
+    monkeypatch.setattr(route, "hosts_or_new_topic", hosts)
+    monkeypatch.setattr(route, "hosts_of", hosts)
+    group = Thing(consume_message_orderly=ordered)
+    broker: Any = Thing(
+        config=BrokerConfig(),
+        topics=Thing(get=lambda name: None),
+        groups=Thing(require=lambda name: group),
+    )
+    caller: Any = Thing(port=8081)
+    asked = pb.QueryRouteRequest(topic=pb.Resource(name="orders"))
+    told = [
+        (each.broker.name, each.id, each.permission)
+        for each in (await route.query_route(caller, asked, broker)).message_queues
+    ]
+    assert told == [
+        ("broker-b", 0, pb.READ_WRITE), ("broker-b", 1, pb.READ), ("broker-b", 2, pb.READ),
+        ("broker-c", 0, pb.WRITE), ("broker-c", 1, pb.WRITE), ("broker-d", 0, pb.READ), ("broker-d", 1, pb.READ),
+    ]  # fmt: skip
+    wanted = pb.QueryAssignmentRequest(topic=pb.Resource(name="orders"), group=pb.Resource(name="g"))
+    assigned = (await route.query_assignment(caller, wanted, broker)).assignments
+    given = [each.message_queue for each in assigned]
+    found = [(each.broker.name, each.id, each.permission) for each in given]
+    if ordered:
+        expected = [("broker-b", n, pb.READ_WRITE) for n in range(3)] + [
+            ("broker-d", n, pb.READ) for n in range(2)
+        ]
+    else:
+        expected = [("broker-b", -1, pb.READ_WRITE), ("broker-d", -1, pb.READ)]
+    assert found == expected
 
 
 # -- gates -------------------------------------------------------------------------------------------------
@@ -229,3 +276,33 @@ async def test_a_port_without_a_console_says_what_it_has() -> None:
     assert sent[1]["body"] == (
         b"Aerobee. /healthz and /readyz say how it is, /metrics what it does, /api answers in JSON.\n"
     )
+
+
+# -- who comes and goes ------------------------------------------------------------------------------------
+
+
+def test_the_broker_hears_of_a_client_whose_connection_is_lost() -> None:
+    gone: list[Any] = []
+    broker: Any = Thing(
+        guard=None,
+        clock=ManualClock(),
+        stats=Thing(counted=Thing(rpc=RequestTimes())),
+        clients=Thing(closed=gone.append),
+    )
+    with native_off():
+        front = RemotingFront(broker)
+    assert front.run is None
+    connection: Any = Thing(remote_text="somebody")
+    front.opened(connection)
+    assert gone == []
+    front.closed(connection)
+    assert gone == [connection]
+
+
+@contextmanager
+def native_off() -> Iterator[None]:
+    was, native.is_on = native.is_on, False
+    try:
+        yield
+    finally:
+        native.is_on = was

@@ -21,6 +21,7 @@ from aerobee.fronts.gates.call import Port
 from aerobee.fronts.gates.guard import request_name
 from aerobee.protocol import bodies
 from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.headers.offsets import ResetOffset
 from tests.fronts.guarded import NOW, Asked, Guard, at, for_grpc, for_http, for_remoting
 
 # -- who is it ------------------------------------------------------------------------------------------------------
@@ -39,6 +40,21 @@ def test_who_signs_well_is_known() -> None:
     assert identified(Port.BROKER, for_remoting("ann", "s3cret", b"body"), body=b"body") == "ann"
     assert identified(Port.VIP, for_remoting("ann", "s3cret", b"body"), body=b"body") == "ann"
     assert identified(Port.HTTP, for_http("ann", "s3cret"), body=b"body") == "ann"
+
+
+def test_a_signature_is_of_what_a_client_of_that_version_signs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old ones leave out fields."""
+    told: list[tuple[Any, ...]] = []
+
+    class Old(Asked):
+        version = 407  # type: ignore[assignment]
+
+    monkeypatch.setattr("aerobee.protocol.accounts.is_signed", lambda *given: told.append(given) or True)
+    gate = accounts.gate(at(Guard(ann="s3cret")))
+    assert gate is not None
+    fields = {"AccessKey": "ann"}
+    gate(Old(fields=fields, body=b"body"))
+    assert told == [("s3cret", fields, b"body", 407)]
 
 
 @pytest.mark.parametrize("port", [Port.GRPC, Port.BROKER, Port.HTTP])
@@ -192,6 +208,32 @@ def test_changes_are_written_however_they_end_and_refusals_apart() -> None:
     assert written(AccessDenied("not you")) == [
         ("refused", NOW, "10.0.0.1", {**FACTS, "result": "refused", "why": "not you"})
     ]
+
+
+def test_the_right_that_was_missing_is_written_not_the_first_that_was_asked_for() -> None:
+    asked = SimpleNamespace(topic="orders", consumer_group="g")
+    reading: Any = {"code": RequestCode.PULL_MESSAGE, "route": "PullMessage", "asked": asked}
+    ((_, _, _, facts),) = written(AccessDenied("no right", lacks="Update"), **reading)
+    assert facts["action"] == "Update"
+    ((_, _, _, facts),) = written(AccessDenied("not you"), **reading)
+    assert facts["action"] == "Sub"
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"queue_id": 0, "offset": 0}, "g on t queue 0 to offset 0"),
+        ({"queue_id": -1, "offset": 7}, "g on t to offset 7"),
+        ({"offset": -1, "timestamp": 0}, "g on t to the first message"),
+        ({"timestamp": -1}, "g on t to the end"),
+        ({"timestamp": 1_700_000_000_123}, "g on t to 2023-11-14T22:13:20.123+00:00"),
+    ],
+)
+def test_where_a_group_was_moved_is_written(asked: dict[str, int], told: str) -> None:
+    header = ResetOffset(group="g", topic="t", **asked)  # type: ignore[arg-type]
+    code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+    ((_, _, facts),) = written(None, code=code, route="ResetOffset", asked=header)
+    assert facts["change"] == told
 
 
 def test_of_what_changes_nothing_only_refusals_are_written() -> None:

@@ -135,6 +135,24 @@ async def test_what_waits_for_messages_is_told_apart_from_what_waits_for_the_dis
     assert [code for code, _ in bench.finished] == [PULL]
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        RequestCode.PULL_MESSAGE,
+        RequestCode.LITE_PULL_MESSAGE,
+        RequestCode.POP_MESSAGE,
+        RequestCode.NOTIFICATION,
+    ],
+)
+async def test_each_request_that_waits_for_messages_counts_as_held(
+    code: RequestCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ROUTES, int(code), Route(Asked, lambda *_: _later(Reply(21))))
+    bench = Bench(monkeypatch)
+    await bench.ask(int(code), 100, 100)
+    assert list(bench.told()) == [(code, 21, True)]
+
+
 async def test_a_refusal_that_comes_later_is_answered_and_finished_too(bench: Bench) -> None:
     reply = await bench.ask(80, 100, 100)
     assert (reply.code, reply.remark) == (InvalidParameter.code, "no")
@@ -155,6 +173,18 @@ async def test_codes_that_nobody_serves_are_one(bench: Bench) -> None:
         refused = await bench.ask(code, 10)
         assert (refused.code, refused.remark) == (3, f" request type {code} not supported")
     assert bench.told() == {(-1, 3, False): (2, 20)}
+
+
+async def test_a_refusal_at_a_gate_counts_for_the_code_that_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuses(call: Any) -> None:
+        raise NoPermission("not you")
+
+    monkeypatch.setattr(remoting, "gates_at", lambda place: (refuses,) if place.code == WELL else ())
+    bench = Bench(monkeypatch)
+    assert (await bench.ask(WELL, 10)).remark == "not you"
+    assert bench.told() == {(WELL, 16, False): (1, 10)}
 
 
 async def test_a_code_that_nobody_serves_is_told_once_a_minute(

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+from aerobee.errors import DiskFull
 from aerobee.net.pool import Pool
 from aerobee.protocol import batch
 from aerobee.protocol.batch import BatchItem
+from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.command import request
 from aerobee.protocol.headers import produce
 from aerobee.server import OFF, Server
@@ -44,4 +47,26 @@ async def test_reply_waits_until_the_message_is_on_disk_unless_the_producer_does
         assert await send(produce.SendBack(offset=0, group="billing"), b"") == 3
         broker.send(request(plain, b"one way"))
         assert await send(plain, b"last") >= 4
+        await pool.close()
+
+
+async def test_what_the_disk_did_not_keep_is_refused_to_each_who_waits(monkeypatch: Any) -> None:
+    async with Server(ephemeral=True, namesrv_port=OFF, store=SYNC) as server:
+        pool = Pool()
+        broker = await pool.get(server.broker_address)
+        plain = produce.SendMessageV2(topic="orders", queue_id=0)
+        assert (await broker.call(request(plain, b"safe"))).code == 0
+
+        async def refused(end: int, calls: int = 1) -> None:
+            raise DiskFull("no space left")
+
+        monkeypatch.setattr(server.broker.store, "durable", refused)
+        waiting = [broker.start_call(request(plain, b"a")), broker.start_call(request(plain, b"b"))]
+        broker.send(request(plain, b"one way"))
+        waiting.append(broker.start_call(request(plain, b"c")))
+        for answer in await asyncio.gather(*waiting):
+            assert (answer.code, answer.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, "no space left")
+            assert answer.ext_dict()["MSG_REGION"] == "DefaultRegion"
+        monkeypatch.undo()
+        assert (await broker.call(request(plain, b"safe again"))).code == 0
         await pool.close()

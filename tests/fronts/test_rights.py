@@ -47,14 +47,16 @@ if TYPE_CHECKING:
 HERE = ("10.1.2.3", 5000)
 AT = 4242  # in the log: a message of topic `there`
 AT_HALF = 4343  # and a half message of topic `half`
+AT_RETRY = 4444  # and one that POP redelivered to group g
 OFFSET_ID = message.offset_message_id(b"\x7f\x00\x00\x01\x00\x00\x2a\x9f", AT)
+GONE_ID = message.offset_message_id(b"\x7f\x00\x00\x01\x00\x00\x2a\x9f", AT + 1)
 T_AND_G: dict[str, Any] = {"topic": "t", "consumer_group": "g"}
 T_AND_GROUP: dict[str, Any] = {"topic": "t", "group": "g"}
 
 
 class Log:
     def topic_at(self, physical_offset: int) -> str | None:
-        return {AT: "there", AT_HALF: "half"}.get(physical_offset)
+        return {AT: "there", AT_HALF: "half", AT_RETRY: "%RETRY%g_t"}.get(physical_offset)
 
     def is_group(self, name: str) -> bool:
         return name in ("g", "g_h")
@@ -78,6 +80,11 @@ def beat(*consumers: bodies.ConsumerData) -> bytes:
 LOCK = bodies.encode(
     bodies.LockBatch(
         consumer_group="g", mq_set=[bodies.MessageQueue("b", 0, "t"), bodies.MessageQueue("b", 0, "%RETRY%g")]
+    )
+)
+LOCK_TWO = bodies.encode(
+    bodies.LockBatch(
+        consumer_group="g", mq_set=[bodies.MessageQueue("b", 0, "u"), bodies.MessageQueue("b", 0, "t")]
     )
 )
 ACKS = bodies.encode(
@@ -109,6 +116,7 @@ BROKER: list[tuple[Header, bytes, str]] = [
     (hp.SendMessageV2(topic="t", properties="TIMER_DEL_UNIQKEY\x01u+K1\x02"), b"", "Topic:t Pub + Topic:u Pub"),
     (hp.SendBack(offset=1, group="g"), b"", "Group:g Sub"),
     (hp.SendBack(offset=AT, group="g", origin_topic="t"), b"", "Group:g Sub + Topic:there Sub"),
+    (hp.SendBack(offset=AT_RETRY, group="g"), b"", "Group:g Sub + Topic:t Sub"),
     (hp.RecallMessage(topic="t", recall_handle="x"), b"", "Topic:t Pub"),
     (hr.PullMessage(**PULL), b"", "Topic:t Sub + Group:g Sub"),
     (hr.PullMessage(**{**PULL, "topic": "%RETRY%g"}), b"", "Group:g Sub"),
@@ -120,6 +128,7 @@ BROKER: list[tuple[Header, bytes, str]] = [
     (hr.PullMessage(**{**PULL, "topic": "%DLQ%g"}), b"", "Topic:%DLQ%g Sub + Group:g Sub"),
     (hr.LitePullMessage(**PULL), b"", "Topic:t Sub + Group:g Sub"),
     (hr.PullMessage(**{**PULL, "consumer_group": "TOOLS_CONSUMER"}), b"", "Topic:t Sub"),
+    (hr.PullMessage(**{**PULL, "consumer_group": "CID_RMQ_SYS_x"}), b"", "Topic:t Sub + Group:CID_RMQ_SYS_x Sub"),
     (hr.PullMessage(**{**PULL, "consumer_group": "TOOLS_CONSUMER", "topic": "%RETRY%g"}), b"", "Group:g Sub"),
     (hr.ReadUnits(**QUEUE, offset=0, count=1), b"", "Topic:t Sub"),
     (hr.ReadLog(position=0, size=1), b"", "Topic:* Sub"),
@@ -145,6 +154,7 @@ BROKER: list[tuple[Header, bytes, str]] = [
         "Group:g Sub + Topic:t Sub + Group:h Sub + Topic:u Sub",
     ),
     (hr.SendHeartbeat(), beat(consumer("g", "%RETRY%h")), "Group:g Sub + Group:h Sub"),
+    (hr.SendHeartbeat(), beat(consumer("g", "t", "u")), "Group:g Sub + Topic:t Sub + Topic:u Sub"),
     (hr.Unregister(client_id="c", consumer_group="g"), b"", "Group:g Sub"),
     (hr.Unregister(client_id="c", producer_group="p"), b"", ""),
     (hr.ConsumerList(consumer_group="g"), b"", "Group:g Sub|Get"),
@@ -155,6 +165,7 @@ BROKER: list[tuple[Header, bytes, str]] = [
     ),
     (hr.LockQueues(), LOCK, "Group:g Sub + Topic:t Sub"),
     (hr.UnlockQueues(), LOCK, "Group:g Sub + Topic:t Sub"),
+    (hr.LockQueues(), LOCK_TWO, "Group:g Sub + Topic:t Sub + Topic:u Sub"),
     (hr.PopMessage(**T_AND_G), b"", "Group:g Sub + Topic:t Sub"),
     (hr.AckMessage(**ACK), b"", "Group:g Sub + Topic:t Sub"),
     (hr.AckMessage(**{**ACK, "topic": "%RETRY%g_t"}), b"", "Group:g Sub + Topic:t Sub"),
@@ -188,6 +199,8 @@ BROKER: list[tuple[Header, bytes, str]] = [
         b"", "Topic:t Pub + Topic:half Pub",
     ),
     (hx.ResumeCheck(topic="t", msg_id=OFFSET_ID), b"", "Topic:there Update"),
+    (hx.ResumeCheck(topic="t", msg_id=GONE_ID), b"", "Topic:t Update"),
+    (hx.ResumeCheck(msg_id=GONE_ID), b"", f"{C} Update"),
     (ht.CreateTopic(topic="t"), b"", "Topic:t Create"),
     (ht.CreateTopic(topic="%RETRY%g"), b"", "Group:g Create"),
     (
@@ -290,6 +303,7 @@ NAMESRV: list[tuple[Header, bytes, str]] = [
     (hn.QueryDataVersion(**OTHER), b"", "Cluster:d Get"),
     (hn.BrokerHeartbeat(**OTHER), b"", "Cluster:d Update"),
     (hn.GetMemberGroup(cluster_name="d", broker_name="b"), b"", "Cluster:d Get"),
+    (hn.GetGoneBrokers(), b"", f"{C} Get"),
     (hn.WipeWritePerm(broker_name="b"), b"", f"{C} Update"),
     (hn.AddWritePerm(broker_name="b"), b"", f"{C} Update"),
     (hn.AllTopics(), b"", "Topic:* List"),
@@ -336,6 +350,12 @@ GRPC: list[tuple[Any, str]] = [
     (pb.QueryOffsetRequest(message_queue=T_QUEUE), "Topic:t Get|Sub"),
     (pb.TelemetryCommand(), ""),
     (settings(publishing=pb.Publishing(topics=[T, IN_SPACE])), "Topic:t Pub + Topic:ns%t Pub"),
+    (
+        settings(subscription=pb.Subscription(
+            group=G, subscriptions=[pb.SubscriptionEntry(topic=T), pb.SubscriptionEntry(topic=IN_SPACE)]
+        )),
+        "Group:g Sub + Topic:t Sub + Topic:ns%t Sub",
+    ),
     (
         settings(subscription=pb.Subscription(group=G, subscriptions=[pb.SubscriptionEntry(topic=T)])),
         "Group:g Sub + Topic:t Sub",

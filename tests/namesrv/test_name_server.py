@@ -11,12 +11,13 @@ import msgspec
 import pytest
 
 from aerobee.clock import ManualClock
-from aerobee.errors import error_for
+from aerobee.errors import DiskFull, error_for
 from aerobee.namesrv.name_server import NameServer
 from aerobee.net.pool import Pool
 from aerobee.protocol.bodies import (
     ClusterInfo,
     DataVersion,
+    GoneBrokers,
     KVTable,
     MemberGroupAnswer,
     QueueData,
@@ -33,6 +34,8 @@ from aerobee.protocol.bodies import (
 from aerobee.protocol.command import Command, convert_fields, request
 from aerobee.protocol.headers import route as headers
 from aerobee.settings import NamesrvConfig
+from aerobee.store.metadata import JsonFile
+from tests.turning import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -174,6 +177,27 @@ async def test_a_broker_whose_connection_closes_disappears_at_once(desk: Desk) -
     await pool.close()
 
 
+async def test_a_name_server_that_stops_misses_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    server, pool = NameServer(CONFIG, ManualClock()), Pool()
+    await server.start()
+    await Desk(server, await pool.get(server.address), ManualClock()).register("t", "u")
+    await server.stop()
+    await pool.close()
+    assert server.routes.gone(ManualClock().now()) == {}
+    assert "gone" not in caplog.text
+
+
+async def test_since_when_a_broker_is_missed_is_told_by_the_wall_clock(desk: Desk) -> None:
+    await desk.register("t", "u")
+    desk.clock.set_wall(desk.clock.now() + 3_600_000)
+    desk.clock.advance(seconds=130)
+    link = await (pool := Pool()).get(desk.server.address)  # the silent broker's was closed
+    answer = await link.call(request(headers.GetGoneBrokers()))
+    (missing,) = decode(answer.body, GoneBrokers).gone_brokers
+    assert (missing.broker_name, missing.since) == ("broker-a", desk.clock.wall() - 130_000)
+    await pool.close()
+
+
 async def test_unregistering_ends_the_route(desk: Desk) -> None:
     await desk.register("t", "u")
     await desk.ask(
@@ -236,6 +260,40 @@ async def test_a_broker_asks_whether_its_version_is_known(desk: Desk) -> None:
     assert (told, decode(stored, DataVersion)) == ("true", DataVersion(1, 0, 5))
 
 
+async def test_asking_for_its_version_is_a_brokers_sign_of_life(desk: Desk) -> None:
+    await desk.register("t", "u")
+    asking = headers.QueryDataVersion(
+        broker_name="broker-a", broker_addr="broker-a:10911", cluster_name="DefaultCluster"
+    )
+    for _ in range(3):
+        desk.clock.advance(seconds=119)
+        await desk.ask(asking, encode(DataVersion(1, 0, 5)))
+    assert await desk.topics() == ["t", "u"]
+
+
+async def test_a_broker_of_this_process_is_heard_by_the_clock_that_looks_for_silent_ones() -> None:
+    """Not by the wall clock, which somebody may have set."""
+    clock = ManualClock()
+    clock.set_wall(clock.now() - 3_600_000)
+    server = NameServer(CONFIG, clock)
+    await server.start()
+    header = headers.RegisterBroker(broker_name="own", broker_addr="own:1", cluster_name="C")
+    table = {topic: TopicConfig(topic_name=topic) for topic in "tu"}
+    body = RegisterBrokerBody(topic_config_serialize_wrapper=TopicConfigs(topic_config_table=table))
+    server.register(header, body)
+    clock.advance(seconds=119)
+    assert server.routes.topics() == ["t", "u"]
+    server.withdraw("own", ["t"])
+    assert server.routes.topics() == ["u"]
+    clock.advance(seconds=10)
+    assert server.routes.topics() == []
+    server.register(header, body)
+    server.unregister(headers.UnregisterBroker(broker_name="own", broker_addr="own:1", cluster_name="C"))
+    assert server.routes.topics() == []
+    await server.stop()
+    assert all(timer.cancelled for _, _, timer in clock._timers), "nobody is looked for any more"
+
+
 async def test_settings_by_namespace_and_the_order_of_ordered_topics(desk: Desk) -> None:
     assert (await desk.link.call(request(headers.GetKV(namespace="n", key="k")))).code == 22
     assert (await desk.link.call(request(headers.GetKVList(namespace="n")))).code == 22
@@ -269,6 +327,34 @@ async def test_settings_are_there_again_after_a_restart(tmp_path: Path) -> None:
     assert saved == {"configTable": {"n": {"k": "2"}}}
 
 
+async def test_settings_that_cannot_be_kept_are_refused_and_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, pool = NameServer(CONFIG, ManualClock(), tmp_path), Pool()
+    await server.start()
+    desk = Desk(server, await pool.get(server.address), ManualClock())
+    await desk.ask(headers.PutKV(namespace="n", key="kept", value="1"))
+
+    def full(self: JsonFile, data: bytes) -> None:
+        raise DiskFull("no space")
+
+    monkeypatch.setattr(JsonFile, "save", full)
+    for change in (
+        headers.PutKV(namespace="n", key="kept", value="2"),
+        headers.PutKV(namespace="n", key="new", value="3"),
+        headers.DeleteKV(namespace="n", key="kept"),
+    ):
+        assert (await desk.link.call(request(change))).code == 14
+        listed = await desk.ask(headers.GetKVList(namespace="n"))
+        assert decode(listed.body, KVTable).table == {"kept": "1"}
+    monkeypatch.undo()
+    await desk.ask(headers.DeleteKV(namespace="n", key="kept"))
+    saved = msgspec.json.decode((tmp_path / "namesrv" / "kvConfig.json").read_bytes())
+    assert saved == {"configTable": {"n": {}}}
+    await pool.close()
+    await server.stop()
+
+
 async def test_its_own_settings_are_shown_and_some_may_change(desk: Desk) -> None:
     shown = (await desk.ask(headers.GetNamesrvConfig())).body.decode()
     assert "brokerExpiryMs=120000\n" in shown
@@ -293,3 +379,36 @@ async def test_its_own_settings_are_shown_and_some_may_change(desk: Desk) -> Non
         answer = await link.call(request(headers.UpdateNamesrvConfig(), change))
         assert answer.code == code, change
     await pool.close()
+
+
+@pytest.mark.parametrize("sign", [headers.BrokerHeartbeat, headers.QueryDataVersion])
+async def test_signs_of_life_are_counted_by_the_clock_that_no_operator_sets(desk: Desk, sign: Any) -> None:
+    await desk.register("t", "u")
+    desk.clock.set_wall(desk.clock.now() + 86_400_000)
+    alive = sign(cluster_name="DefaultCluster", broker_addr="broker-a:10911", broker_name="broker-a")
+    await desk.ask(alive, encode(DataVersion(1, 0, 5)))
+    desk.clock.advance(seconds=119)
+    broker, desk.link = desk.link, await (pool := Pool()).get(desk.server.address)
+    assert broker.is_open
+    desk.clock.advance(seconds=10)
+    assert await desk.topics() == []
+    await until(lambda: not broker.is_open)
+    await pool.close()
+
+
+async def test_a_registration_without_a_body_is_one_of_no_topic(desk: Desk) -> None:
+    for compressed in (False, True):
+        asked = headers.RegisterBroker(
+            broker_name="broker-a", broker_addr="a:1", cluster_name="C", compressed=compressed, broker_id=0
+        )
+        assert (await desk.ask(asked)).code == 0
+    assert await desk.topics() == []
+
+
+async def test_a_topic_is_registered_on_all_the_brokers_named(desk: Desk) -> None:
+    for name in ("broker-a", "broker-b"):
+        await desk.register("t", "u", name=name)
+    named = [QueueData(broker_name=name) for name in ("broker-a", "broker-b")]
+    await desk.ask(headers.RegisterTopicRoute(topic="new"), encode(TopicRoute(queue_datas=named)))
+    route = decode((await desk.ask(headers.GetRoute(topic="new"))).body, TopicRoute)
+    assert [queues.broker_name for queues in route.queue_datas] == ["broker-a", "broker-b"]

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -140,6 +142,27 @@ def test_queue_data_follows_a_changed_version_only(table: RouteTable) -> None:
     assert queues(table) == 8
 
 
+def test_a_version_is_another_by_its_time_alone(table: RouteTable) -> None:
+    """A broker that lost its topics' file counts from the beginning again."""
+    table.register(who(), body("t", "u"), 0, None)
+    again = body("t", "u", queues=8)
+    again.topic_config_serialize_wrapper.data_version = DataVersion(1, 0, 77)
+    table.register(who(), again, 0, None)
+    assert queues(table) == 8
+
+
+def test_a_slave_that_becomes_master_is_written_to_again(table: RouteTable) -> None:
+    table.register(who(broker_id=1, address="x:1", enable_acting_master=True), body("t", "u"), 0, None)
+    assert perm(table) == 4
+    table.register(who(broker_id=0, address="x:1"), body("t", "u"), 0, None)
+    assert perm(table) == 6
+
+
+def test_a_broker_without_a_topic_may_register_first(table: RouteTable) -> None:
+    table.register(who(), body(), 0, None)
+    assert table.own_names() == ["C", "a"]
+
+
 def test_a_new_topic_is_taken_even_when_the_version_is_the_same(table: RouteTable) -> None:
     table.register(who(), body("t", "u"), 0, None)
     table.register(who(), body("t", "u", "v"), 0, None)
@@ -185,6 +208,24 @@ def test_an_older_state_does_not_replace_a_newer_master(table: RouteTable) -> No
     assert table.member_group("C", "a").broker_addrs == {0: "newer:1"}
 
 
+def test_a_broker_is_believed_when_it_has_an_older_state_of_its_own(table: RouteTable) -> None:
+    table.register(who(), body("t", "u", state=5), 0, None)
+    table.register(who(), body("t", "u", state=4, version=9, queues=8), 0, None)
+    assert table.data_version("C", "a0:1") == DataVersion(9, 4, 0)
+    assert queues(table) == 8
+
+
+def test_an_address_that_was_not_believed_is_not_thought_to_be_alive(
+    table: RouteTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    table.register(who(address="old:1", broker_id=1), body("t", "u", state=4), 0, None)
+    table.register(who(address="new:1"), body("t", "u", state=5), 0, None)
+    assert table.data_version("C", "old:1") is not None
+    table.register(who(address="old:1"), body("t", "u", state=4), 0, None)
+    assert table.data_version("C", "old:1") is None, "it is asked to register again"
+    assert "ignored broker=a address=old:1: new:1 has a newer state" in caplog.text
+
+
 def test_unregistering_the_last_address_takes_the_topics_along(table: RouteTable) -> None:
     table.register(who("a"), body("t", "u"), 0, None)
     table.register(who("b"), body("t", "v"), 0, None)
@@ -201,6 +242,24 @@ def test_the_topics_stay_while_a_slave_does(table: RouteTable) -> None:
     table.unregister(gone("a", 0))
     assert table.member_group("C", "a").broker_addrs == {1: "a1:1"}
     assert table.route("t") is not None
+
+
+def test_who_is_dropped_and_why_is_told_once(table: RouteTable, caplog: pytest.LogCaptureFixture) -> None:
+    """By the log an operator finds out why clients lost a broker."""
+    caplog.set_level(logging.INFO, "aerobee.namesrv")
+    table.register(who(), body("x", "y"), 0, None)
+    table.unregister(gone())
+    table.unregister(gone())
+    table.unregister(gone("nobody"))
+    table.register(who("b", heartbeat_timeout_millis=100), body("x", "y"), 0, None)
+    table.expire(101)
+    table.expire(102)
+    assert [record.getMessage() for record in caplog.records] == [
+        "registered broker=a id=0 address=a0:1",
+        "dropped broker=a address=a0:1: unregistered",
+        "registered broker=b id=0 address=b0:1",
+        "gone without a goodbye broker=b id=0 address=b0:1: silent for 101 ms",
+    ]
 
 
 def test_a_silent_broker_is_dropped_after_its_timeout_and_its_link_returned(table: RouteTable) -> None:
@@ -221,9 +280,9 @@ def test_a_closed_connection_drops_what_it_registered_and_only_that(table: Route
     table.register(who("a"), body("t", "u"), 0, first)
     table.register(who("b"), body("t", "v"), 0, second)
     table.register(who("a"), body("t", "u"), 1, second)  # a came back on another connection
-    table.closed(first)
+    table.closed(first, 2)
     assert table.own_names() == ["C", "a", "b"]
-    table.closed(second)
+    table.closed(second, 3)
     assert table.own_names() == []
 
 
@@ -317,7 +376,7 @@ def test_whatever_happens_topics_have_exactly_the_brokers_alive(
             table.unregister(gone(name, broker_id))
             alive.pop((name, broker_id), None)
         elif action == "close":
-            table.closed(links[name, broker_id])
+            table.closed(links[name, broker_id], now)
             alive.pop((name, broker_id), None)
         else:
             table.expire(now)
@@ -338,6 +397,12 @@ def queues(table: RouteTable) -> int:
     return route.queue_datas[0].read_queue_nums
 
 
+def perm(table: RouteTable) -> int:
+    route = table.route("t")
+    assert route is not None
+    return route.queue_datas[0].perm
+
+
 def test_a_brokers_cluster_is_known_as_long_as_the_broker_is(table: RouteTable) -> None:
     assert table.cluster_of("a") is None
     table.register(who(), body("t", "u"), 0, Link())
@@ -347,7 +412,7 @@ def test_a_brokers_cluster_is_known_as_long_as_the_broker_is(table: RouteTable) 
 
 
 @pytest.mark.parametrize(
-    ("broker_id", "acting", "perm"), [(0, None, 6), (0, False, 6), (0, True, 6), (1, True, 4)]
+    ("broker_id", "acting", "perm"), [(0, None, 6), (0, False, 6), (0, True, 6), (1, False, 6), (1, True, 4)]
 )
 def test_only_a_slave_that_acts_as_master_is_for_reading_alone(
     table: RouteTable, broker_id: int, acting: bool | None, perm: int
@@ -356,3 +421,62 @@ def test_only_a_slave_that_acts_as_master_is_for_reading_alone(
     route = table.route("t")
     assert route is not None
     assert [queues.perm for queues in route.queue_datas] == [perm]
+
+
+def test_whether_a_slave_may_act_as_master_is_what_was_said_last(table: RouteTable) -> None:
+    for said in (True, None, True, False):
+        table.register(who(enable_acting_master=said), body("t", "u"), 0, None)
+        route = table.route("t")
+        assert route is not None
+        assert [broker.enable_acting_master for broker in route.broker_datas] == [bool(said)]
+
+
+def test_an_old_slave_alone_does_not_speak_for_the_queues(table: RouteTable) -> None:
+    table.register(who(broker_id=1), body("t", "u"), 0, None)
+    assert table.topics() == []
+    assert table.member_group("C", "a").broker_addrs == {1: "a1:1"}
+
+
+def test_an_address_whose_place_was_taken_is_forgotten_when_its_connection_closes(table: RouteTable) -> None:
+    link = Link()
+    table.register(who(address="old:1"), body("t", "u"), 0, link)
+    table.register(who(address="new:1"), body("t", "u"), 1, Link())
+    table.closed(link, 2)
+    assert table.data_version("C", "old:1") is None
+    assert table.data_version("C", "new:1") is not None
+
+
+def test_a_topic_registered_by_hand_keeps_the_hosts_it_has(table: RouteTable) -> None:
+    for name in ("a", "b"):
+        table.register(who(name), body(f"of-{name}", "v"), 0, None)
+    table.register_topic("of-a", [QueueData(broker_name="b")])
+    route = table.route("of-a")
+    assert route is not None
+    assert {queues.broker_name for queues in route.queue_datas} == {"a", "b"}
+
+
+def test_a_topic_whose_last_mapping_is_gone_has_none(table: RouteTable) -> None:
+    registration = body("static", "u")
+    info = QueueMappingInfo(bname="a", topic="static", total_queues=4, curr_id_map={0: 0})
+    registration.topic_config_serialize_wrapper.topic_queue_mapping_info_map = {"static": info}
+    table.register(who("a"), registration, 0, None)
+    table.register(who("b"), body("static", "v"), 0, None)
+    table.unregister(gone("a"))
+    route = table.route("static")
+    assert route is not None
+    assert route.topic_queue_mapping_by_broker is None
+
+
+def test_who_is_given_write_permission_may_be_read_as_well(table: RouteTable) -> None:
+    table.register(who(), body("t", "u", perm=0), 0, None)
+    assert table.add_write_perm("a") == 2
+    assert perm(table) == 6
+
+
+def test_a_cluster_has_its_own_brokers_and_the_topics_that_any_of_them_hosts(table: RouteTable) -> None:
+    table.register(who("a"), body("shared", "of-a"), 0, None)
+    table.register(msgspec.structs.replace(who("b"), cluster_name="D"), body("shared", "of-b"), 0, None)
+    assert sorted(table.topics_of_cluster("C")) == ["of-a", "shared"]
+    assert sorted(table.topics_of_cluster("D")) == ["of-b", "shared"]
+    assert table.member_group("C", "b").broker_addrs == {}
+    assert table.member_group("D", "b").broker_addrs == {0: "b0:1"}

@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from aerobee.broker.broker import assemble
 from aerobee.clock import ManualClock
+from aerobee.fronts.gates.remoting import ONE_WAY
 from aerobee.fronts.remoting.front import RemotingFront
 from aerobee.net.connection import Connection, Limits
 from aerobee.protocol.command import Command, decode
 from aerobee.protocol.frames import FrameDecoder
+from aerobee.protocol.headers.consume import LitePullMessage, PullMessage
+from aerobee.protocol.headers.produce import SendBatch, SendMessage, SendMessageV2
 from aerobee.settings import BrokerConfig, StoreConfig
 
 if TYPE_CHECKING:
@@ -24,6 +28,14 @@ SMALL = StoreConfig(
     index_entries=150,
     max_message_bytes=8_000,
 )
+
+
+# Of requests that may be in one run the code by which all of them are counted here.
+RUN_TOGETHER: dict[int, int] = {
+    SendMessage.code: SendMessageV2.code,
+    SendBatch.code: SendMessageV2.code,
+    LitePullMessage.code: PullMessage.code,
+}
 
 
 class Wire:
@@ -101,7 +113,18 @@ class Bench:
             "syncs": sum(syncs.distribution().values()),
             "held": (self.broker.parked.counts(), dict(self.broker.pops.parked._counts)),
             "corrupt": store.corrupt_records,
+            "requests": self._requests(),
         }
+
+    def _requests(self) -> Counter[tuple[int, int, bool]]:
+        """How many, by code, answer and whether they were held. To the lane codes of one run are one, and a one-way
+        request is one that went well."""
+        found: Counter[tuple[int, int, bool]] = Counter()
+        for (code, response, held), times in self.broker.stats.counted.rpc:
+            code = RUN_TOGETHER.get(code, code)
+            response = 0 if response == ONE_WAY else response
+            found[code, response, held] += sum(times.counts)
+        return found
 
     def files(self) -> dict[str, bytes]:
         """The store, closed: every file but the lock and what says how far a thread had come when."""

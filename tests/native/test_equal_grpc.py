@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import hpack
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,18 +24,20 @@ from aerobee.fronts.grpc.header_reader import header_reader
 from aerobee.fronts.grpc.requests import reader
 from aerobee.fronts.grpc.service import NAME, Service
 from aerobee.fronts.grpc.status import OK
+from aerobee.fronts.grpc.telemetry import Peer
 from aerobee.protocol import properties as props
 from aerobee.protocol.http2.hpack import HeaderBlocks
 from aerobee.protocol.message import Record
 from aerobee.protocol.receipt import Receipt
 from aerobee.settings import BrokerConfig, StoreConfig
+from tests.native.bench import SMALL, Bench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
 if native.is_on:
-    from aerobee.fronts.grpc import plain_messages
+    from aerobee.fronts.grpc import plain_calls, plain_messages
     from aerobee.native import grpc_calls
 
 pytestmark = pytest.mark.skipif(not native.is_on, reason="the lane is not built")
@@ -346,3 +349,68 @@ def test_a_message_is_brought_as_protobuf_writes_it(delivery: Delivery) -> None:
     names_told = delivery.record.properties.keys()
     is_plain = "mine" not in names_told and delivery.record.sys_flag != 1
     assert (found is not None) == (is_plain and not delivery.record.topic.startswith("%DLQ%"))
+
+
+# -- what is plain --------------------------------------------------------------------------------------------
+
+
+def a_send(topic: str = "orders", body: bytes = b"x") -> bytes:
+    sent = pb.Message(topic=pb.Resource(name=topic), body=body)
+    sent.system_properties.message_id = "0" * 32
+    return pb.SendMessageRequest(messages=[sent]).SerializeToString()
+
+
+def an_ack(topic: str = "orders", group: str = "billing") -> bytes:
+    acked = pb.AckMessageRequest(group=pb.Resource(name=group), topic=pb.Resource(name=topic))
+    acked.entries.add(message_id="0" * 32, receipt_handle="0 1 2 3 0 broker-a 0 0")
+    return acked.SerializeToString()
+
+
+def test_a_send_that_needs_a_question_is_not_plain(tmp_path: Path) -> None:
+    """Each is left to Python, which asks it; nothing has happened yet."""
+    bench, asked = Bench(tmp_path, SMALL, lane=True), list[str]()
+    broker = bench.broker
+
+    def peer() -> Any:
+        asked.append("who")
+        return Peer("c", "JAVA", "5", ("10.0.0.1", 7))
+
+    assert plain_calls.send_plain(a_send(), peer, broker) is not None
+    stored = broker.store.log_max
+    asked.clear()
+    most = broker.store.config.max_message_bytes
+    assert plain_calls.send_plain(a_send(body=bytes(most + 1)), peer, broker) is None
+    broker.topics.ensure("rmq_sys_TRACE_DATA_x", 1)
+    broker.topics.save()
+    for name in ("rmq_sys_TRACE_DATA_x", "nowhere"):
+        assert plain_calls.send_plain(a_send(name), peer, broker) is None, name
+    broker.topics.unsaved["orders"] = 1
+    assert plain_calls.send_plain(a_send(), peer, broker) is None, "its answer waits until the topic is kept"
+    broker.topics.unsaved.clear()
+    settings = broker.store.settings
+    settings.swap(msgspec.structs.replace(settings.value, flush="sync"))
+    assert plain_calls.send_plain(a_send(), peer, broker) is None, "its answer waits for the disk"
+    assert (asked, broker.store.log_max) == ([], stored)
+    settings.swap(msgspec.structs.replace(settings.value, flush="async"))
+    assert plain_calls.send_plain(a_send(body=bytes(most)), peer, broker) is not None
+    broker.store.close()
+
+
+def test_an_ack_of_what_no_client_may_name_is_not_plain_and_every_other_says_who_it_is(
+    tmp_path: Path,
+) -> None:
+    bench, asked = Bench(tmp_path, SMALL, lane=True), list[str]()
+
+    def peer() -> Any:
+        asked.append("who")
+
+    for topic, group in (
+        ("rmq_sys_TRACE_DATA_x", "billing"),
+        ("orders", "CID_RMQ_SYS_x"),
+        ("a b", "billing"),
+    ):
+        assert plain_calls.acknowledge_plain(an_ack(topic, group), peer, bench.broker) is None
+    assert asked == []
+    assert plain_calls.acknowledge_plain(an_ack(), peer, bench.broker) is not None
+    assert asked == ["who"]
+    bench.broker.store.close()

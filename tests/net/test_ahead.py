@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aerobee.errors import ConnectionLost
 from aerobee.net.connection import Connection
 from aerobee.net.pool import serves_nothing
 from aerobee.protocol import command as wire
@@ -74,6 +75,45 @@ async def test_the_rest_of_a_frame_is_not_shown() -> None:
     connection.data_received(answer(1)[9:])
     assert [data for data, _ in reader.shown] == [answer(1)[:9]]
     assert call.result().opaque == 1
+
+
+class Transport:
+    """Open, until it is told that the peer is gone."""
+
+    gone = False
+
+    def get_extra_info(self, name: str) -> object:
+        return ("127.0.0.1", 7)
+
+    def set_write_buffer_limits(self, high: int) -> None: ...
+
+    def write(self, data: bytes) -> None: ...
+
+    def is_closing(self) -> bool:
+        return self.gone
+
+
+async def test_who_asks_hears_at_once_that_the_write_failed_and_not_otherwise() -> None:
+    connection, transport = Connection(serves_nothing), Transport()
+    connection.connection_made(transport)  # type: ignore[arg-type]
+    first = asked(connection, [])
+    assert not first.done()
+    assert not connection.tell_if_lost()
+    transport.gone = True
+    second = asked(connection, [])
+    for call in (first, second):
+        assert isinstance(call.exception(), ConnectionLost)
+    assert connection.awaits_nothing
+    assert not connection.tell_if_lost(), "nobody waits any more"
+
+
+async def test_nothing_is_rendered_for_a_connection_that_is_closed() -> None:
+    connection, transport = Connection(serves_nothing), Transport()
+    connection.connection_made(transport)  # type: ignore[arg-type]
+    transport.gone = True
+    with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:7 is closed"):
+        connection.start_frame(lambda opaque: b"frame")
+    assert connection.awaits_nothing
 
 
 async def test_nobody_waits_for_a_request_that_could_not_be_rendered() -> None:

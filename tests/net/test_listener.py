@@ -18,6 +18,7 @@ import pytest
 
 from aerobee.errors import NetworkError
 from aerobee.net.connection import Answer, Connection, Large, Reply, reply_frame
+from aerobee.net.door import refuse_taken
 from aerobee.net.listener import Listener, ListenLimits
 from aerobee.net.tls import TlsMode, client_tls, server_tls
 from aerobee.net.unfinished import Unfinished
@@ -56,6 +57,39 @@ async def test_a_port_in_use_is_refused_by_name(ends: Any, clock: ManualClock) -
         await Listener(echo, clock).start(first.host, first.port)
 
 
+async def test_a_port_that_could_not_be_had_leaves_nothing_open(ends: Any, clock: ManualClock) -> None:
+    first = await ends.listen(echo)
+    before = descriptors()
+    for _ in range(3):
+        with pytest.raises(NetworkError):
+            await Listener(echo, clock).start(first.host, first.port)
+    assert descriptors() == before
+
+
+async def test_a_port_that_is_taken_is_found_out_before_a_start(ends: Any) -> None:
+    """Any free port (0), none at all (-1) and one that nobody has are no reason to refuse; and asking takes none."""
+    taken = await ends.listen(echo)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    before = descriptors()
+    for _ in range(2):
+        refuse_taken(("127.0.0.1", 0), ("127.0.0.1", -1), ("127.0.0.1", port))
+    with pytest.raises(NetworkError, match=f"cannot listen on {taken.address}: .*another port"):
+        refuse_taken(("127.0.0.1", 0), (taken.host, taken.port))
+    assert descriptors() == before
+
+
+def test_a_port_is_taken_on_its_own_address_only() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.2", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        refuse_taken(("127.0.0.1", port))
+        with pytest.raises(NetworkError, match=f"cannot listen on 127.0.0.2:{port}"):
+            refuse_taken(("127.0.0.2", port))
+
+
 async def test_it_listens_on_ipv6_too(clock: ManualClock, ends: Any) -> None:
     listener = Listener(echo, clock)
     try:
@@ -85,6 +119,21 @@ async def test_connections_above_the_limit_are_closed_and_logged_once(
     inside[0].close()
     await until(lambda: len(visitors.now) == 1)
     assert (await (await ends.dial(listener)).call(Command(1, body=b"freed"))).body == b"freed"
+    reader, _ = await ends.raw(listener)
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
+    assert caplog.text.count("max_connections=2") == 2, "somebody had come in since"
+
+
+async def test_a_port_that_is_full_from_the_start_refuses_and_says_so_once(
+    ends: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = await ends.listen(echo, limits=ListenLimits(max_connections=0))
+    for _ in range(2):
+        reader, _ = await ends.raw(listener)
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+    assert caplog.text.count("max_connections=0 reached") == 1
 
 
 async def test_an_idle_connection_is_closed_and_a_busy_one_is_not(
@@ -101,6 +150,36 @@ async def test_an_idle_connection_is_closed_and_a_busy_one_is_not(
     await until(lambda: visitors.gone == 1)
     assert (await busy.call(Command(1, body=b"here"))).body == b"here"
     await until(lambda: not idle.is_open)
+
+
+async def test_an_idle_connection_goes_at_the_first_look_after_its_time(
+    ends: Any, clock: ManualClock, until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There are eight looks in that time, and none any more when the port is closed."""
+    caplog.set_level(logging.INFO, "aerobee.net")
+    listener = await ends.listen(echo, limits=ListenLimits(idle_close_ms=800))
+    await ends.raw(listener)
+    await until(lambda: listener.connections)
+    clock.advance(ms=799)
+    assert listener.connections[0].is_open
+    clock.advance(ms=1)
+    await until(lambda: not listener.connections)
+    assert "idle_ms=800" in caplog.text
+    await listener.close()
+    assert all(timer.cancelled for _, _, timer in clock._timers)
+
+
+async def test_who_was_busy_once_is_looked_at_often_enough_to_go_in_time(
+    ends: Any, clock: ManualClock, until: Until
+) -> None:
+    """An eighth of the time late at most."""
+    listener = await ends.listen(echo, limits=ListenLimits(idle_close_ms=800))
+    link = await ends.dial(listener)
+    await link.call(Command(1))
+    for ms, is_open in ((100, True), (799, True), (1, False)):
+        clock.advance(ms=ms)
+        await asyncio.sleep(0)
+        await until(lambda is_open=is_open: bool(listener.connections) is is_open)  # type: ignore[misc]
 
 
 async def test_a_peer_that_drips_bytes_counts_as_idle(ends: Any, clock: ManualClock, until: Until) -> None:
@@ -189,6 +268,19 @@ async def test_hundreds_who_come_and_go_leave_no_descriptor(
     await until(lambda: not listener.connections and descriptors() <= before + 1)
 
 
+async def test_who_leaves_without_a_word_was_never_there(
+    ends: Any, until: Until, certificate: tuple[Path, Path]
+) -> None:
+    cert, key = map(str, certificate)
+    visitors = Visitors()
+    listener = await ends.listen(echo, observer=visitors, tls=server_tls(cert, key))
+    _, writer = await ends.raw(listener)
+    await until(lambda: listener._door.waiting)
+    writer.close()
+    await until(lambda: not listener._door.waiting)
+    assert (visitors.now, visitors.gone) == ([], 0)
+
+
 @pytest.mark.parametrize("said", [b"\x16", b"\x16\x03\x01\x02\x00\x01\x00\x01"])
 async def test_a_stalled_handshake_is_cut_off(
     ends: Any, until: Until, certificate: tuple[Path, Path], said: bytes
@@ -242,6 +334,56 @@ async def test_without_descriptors_those_who_never_spoke_make_room(
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""
         assert (await speaker.call(Command(1, body=b"here"))).body == b"here"
+
+
+async def test_those_who_wait_to_be_admitted_count_and_may_have_to_go(
+    ends: Any, until: Until, certificate: tuple[Path, Path], clock: ManualClock
+) -> None:
+    """They have said nothing yet: where there are enough of them nobody else is let in, and where there are no
+    descriptors left those go who have had their time."""
+    cert, key = map(str, certificate)
+    limits = ListenLimits(max_connections=2, handshake_ms=5_000)
+    listener = await ends.listen(echo, tls=server_tls(cert, key), limits=limits)
+    door = listener._door
+    early_reader, _ = await ends.raw(listener)
+    await until(lambda: door.waiting == 1)
+    clock.advance(ms=1)
+    _, late = await ends.raw(listener)
+    await until(lambda: door.waiting == 2)
+    refused, _ = await ends.raw(listener)
+    with contextlib.suppress(ConnectionError):
+        assert await refused.read() == b""
+    assert (door.waiting, listener.connections) == (2, [])
+    clock.advance(ms=4_998)
+    door._make_room()
+    await asyncio.sleep(0)
+    assert door.waiting == 2
+    clock.advance(ms=1)
+    door._make_room()
+    with contextlib.suppress(ConnectionError):
+        assert await early_reader.read() == b""
+    await until(lambda: door.waiting == 1)
+    late.write(wire.encode(Command(1)))
+    await until(lambda: listener.connections)
+
+
+@pytest.mark.parametrize(
+    ("mode", "limits"),
+    [
+        (TlsMode.REQUIRED, ListenLimits(handshake_ms=20, idle_close_ms=3_600_000)),
+        (TlsMode.PERMISSIVE, ListenLimits(handshake_ms=3_600_000, idle_close_ms=20)),
+    ],
+)
+async def test_a_first_byte_is_waited_for_as_long_as_its_sender_may_take(
+    ends: Any, until: Until, certificate: tuple[Path, Path], mode: TlsMode, limits: ListenLimits
+) -> None:
+    """A plain peer may open a connection long before it uses it; where it must speak TLS it has to begin."""
+    cert, key = map(str, certificate)
+    listener = await ends.listen(echo, tls=server_tls(cert, key, mode), limits=limits)
+    reader, _ = await ends.raw(listener)
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
+    await until(lambda: not listener._door.waiting)
 
 
 # -- bounds over all connections -------------------------------------------------------------------------
@@ -310,6 +452,66 @@ async def test_closing_answers_held_requests_first(ends: Any, until: Until) -> N
     await until(lambda: not link.is_open)
 
 
+async def test_closing_waits_for_every_held_request_not_only_the_first_that_is_answered(
+    ends: Any, until: Until
+) -> None:
+    wake = [asyncio.Event() for _ in range(3)]
+
+    async def held(at: int) -> Answer:
+        await wake[at].wait()
+        return Reply(remark=str(at))
+
+    listener = await ends.listen(lambda connection, command: held(command.code))
+    link = await ends.dial(listener)
+    calls = [link.start_call(Command(at)) for at in range(3)]
+    await until(lambda: listener.connections and len(listener.connections[0].held) == 3)
+    closing = asyncio.ensure_future(listener.close())
+    for at, call in enumerate(calls):
+        assert not closing.done()
+        wake[at].set()
+        assert (await call).remark == str(at)
+    await closing
+
+
+async def test_closing_takes_no_more_requests(ends: Any, until: Until) -> None:
+    wake, served = asyncio.Event(), list[int]()
+
+    async def held() -> Answer:
+        await wake.wait()
+        return Reply()
+
+    def handle(connection: Connection, command: Command) -> Any:
+        served.append(command.code)
+        return held() if command.code == 1 else Reply()
+
+    listener = await ends.listen(handle)
+    link = await ends.dial(listener)
+    first = link.start_call(Command(1))
+    await until(lambda: served)
+    closing = asyncio.ensure_future(listener.close())
+    await until(lambda: listener._emptied is not None)
+    late = link.start_call(Command(2))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    wake.set()
+    await first
+    await closing
+    with pytest.raises(NetworkError):
+        await late
+    assert served == [1]
+
+
+async def test_closing_lets_a_slow_reader_have_its_answer(ends: Any, until: Until) -> None:
+    listener = await ends.listen(lambda connection, command: Reply(body=bytes(20_000_000)))
+    reader, writer = await ends.raw(listener)
+    writer.write(wire.encode(Command(1)))
+    await until(lambda: listener.connections and listener.connections[0]._paused)
+    closing = asyncio.ensure_future(listener.close(grace_ms=20_000))
+    (size,) = struct.unpack(">I", await reader.readexactly(4))
+    assert len(wire.decode(await reader.readexactly(size)).body) == 20_000_000
+    await closing
+
+
 async def test_closing_cuts_what_is_not_answered_in_time(ends: Any, until: Until) -> None:
     async def forever() -> Answer:
         await asyncio.Event().wait()
@@ -332,6 +534,34 @@ async def test_closing_does_not_wait_for_a_peer_that_never_reads(ends: Any, unti
     await until(lambda: listener.connections and listener.connections[0]._paused)
     await listener.close(grace_ms=5)
     assert not listener.connections
+
+
+async def test_closing_ends_though_a_connection_never_says_that_it_is_lost(
+    ends: Any, until: Until, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("aerobee.net.listener._CUT_SECONDS", 0.01)
+    listener = await ends.listen(echo)
+    monkeypatch.setattr(listener, "closed", lambda connection: None)  # what a connection says when it is lost
+    await ends.raw(listener)
+    await until(lambda: listener.connections)
+    async with asyncio.timeout(5):
+        await listener.close(grace_ms=5)
+    listener._alive.clear()
+    assert "closed with connections=1 that did not end" in caplog.text
+
+
+async def test_closing_turns_away_who_is_being_admitted(
+    ends: Any, certificate: tuple[Path, Path], until: Until
+) -> None:
+    cert, key = map(str, certificate)
+    listener = await ends.listen(echo, tls=server_tls(cert, key))
+    reader, _ = await ends.raw(listener)
+    await until(lambda: listener._door.waiting)
+    await listener.close()
+    await asyncio.sleep(0)
+    assert listener._door.waiting == 0
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
 
 
 async def test_closing_twice_or_before_any_connection_is_fine(ends: Any) -> None:

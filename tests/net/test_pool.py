@@ -10,7 +10,9 @@ import pytest
 
 from aerobee.errors import NetworkError
 from aerobee.net import pool as pool_module
-from aerobee.net.connection import Answer, Connection, Reply
+from aerobee.net.connection import Answer, Connection, Limits, Reply
+from aerobee.net.shared import Shared
+from aerobee.net.tls import client_tls
 from aerobee.protocol.command import Command
 
 if TYPE_CHECKING:
@@ -70,6 +72,52 @@ async def test_a_closed_connection_is_replaced_and_observers_are_told(ends: Any,
     assert (await second.call(Command(1, body=b"again"))).body == b"again"
 
 
+async def test_what_is_open_is_listed_with_its_address_and_nothing_that_was_closed(
+    ends: Any, until: Until
+) -> None:
+    first, second = await ends.listen(echo), await ends.listen(echo)
+    pool = ends.pool(limits=Limits(max_frame=1_000))
+    links = {each.address: await pool.get(each.address) for each in (first, second)}
+    assert pool.connections == links
+    for address, link in links.items():
+        assert link.attributes["address"] == address
+        assert link.limits.max_frame == 1_000
+    links[first.address].close()
+    assert list(pool.connections) == [second.address], "it ends in a later turn of the loop"
+    await until(lambda: list(pool._open) == [second.address])
+
+
+async def test_one_that_ends_after_it_was_replaced_takes_nobody_along(ends: Any) -> None:
+    """Its end may be noticed late; the address has another connection by then."""
+    listener = await ends.listen(echo)
+    pool = ends.pool()
+    first = await pool.get(listener.address)
+    first.close()
+    second = await pool.get(listener.address)
+    pool.closed(first)
+    assert pool.peek(listener.address) is second
+
+
+async def test_a_peer_that_never_says_goodbye_is_cut_off(ends: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "GOODBYE_MS", 5)
+    happened: list[str] = []
+
+    class Deaf:
+        is_open = True
+
+        def close(self) -> None:
+            happened.append("closed")
+
+        def abort(self) -> None:
+            happened.append("aborted")
+
+    pool = ends.pool(tls=client_tls())
+    pool._open["127.0.0.1:1"] = Deaf()
+    await pool.close()
+    assert happened == ["closed", "aborted"]
+    assert pool.connections == {}
+
+
 async def test_a_failed_dial_names_the_address_for_all_who_waited(ends: Any) -> None:
     listener = await ends.listen(echo)
     await listener.close()
@@ -127,3 +175,22 @@ async def test_a_peer_that_asks_a_client_without_handler_is_refused(ends: Any, u
     await ends.dial(listener)
     await until(lambda: listener.connections)
     assert (await listener.connections[0].call(Command(9999))).code == 3
+
+
+async def test_work_that_is_shared_has_ended_when_its_end_was_waited_for() -> None:
+    ended: list[str] = []
+
+    async def work(key: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(key)
+
+    shared = Shared(work, "asking for")
+    asking = asyncio.ensure_future(shared.get("a"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await shared.close()
+    assert ended == ["a"]
+    with pytest.raises(NetworkError, match="not asking for a: this client is closed"):
+        await asking

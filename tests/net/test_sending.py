@@ -75,6 +75,16 @@ async def test_what_a_socket_does_not_take_follows_in_order(peer: Peer) -> None:
     assert await peer.read(2 * LARGE + 1) == b"a" * LARGE + b"b" * LARGE + b"c"
 
 
+async def test_what_the_transport_still_holds_is_not_overtaken_when_there_is_room_again(peer: Peer) -> None:
+    peer.connection.write_at_once(b"a" * LARGE)
+    came = b""
+    while there := peer.there():  # the socket takes more now, and the transport has had no turn to give it
+        came += there
+    peer.connection.write_at_once(b"b")
+    came += await peer.read(LARGE + 1 - len(came))
+    assert came == b"a" * LARGE + b"b"
+
+
 async def test_answers_that_are_being_collected_go_first(peer: Peer) -> None:
     peer.connection._out = [b"first "]  # as within a read
     peer.connection.write_at_once(b"second")

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from aerobee.cli import certificates
@@ -15,7 +17,7 @@ from aerobee.errors import NetworkError
 from aerobee.net.connection import Reply
 from aerobee.net.listener import Listener
 from aerobee.net.pool import Pool
-from aerobee.net.tls import ClientAuth, ServerTls, TlsFiles, TlsMode, client_tls, port_tls
+from aerobee.net.tls import ClientAuth, ServerTls, TlsFiles, TlsMode, client_tls, namesrv_tls, port_tls
 from aerobee.protocol.command import Command
 from aerobee.settings import BrokerConfig
 
@@ -48,6 +50,10 @@ class Authority:
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path / "a")
+
+
+def lengthen(file: str) -> None:
+    Path(file).write_text(Path(file).read_text() + "\n" * 100)
 
 
 async def serial_of(tls: ServerTls, client: ssl.SSLContext) -> int:
@@ -85,15 +91,102 @@ async def test_half_a_pair_leaves_the_old_one_in_force(
     newer, newer_key = authority.write("newer")
     os.replace(newer, certificate)
     tls.look()
-    assert "the certificate in force stays" in caplog.text
+    tls.look()
+    assert caplog.text.count("the certificate in force stays") == 1, "once, not every second"
     assert await serial_of(tls, client) == first
     os.replace(newer_key, key)
     tls.look()
     second = await serial_of(tls, client)
     assert second != first
+    caplog.clear()
     os.unlink(certificate)
     tls.look()
     assert await serial_of(tls, client) == second
+    assert caplog.text == "", "a file that is gone is no news: another one is about to come"
+
+
+async def test_a_certificate_of_another_size_is_a_new_one_whatever_its_time(authority: Authority) -> None:
+    pair = authority.write("server")
+    for file in pair:
+        os.utime(file, ns=(1, 1))
+    tls, client = ServerTls(TlsFiles(*pair)), client_tls(authority.ca_file)
+    first = await serial_of(tls, client)
+    authority.write("server")
+    lengthen(pair[0])
+    for file in pair:
+        os.utime(file, ns=(1, 1))
+    tls.look()
+    assert await serial_of(tls, client) != first
+
+
+async def test_a_server_is_known_by_its_authority_whatever_its_name(
+    authority: Authority, tmp_path: Path
+) -> None:
+    """Brokers are dialled by the addresses that routes tell."""
+    certificates.server_pair(authority.ca, ["elsewhere.example"], NOW).save(tmp_path, "server")
+    tls = ServerTls(TlsFiles(str(tmp_path / "server.pem"), str(tmp_path / "server.key")))
+    assert await serial_of(tls, client_tls(authority.ca_file))
+    with pytest.raises(NetworkError):
+        await serial_of(tls, client_tls(Authority(tmp_path / "b").ca_file))
+
+
+async def test_a_port_speaks_tls_as_the_settings_say(authority: Authority) -> None:
+    certificate, key = authority.write("server")
+    assert port_tls(BrokerConfig()) is None
+    told = BrokerConfig(tls_cert=certificate, tls_key=key)
+    may = port_tls(told)
+    must = port_tls(msgspec.structs.replace(told, tls_required=True), "http/1.1")
+    assert may is not None
+    assert must is not None
+    assert (may.mode, must.mode) == (TlsMode.PERMISSIVE, TlsMode.REQUIRED)
+    for tls, speaks in ((may, "h2"), (must, "http/1.1")):
+        client = client_tls(authority.ca_file)
+        client.set_alpn_protocols(["spdy/1", "http/1.1", "h2"])
+        listener = Listener(lambda connection, command: Reply(), SystemClock(), tls=tls)
+        await listener.start("127.0.0.1", 0)
+        pool = Pool(tls=client)
+        connection = await pool.get(listener.address)
+        assert connection._transport.get_extra_info("ssl_object").selected_alpn_protocol() == speaks  # type: ignore[union-attr]
+        await pool.close()
+        await listener.close()
+
+
+async def test_a_broker_dials_name_servers_as_the_settings_say(authority: Authority, tmp_path: Path) -> None:
+    """Whom it trusts, and what it shows of itself."""
+    certificate, key = authority.write("broker")
+    strict = TlsFiles(*authority.write("server"), authority.ca_file, ClientAuth.REQUIRED)
+    server = ServerTls(strict, TlsMode.REQUIRED)
+    assert namesrv_tls(BrokerConfig()) is None
+    told = BrokerConfig(
+        namesrv_tls=True,
+        namesrv_tls_ca=authority.ca_file,
+        namesrv_tls_cert=certificate,
+        namesrv_tls_key=key,
+    )
+    good = namesrv_tls(told)
+    assert good is not None
+    assert await serial_of(server, good)
+    for other in (
+        {"namesrv_tls_ca": Authority(tmp_path / "b").ca_file},
+        {"namesrv_tls_cert": "", "namesrv_tls_key": ""},
+    ):
+        bad = namesrv_tls(msgspec.structs.replace(told, **other))
+        assert bad is not None
+        with pytest.raises(NetworkError):
+            await serial_of(server, bad)
+
+
+async def test_a_renewed_authority_lets_its_own_clients_in(authority: Authority, tmp_path: Path) -> None:
+    other, ca = Authority(tmp_path / "b"), tmp_path / "clients.pem"
+    shutil.copy(authority.ca_file, ca)
+    tls = ServerTls(TlsFiles(*authority.write("server"), str(ca), ClientAuth.REQUIRED), TlsMode.REQUIRED)
+    client = client_tls(authority.ca_file, *other.write("client"))
+    with pytest.raises(NetworkError):
+        await serial_of(tls, client)
+    shutil.copy(other.ca_file, ca)
+    os.utime(ca, ns=(1, 1))  # another time, whatever the clock of the file system is
+    tls.look()
+    await serial_of(tls, client)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from aerobee.spark.reading.plan import Look
 from aerobee.spark.reading.stream_reader import StreamReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from aerobee.errors import AerobeeError
     from aerobee.spark.reading import plan
@@ -48,6 +48,9 @@ class Source:
         if self.unreached:
             raise self.unreached
         return self.known
+
+    def existing(self, topics: Sequence[str]) -> list[str]:
+        return [topic for topic in topics if topic in self.topics()]
 
     def look(self, topics: Iterable[str], carried: frozenset[tuple[str, str]] = frozenset()) -> Look:
         self.looked.append((sorted(topics), carried))

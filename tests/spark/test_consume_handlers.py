@@ -49,6 +49,32 @@ def test_a_message_that_fails_leaves_the_others_alone() -> None:
     ]
 
 
+def test_why_a_message_failed_is_told_in_a_line() -> None:
+    def handler(row: Any) -> None:
+        raise ValueError(f"no {row.body.decode()}\nin stock")
+
+    def reasons(length: int) -> list[str | None]:
+        (result,) = consume._ROADS["message"](handler, length)(iter([batch(b"a", b"b")]))
+        return [row["reason"] for row in result.to_pylist()]
+
+    assert reasons(200) == ["ValueError: no a in stock", "ValueError: no b in stock"]
+    assert reasons(11) == ["ValueError…"] * 2
+    assert reasons(0) == [None] * 2
+
+
+@pytest.mark.parametrize("per", ["message", "batch"])
+def test_a_row_has_its_properties_as_a_dict(per: str) -> None:
+    sent = batch(b"a").append_column(
+        "properties", pa.array([[("region", "EU")]], pa.map_(pa.string(), pa.string()))
+    )
+
+    def handler(given: Any) -> Any:
+        return given.properties["region"] if per == "message" else [row.properties["region"] for row in given]
+
+    (result,) = consume._ROADS[per](handler)(iter([sent]))
+    assert result.to_pylist()[0]["result"] == "EU"
+
+
 def test_a_result_or_an_error_that_is_no_text_is_a_failure_of_its_message() -> None:
     def handler(row: Any) -> str:
         if row.body == b"error":

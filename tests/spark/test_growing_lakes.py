@@ -18,6 +18,8 @@ from aerobee.cli.main import run
 from aerobee.spark.decoding import json_schema
 from aerobee.spark.decoding.json_bodies import schema_of
 from aerobee.spark.options import OptionError
+from aerobee.spark.pipelines import lake as pipeline
+from aerobee.spark.pipelines import lake_bodies
 from aerobee.spark.pipelines.lake import Added, lake
 from aerobee.spark.pipelines.tables import found_table
 from aerobee.testing.server import TestServer
@@ -52,11 +54,13 @@ def send(server: TestServer, topic: str, *bodies: dict[str, Any]) -> None:
     asyncio.run(work())
 
 
-def fill(spark: SparkSession, server: TestServer, topic: str, out: Path, kind: str, **settings: Any) -> Added:
+def fill(
+    spark: SparkSession, server: TestServer, topic: str, out: Path, kind: str | None, **settings: Any
+) -> Added:
     told: list[Added] = []
     query = lake(
-        spark, topic, str(out), json=True, once=True, format=kind, told=told.append,
-        options={"namesrv": server.namesrv}, **settings,
+        spark, topic, str(out), once=True, format=kind, told=told.append, options={"namesrv": server.namesrv},
+        **{"json": "schema" not in settings, **settings},
     )  # fmt: skip
     query.awaitTermination()
     (added,) = told
@@ -205,6 +209,29 @@ def test_a_schema_that_names_a_new_key_adds_it_and_what_it_does_not_name_is_resc
         assert plain(read(out)) == [({"id": 1}, {"other": True}), ({"id": 2, "new": "x"}, {"other": True})]
 
 
+def test_a_schema_with_json_bodies_is_kept_and_other_keys_become_columns_from_the_first_batch_on(
+    spark: SparkSession, server: TestServer, tmp_path: Path
+) -> None:
+    out, said = tmp_path / "lake", list[str]()
+    send(server, "both", {"id": 1, "price": "cheap", "other": True, "in": {"a": 1, "b": 2}})
+    both = {"json": True, "schema": "id INT, price DOUBLE, in STRUCT<a: INT>"}
+    added = fill(spark, server, "both", out, "parquet", **both)
+    assert added.made == ("id INT", "price DOUBLE", "in struct<a:int,b:bigint>", "other BOOLEAN")
+    assert (added.rescued, added.grown) == (1, ())
+    send(server, "both", {"id": 2, "price": 1.5, "new": "x"})
+    added = fill(spark, server, "both", out, "parquet", json=False, said=said.append)
+    assert (added.made, added.grown) == ((), ("new",))
+    send(server, "both", {"id": 3, "last": 1})
+    assert fill(spark, server, "both", out, "parquet", **both).grown == ("last",)
+    assert said == [f"going on with --schema {both['schema']!r} --json-bodies, as the lake was made"]
+    for read in readers("parquet", spark):
+        assert plain(read(out)) == [
+            ({"id": 1, "other": True, "in": {"a": 1, "b": 2}}, {"price": "cheap"}),
+            ({"id": 2, "price": 1.5, "new": "x"}, {}),
+            ({"id": 3, "last": 1}, {}),
+        ]
+
+
 def test_the_new_columns_come_with_the_rows(spark: SparkSession, server: TestServer, tmp_path: Path) -> None:
     for kind in KINDS:
         out, topic = tmp_path / kind, f"together-{kind}"
@@ -230,10 +257,11 @@ def test_without_evolving_new_keys_are_rescued(
     command = ["pipeline", "lake", "fixed", str(out), "--json-bodies", "--once", "-n", server.namesrv]
     send(server, "fixed", {"id": 1})
     assert run(command) == 0
+    assert "columns in data: id BIGINT" in capfd.readouterr().err
     send(server, "fixed", {"id": 2, "new": "x"}, {"id": 3})
     assert run([*command, "--no-evolve"]) == 0
     assert (
-        "1 of them have keys or values without a fitting column: these are in _rescued"
+        "1 of them has keys or values without a fitting column: these are in _rescued"
         in capfd.readouterr().err
     )
     assert plain(by_pyarrow(out)) == [({"id": 1}, {}), ({"id": 2}, {"new": "x"}), ({"id": 3}, {})]
@@ -246,13 +274,103 @@ def test_without_evolving_new_keys_are_rescued(
     assert plain(by_pyarrow(out))[3] == ({"id": 4}, {"new": "x"})
 
 
-def test_a_lake_of_before_grows_too(spark: SparkSession, server: TestServer, tmp_path: Path) -> None:
-    """Its commits do not tell its columns; here it even kept bodies as they were."""
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_that_says_nothing_goes_on_as_the_lake_was_made(
+    spark: SparkSession, server: TestServer, tmp_path: Path, kind: str
+) -> None:
+    out, topic = tmp_path / "lake", f"remembered-{kind}"
+    send(server, topic, {"id": 1, "other": True})
+    fill(spark, server, topic, out, kind, schema="id BIGINT")
+    send(server, topic, {"id": 2, "other": True})
+    said: list[str] = []
+    fill(spark, server, topic, out, None, json=False, said=said.append)
+    assert said == ["going on with --schema 'id BIGINT', as the lake was made"]
+    for read in readers(kind, spark):
+        rows = read(out)
+        assert plain(rows) == [({"id": 1}, {"other": True}), ({"id": 2}, {"other": True})]
+        assert "body" not in rows[0]
+
+
+def test_keys_become_columns_again_or_no_more_as_the_last_run_that_spoke_of_it_said(
+    spark: SparkSession, server: TestServer, tmp_path: Path
+) -> None:
+    out, said = tmp_path / "lake", list[str]()
+    runs: list[dict[str, Any]] = [
+        {"schema": "id BIGINT"},
+        {},  # of a lake that was made by a schema: said
+        {"json": False},
+        {"json": False, "evolve": False},
+        {"json": False},
+    ]
+    for number, settings in enumerate(runs):
+        send(server, "spoken", {"id": number, f"k{number}": 1})
+        fill(spark, server, "spoken", out, "parquet", said=said.append, **settings)
+    assert said == [
+        "the lake was made with --schema 'id BIGINT'; keys it does not name become columns from now on",
+        "going on with --json-bodies, as the lake was made",
+        "going on with --json-bodies --no-evolve, as the lake was made",
+        "going on with --json-bodies --no-evolve, as the lake was made",
+    ]
+    assert plain(by_pyarrow(out)) == [
+        ({"id": 0}, {"k0": 1}),
+        ({"id": 1, "k1": 1}, {}),
+        ({"id": 2, "k2": 1}, {}),
+        ({"id": 3}, {"k3": 1}),
+        ({"id": 4}, {"k4": 1}),
+    ]
+
+
+def test_a_lake_that_remembers_nothing_goes_on_with_its_columns(
+    spark: SparkSession, server: TestServer, tmp_path: Path
+) -> None:
+    out, said = tmp_path / "lake", list[str]()
+    send(server, "forgotten", {"id": 1})
+    fill(spark, server, "forgotten", out, "parquet")
+    (out / "_bodies.json").unlink()
+    send(server, "forgotten", {"id": 2, "new": 1})
+    fill(spark, server, "forgotten", out, "parquet", json=False, said=said.append)
+    assert said == [
+        "going on with the columns of the lake; keys that have none go to _rescued"
+        " (--json-bodies makes columns of them)"
+    ]
+    assert plain(by_pyarrow(out)) == [({"id": 1}, {}), ({"id": 2}, {"new": 1})]
+
+
+def test_a_run_that_would_change_the_shape_of_the_rows_is_refused(
+    spark: SparkSession, server: TestServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "lake"
+    send(server, "kept-whole", {"id": 1})
+    command = ["pipeline", "lake", "kept-whole", str(out), "--once", "-n", server.namesrv]
+    assert run(command) == 0
+    send(server, "kept-whole", {"id": 2})
+    capfd.readouterr()
+    for options, word in [
+        (["--schema", "id INT"], "--schema (schema=)"),
+        (["--json-bodies"], "--json-bodies (json=True)"),
+        (["--format", "delta"], "--format delta (format=)"),
+    ]:
+        assert run([*command, *options]) == 1
+        told = capfd.readouterr().err
+        assert word in told and "choose another directory" in told, told
+    assert run(command) == 0
+    assert sorted(row["body"] for row in by_pyarrow(out)) == [b'{"id": 1}', b'{"id": 2}']
+
+
+def test_a_lake_of_before_grows_too(
+    spark: SparkSession, server: TestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its commits do not tell its columns; here it even kept bodies as they were, and was not refused to parse them."""
     out = tmp_path / "lake"
     send(server, "older", {"id": 0})
     lake(spark, "older", str(out), once=True, options={"namesrv": server.namesrv}).awaitTermination()
     send(server, "older", {"id": 1})
-    fill(spark, server, "older", out, "parquet")
+    with monkeypatch.context() as unsettled:
+        as_asked = lake_bodies._as_asked
+        unsettled.setattr(
+            pipeline, "settled", lambda _, topics, asked: lake_bodies.Settled(as_asked(topics, asked))
+        )
+        fill(spark, server, "older", out, "parquet")
     for commit in (out / "_commits").glob("*.json"):
         commit.write_text(json.dumps({"add": json.loads(commit.read_text())["add"]}))
     (out / "_common_metadata").unlink()

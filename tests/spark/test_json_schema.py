@@ -30,6 +30,7 @@ from aerobee.spark.decoding.json_schema import (
     NO_WIDENING,
     WIDENING,
     Conflict,
+    besides,
     covers,
     distinct,
     merged,
@@ -243,3 +244,12 @@ def test_what_columns_do_not_hold_is_told_row_by_row() -> None:
     bodies, kept = pa.array([b'{"a": 1, "b": 2}', None, b"no"]), pa.array(['{"a": 1}', None, None])
     found = json_bodies._rest(bodies, kept)
     assert (found.type, found.to_pylist()) == (pa.string(), ['{"b": 2}', None, ""])
+
+
+def test_what_a_schema_gives_stays_as_it_is_and_other_keys_come_besides() -> None:
+    given = StructType([StructField("id", INT), StructField("price", DOUBLE)])
+    found = StructType([StructField("id", LONG), StructField("price", TEXT), StructField("new", LONG)])
+    both = besides(given, found)
+    assert both.schema == StructType([*given.fields, StructField("new", LONG)])
+    assert (both.added, both.widened) == (("new",), ())
+    assert both.conflicts == (Conflict("price", DOUBLE, TEXT),), "an INT holds what was found as BIGINT"

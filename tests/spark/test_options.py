@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from aerobee.cli import profiles
 from aerobee.clock import SystemClock
 from aerobee.spark import options, schema
 from aerobee.spark.options import OptionError
@@ -33,6 +34,37 @@ def test_keys_are_case_insensitive() -> None:
     assert options.for_stream({**WIRE, "MAXOFFSETSPERTRIGGER": "7"}).max_offsets == 7
     asked = {"ACCESSKEY": "a", "secretkey": "s", "tls": "true", "group": "g", "subscribe": "t"}
     assert options.connection(asked) == {"ACCESSKEY": "a", "secretkey": "s", "tls": "true"}
+
+
+@pytest.mark.parametrize(("raw", "meant"), [("on", True), ("true", True), ("Off", False), ("false", False)])
+def test_tls_is_on_or_off_as_in_clients_or_true_or_false_as_in_spark(raw: str, meant: bool) -> None:
+    assert options.for_batch({**WIRE, "tls": raw}).tls is meant
+
+
+def test_files_of_tls_are_those_of_the_client(certificate: tuple[Path, Path]) -> None:
+    cert, key = map(str, certificate)
+    read = options.for_stream({**WIRE, "tls": "on", "tlsCa": cert, "tlsCert": cert, "tlsKey": key})
+    assert (read.tls_ca, read.tls_cert, read.tls_key) == (cert, cert, key)
+
+
+def test_what_clients_know_of_account_and_tls_are_options_here() -> None:
+    account = {"access_key": "ann", "secret_key": "@home env:", "tls": "on", "tls_ca": "ca.pem"}
+    told = options.of_client(account, {})
+    assert set(told) == {"accessKey", "secretKey", "tls", "tlsCa"}
+    written = options.for_write({"namesrv": "h:1", **{k: v for k, v in told.items() if k != "tlsCa"}})
+    assert (written.access_key, written.secret_key, written.tls) == ("ann", "@home env:", True)
+
+
+def test_an_option_goes_before_what_clients_know() -> None:
+    account = {"access_key": "ann", "secret_key": "s", "tls": "on", "tls_ca": "ca.pem"}
+    assert options.of_client(account, {"ACCESSKEY": "bob", "tls": "off"}) == {"secretKey": "text:s"}
+    assert options.of_client({"tls_ca": "ca.pem"}, {"tls": "true"}) == {"tlsCa": "ca.pem"}
+    assert options.of_client({"tls_ca": "ca.pem"}, {}) == {}, "a client without tls looks at none of them"
+
+
+def test_every_setting_of_a_profile_has_its_option() -> None:
+    every = dict.fromkeys(profiles.NAMES, "on")
+    assert len(options.of_client(every, {})) == len(profiles.NAMES)
 
 
 WRONG_READS: list[tuple[dict[str, str], str]] = [
@@ -90,7 +122,14 @@ WRONG_READS: list[tuple[dict[str, str], str]] = [
     ({"accessKey": "me"}, "'accessKey' needs the option 'secretKey'"),
     ({"secretKey": "x"}, "'secretKey' needs the option 'accessKey'"),
     ({"securityToken": "x"}, "'securityToken' needs the option 'accessKey'"),
-    ({"tls": "on"}, "'tls' is 'on'"),
+    ({"tls": "yes"}, "'tls' is 'yes': expected on or off"),
+    ({"tlsCa": "ca.pem"}, "'tlsCa' needs the option 'tls', which is off"),
+    ({"tlsCert": "c.pem", "tls": "off"}, "'tlsCert' needs the option 'tls', which is off"),
+    ({"tlsKey": "c.key", "tls": "on"}, "'tlsKey' needs the option 'tlsCert'"),
+    (
+        {"tlsCa": "/nowhere/ca.pem", "tls": "on"},
+        "'tlsCa': certificate file '/nowhere/ca.pem': .*No such file",
+    ),
     ({"window": "3"}, "'window' is for writes, not for (batch reads|streams)"),
 ]
 WRONG_BATCHES = [

@@ -84,10 +84,10 @@ def test_a_range_is_cut_into_equal_pieces_of_no_more_than_is_allowed(most: int, 
         (-1, [100, 50, 9, 5]),
         (130, [100, 50, 9, 5]),  # all of it is no more than that
         (131, [100, 50, 9, 5]),
-        (129, [100, 50, 9, 5]),  # shares are rounded up
+        (129, [99, 50, 9, 5]),
         (65, [50, 35, 9, 5]),
         (13, [10, 23, 9, 5]),
-        (1, [1, 21, 9, 5]),
+        (1, [1, 21, 9, 5]),  # each by one, though that is more
     ],
 )
 def test_a_limit_is_shared_by_what_each_queue_has_waiting(limit: int, reached: list[int]) -> None:

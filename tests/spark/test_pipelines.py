@@ -13,9 +13,11 @@ from pyspark.errors import StreamingQueryException
 
 from aerobee import Admin, Message, Producer, PushConsumer, StoreConfig
 from aerobee.client.options import Options
+from aerobee.clock import SystemClock
 from aerobee.protocol import properties
 from aerobee.protocol.message import Record
 from aerobee.protocol.routing import place_of_key
+from aerobee.spark.options import OptionError
 from aerobee.spark.pipelines import replay as replays
 from aerobee.spark.pipelines.consume import consume
 from aerobee.spark.pipelines.lake import lake
@@ -83,6 +85,37 @@ def test_a_lake_grows_by_what_is_new_and_infers_its_schema_once(
     with pytest.raises(StreamingQueryException, match="was filled with another checkpoint"):
         run_lake(spark, server, "lake-json", out, json=True, checkpoint=str(tmp_path / "new"))
     assert Table(spark, str(out)).read().count() == 103
+
+
+def test_times_of_a_lake_are_in_utc_for_every_reader_and_alike_in_all_its_files(
+    spark: SparkSession, server: TestServer, tmp_path: Path
+) -> None:
+    import pyarrow.parquet as pq
+
+    def kinds(out: Path) -> set[str]:
+        files = [*out.glob("topic=*/date=*/*.parquet")]
+        return {str(pq.read_schema(file).field(name).type) for file in files for name in TIMES}
+
+    TIMES = ("bornTimestamp", "storeTimestamp")
+    send(server, "lake-times", ["x"])
+    for name in ("new", "old"):
+        run_lake(spark, server, "lake-times", tmp_path / name)
+    assert kinds(tmp_path / "new") == {"timestamp[us, tz=UTC]"}
+    assert str(pq.read_schema(tmp_path / "new" / "_common_metadata").field("storeTimestamp").type) in kinds(
+        tmp_path / "new"
+    )
+    # One that began when files had times without a zone keeps them so.
+    (commit,) = (tmp_path / "old" / "_commits").iterdir()
+    commit.write_text(json.dumps({**json.loads(commit.read_text()), "times": "INT96"}))
+    for file in (tmp_path / "old").glob("topic=*/date=*/*.parquet"):
+        pq.write_table(pq.read_table(file, partitioning=None), file, use_deprecated_int96_timestamps=True)
+    send(server, "lake-times", ["y"])
+    run_lake(spark, server, "lake-times", tmp_path / "old")
+    assert kinds(tmp_path / "old") == {"timestamp[ns]"}
+    assert Table(spark, str(tmp_path / "old")).compact() == 1
+    assert kinds(tmp_path / "old") == {"timestamp[ns]"}
+    rows = Table(spark, str(tmp_path / "old")).read()
+    assert rows.where("storeTimestamp > current_timestamp() - INTERVAL 1 HOUR").count() == 2
 
 
 @pytest.mark.parametrize("left_over", ["staged", "moved"])
@@ -256,13 +289,14 @@ def test_a_replay_sends_once_however_often_it_runs(
         "audit": str(tmp_path),
         "target": to,
     }
-    assert replay(rows, dry_run=True, **settings) == (60, 0, 0)
+    new = () if target == "there" else (to,)
+    assert replay(rows, dry_run=True, **settings) == (60, 0, 0, new, ((to, 60),))
     steps: list[tuple[int, int]] = []
     first = replay(rows.where("keys < 'k3'"), progress=lambda a, b: steps.append((a, b)), **settings)
-    assert steps[-1] == (first.sent, first.sent)
+    assert steps[-1] == (first.sent, first.sent) and first.new_topics == new
     shutil.rmtree(tmp_path / "r1" / "sent")  # killed after sending, before the audit was written
-    assert replay(rows, **settings) == (60, first.sent, 60 - first.sent)
-    assert replay(rows, **settings) == (60, 60, 0)
+    assert replay(rows, **settings) == (60, first.sent, 60 - first.sent, (), ((to, 60 - first.sent),))
+    assert replay(rows, **settings) == (60, 60, 0, (), ())
     sent = topic_frame(spark, server, to)
     assert sorted(bytes(r.body).decode() for r in sent.collect()) == sorted(f"m{i}" for i in range(60))
     assert sent.where("tags = 'A' AND properties['REPLAY_NAME'] = 'r1'").count() == 60
@@ -366,6 +400,48 @@ def test_the_consumption_flow_runs_on_executors_with_retries_and_dead_letters(
     broker = server.server.broker
     assert broker.store.max_offset(f"%DLQ%{group}", 0) == 1
     assert broker.offsets.get(group, topic, 0) == 22
+    (dead,) = topic_frame(spark, server, f"%DLQ%{group}").collect()
+    assert dead.properties["AEROBEE_LAST_ERROR"] == "ValueError: poison"
+
+
+@pytest.mark.parametrize("start", ["last", "time"])
+def test_a_new_group_begins_where_it_is_told_to_and_misses_nothing_after(
+    spark: SparkSession, server: TestServer, tmp_path: Path, start: str
+) -> None:
+    topic, seen = f"begin-{start}", tmp_path / "seen"
+    server.create_topic(topic, queues=2)
+    send(server, topic, ["old"] * 6)
+    server.run(asyncio.sleep(0.05))
+    begin = start if start == "last" else SystemClock().wall()
+
+    def handler(row: Any) -> None:
+        with seen.open("a") as file:
+            file.write(bytes(row.body).decode() + " ")
+
+    def once(start: str | int | None) -> None:
+        consume(
+            spark, topic, f"group-{topic}", handler, namesrv=server.namesrv, once=True, start=start,
+            checkpoint=str(tmp_path / "checkpoint"),
+        ).awaitTermination()  # fmt: skip
+
+    once(begin)
+    assert not seen.exists(), "and yet it has begun: what comes from now on is the group's"
+    send(server, topic, ["new"] * 3)
+    once(None if start == "time" else start)
+    assert seen.read_text().split() == ["new"] * 3
+    send(server, topic, ["newer"])
+    once(start=start if start == "last" else 0)
+    assert seen.read_text().split() == ["new"] * 3 + ["newer"]
+
+
+def test_a_place_to_begin_that_is_none_is_named(
+    spark: SparkSession, server: TestServer, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"namesrv": server.namesrv, "checkpoint": str(tmp_path), "once": True}
+    with pytest.raises(OptionError, match="start is 'lst', expected 'first', 'last' or epoch milliseconds"):
+        consume(spark, "any", "any", print, start="lst", **settings)
+    with pytest.raises(OptionError, match="not both"):
+        consume(spark, "any", "any", print, start="last", options={"startingOffsets": "latest"}, **settings)
 
 
 @pytest.mark.parametrize("bodies", [[], ["not json"]])

@@ -64,7 +64,7 @@ def test_clipping_keeps_the_limit_and_starves_no_queue(start: Offsets, end: Offs
         plan.put(end, topic, broker, queue, max(offset, plan.get(end, topic, broker, queue, 0)))
     clipped = plan.clip(start, end, limit)
     behind = [q for q in plan.flat(end) if q[3] > plan.get(start, *q[:3], 0)]
-    assert plan.backlog(start, clipped) <= limit + len(behind)
+    assert plan.backlog(start, clipped) == min(plan.backlog(start, end), max(limit, len(behind)))
     for topic, broker, queue, offset in behind:
         at = plan.get(start, topic, broker, queue, 0)
         assert at < plan.get(clipped, topic, broker, queue, 0) <= offset

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
+import pydoc
 from pathlib import Path
 
 import aerobee.spark
@@ -17,6 +18,14 @@ def test_no_module_hides_a_public_function() -> None:
     for name in modules - {"source", "stream_reader", "batch_reader", "writer", "pushdown"}:
         importlib.import_module(f"aerobee.spark.{name}")
     assert all(callable(getattr(aerobee.spark, name)) for name in aerobee.spark.__all__)
+
+
+def test_help_shows_every_public_function() -> None:
+    told = pydoc.plain(pydoc.render_doc(aerobee.spark))
+    described = (aerobee.spark.__doc__ or "").splitlines()
+    for name in aerobee.spark.__all__:
+        assert f"    {name}(" in told, name
+        assert any(line.startswith(f"{name} ") for line in described), name
 
 
 def test_spark_pushes_filters_from_the_file_the_source_looks_for() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,6 +29,7 @@ from aerobee.spark import options
 from aerobee.spark.reading import queue_source
 from aerobee.spark.reading.plan import Look, Place, Range
 from aerobee.spark.reading.queue_source import BrokerQueues, bounds_of, chosen_topics, is_named
+from aerobee.testing import TestServer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +49,9 @@ class Known:
 
     def topics(self) -> list[str]:
         return list(TOPICS)
+
+    def existing(self, topics: list[str]) -> list[str]:
+        return [topic for topic in topics if topic in TOPICS]
 
     def look(self, topics: list[str]) -> Look:
         self.looked.append(topics)
@@ -89,6 +94,19 @@ def test_topics_are_those_that_were_named_or_fit_the_pattern(
     given: dict[str, str], chosen: list[str]
 ) -> None:
     assert chosen_topics(read(**given), Known()) == chosen  # type: ignore[arg-type]
+
+
+def test_a_consumer_of_named_topics_needs_no_list_of_all() -> None:
+    with TestServer.secured() as server:
+        for topic in ("orders", "%RETRY%g"):
+            server.create_topic(topic, queues=1)
+        server.add_user("consumer", "secret-of-it", {"Topic:orders": "Sub", "Group:g": "Sub"})
+        given = {"group": "g", "includeRetries": "true", "accessKey": "consumer", "secretKey": "secret-of-it"}
+        asked = options.for_batch({"namesrv": server.namesrv, "subscribe": "orders", **given})
+        with closing(BrokerQueues(asked)) as source:
+            assert chosen_topics(asked, source) == ["%RETRY%g", "orders"]
+            with pytest.raises(NoPermission):
+                source.topics()
 
 
 def test_a_topic_is_named_when_it_is_subscribed_or_assigned() -> None:

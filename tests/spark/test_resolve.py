@@ -30,6 +30,9 @@ class ByTheThousand:
     def topics(self) -> list[str]:
         return list(BOUNDS)
 
+    def existing(self, topics: Sequence[str]) -> list[str]:
+        return [topic for topic in topics if topic in self.topics()]
+
     def look(self, topics: Iterable[str], carried: frozenset[tuple[str, str]] = frozenset()) -> Look:
         return Look(BOUNDS, {}, {}, frozenset())
 

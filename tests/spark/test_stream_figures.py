@@ -132,7 +132,7 @@ def progress(**changed: Any) -> dict[str, Any]:
 def test_lag_is_what_lies_between_the_batch_and_the_heads() -> None:
     figures = metrics.figures_of(progress())
     assert (figures.lag, figures.behind, figures.rows_per_second) == ({"t": 22}, 22, 5.0)
-    assert str(figures) == "batch 3: 10 messages, 5/s, 22 behind"
+    assert str(figures) == "lake batch 3: 10 messages, 5/s, 22 behind"
 
 
 def test_a_batch_that_is_made_again_after_a_restart_does_not_claim_to_have_caught_up() -> None:
@@ -140,7 +140,7 @@ def test_a_batch_that_is_made_again_after_a_restart_does_not_claim_to_have_caugh
     for nothing in (None, "null"):
         figures = metrics.figures_of(progress(sources=[{"endOffset": at(q0=10), "latestOffset": nothing}]))
         assert (figures.lag, figures.behind) == ({}, 0)
-        assert str(figures) == "batch 3: 10 messages, 5/s, lag not known yet"
+        assert str(figures) == "lake batch 3: 10 messages, 5/s, lag not known yet"
 
 
 def test_offsets_may_come_as_text_and_other_sources_have_no_lag() -> None:

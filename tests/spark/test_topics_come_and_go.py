@@ -124,7 +124,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 @pytest.mark.parametrize(
-    ("more", "said"), [([], "nowhere"), (["-o", "tls=on"], "option 'tls' is 'on': expected true or false")]
+    ("more", "said"), [([], "nowhere"), (["-o", "tls=yes"], "option 'tls' is 'yes': expected on or off")]
 )
 def test_a_pipeline_on_no_topic_or_with_a_wrong_option_says_so_in_one_line(
     spark: SparkSession,

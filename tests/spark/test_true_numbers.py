@@ -17,6 +17,7 @@ pytest.importorskip("pyspark")
 
 from aerobee import Message, Producer, StoreConfig
 from aerobee.cli.main import run
+from aerobee.spark.pipelines import report as report_page
 from aerobee.spark.pipelines import totals
 from aerobee.spark.pipelines.consume import Handled, consume
 from aerobee.spark.pipelines.lake import Added, lake
@@ -118,6 +119,71 @@ def test_a_message_of_three_groups_is_one_message(
     assert "<b>60</b>" not in page
 
 
+def test_what_is_open_is_shown_as_lag_without_traces_too(
+    spark: SparkSession, server: TestServer, read_by_three: str, tmp_path: Path
+) -> None:
+    book = ledger(spark, [read_by_three], GROUPS, namesrv=server.namesrv).persist()
+    figures = report(book, tmp_path / "report.html")
+    assert {group: curve[-1][1] for group, curve in figures.lag.items()} == {"shipping": 10}
+    assert max(at for at, _ in figures.lag["shipping"]) >= figures.span[1], "to the end of the chart"
+    page = (tmp_path / "report.html").read_text()
+    lag = page.partition("<h2>Lag: stored and not finished</h2>")[2].partition("<h2>")[0]
+    assert "<polyline" in lag and "nothing to show" not in lag
+    assert "shipping: without traces only what is open now is known" in lag
+    report(book.where("group = 'audit'"), tmp_path / "report.html")
+    assert "no message is open" in (tmp_path / "report.html").read_text()
+
+
+def test_a_key_that_no_message_has_is_said_with_where_it_was_looked_for(
+    spark: SparkSession, server: TestServer, read_by_three: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = ["pipeline", "ledger", read_by_three, "-n", server.namesrv, "--key", "nope"]
+    assert run(command) == 1
+    told = capfd.readouterr().err
+    assert "no message with key 'nope' in orders-of-three (groups: audit, billing, shipping)" in told
+    assert run([*command, "-g", "audit", "--json"]) == 1
+    out, told = capfd.readouterr()
+    assert json.loads(out) == []
+    assert "in orders-of-three (groups: audit)" in told
+
+
+def test_a_dry_run_names_no_audit_and_says_which_topic_would_be_made(
+    spark: SparkSession,
+    server: TestServer,
+    read_by_three: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    audit = tmp_path / "audit"
+    command = [
+        "pipeline",
+        "replay",
+        read_by_three,
+        "--target",
+        "not-there",
+        "--name",
+        "n",
+        "--audit",
+        str(audit),
+    ]
+    command += ["-n", server.namesrv]
+    assert run([*command, "--dry-run"]) == 0
+    told = capfd.readouterr().err + caplog.text
+    assert "20 chosen, 0 sent before, would send 20\n" in told
+    assert "\nto not-there (20)\n" in told
+    assert "not-there: not there before, would be made by the first message" in told
+    assert "left out" not in told and not audit.exists()
+    assert run(command) == 0
+    told = capfd.readouterr().err + caplog.text
+    assert f"20 chosen, 0 sent before, sent 20 (audit: {audit}/n)" in told
+    assert "not-there: not there before, was made by the first message" in told
+    assert run(command) == 0
+    told = capfd.readouterr().err + caplog.text
+    assert "20 chosen, 20 sent before, sent 0" in told and "left out" not in told
+    assert "\nto " not in told
+
+
 def test_without_traces_nobody_claims_to_know_of_deliveries(
     spark: SparkSession,
     server: TestServer,
@@ -146,6 +212,8 @@ def test_what_traces_do_not_tell_of_is_said() -> None:
     row = {"group": "g", "topic": "t", "sent": 20, "waiting": 4, "lost": 1, "traced": 9}
     (line,) = totals.missing([row])
     assert "9 of 15" in line
+    (line,) = totals.missing([{**row, "traced": 0}])
+    assert "aerobee pipeline consume writes none" in line
     assert totals.missing([{**row, "traced": 15}]) == []
     assert totals.missing([{**row, "sent": 5, "traced": 0}]) == [], "nothing was given to anybody"
 
@@ -174,9 +242,10 @@ def test_consume_says_what_became_of_the_messages_and_a_replay_is_linked_to_its_
         server.run(asyncio.sleep(1.3))  # the retry's delay level
 
     once()
-    assert [one[1:] for one in told] == [(22, 20, 2, 0, 0)]
+    assert [one[1:6] for one in told] == [(22, 20, 2, 0, 0)]
+    assert told[0].reasons == (("ValueError: b'poison'", 1), ("ValueError: b'shaky'", 1))
     once()
-    assert [sum(column) for column in list(zip(*told, strict=True))[1:]] == [2, 1, 0, 1, 0]
+    assert [sum(column) for column in list(zip(*told, strict=True))[1:6]] == [2, 1, 0, 1, 0]
 
     dead = frame(spark, server, f"%DLQ%{group}")
     assert replay(dead, name="fix", namesrv=server.namesrv, audit=str(tmp_path / "audit")).sent == 1
@@ -190,6 +259,40 @@ def test_consume_says_what_became_of_the_messages_and_a_replay_is_linked_to_its_
     assert (again.replayOf, original.replayedAs, again.state) == (original.msgId, again.msgId, "acked")
     (shown,) = report(book, tmp_path / "report.html").dead
     assert (shown["replayedAs"], shown["now"]) == (again.msgId, "acked")
+    assert shown["lastError"] == original.lastError == "ValueError: b'poison'"
+    assert "ValueError: b&#x27;poison&#x27;" in (tmp_path / "report.html").read_text()
+
+
+WRONG = """
+def charge(message):
+    number = int(message.body)
+    if number >= 4:
+        raise LookupError(f"no card [of] {number % 3}")
+    return {}[number]
+"""
+
+
+def test_the_command_names_the_most_frequent_reasons(
+    spark: SparkSession,
+    server: TestServer,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    send(server, "wrong", [b"%d" % i for i in range(14)])
+    (tmp_path / "wrong_charge.py").write_text(WRONG)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    command = ["pipeline", "consume", "wrong", "-g", "wrong-group", "--handler", "wrong_charge:charge"]
+    # The JVM was started elsewhere: relative paths are of another folder there.
+    command += ["--py-files", str(tmp_path / "wrong_charge.py"), "--checkpoint", str(tmp_path / "checkpoint")]
+    assert run([*command, "--once", "-n", server.namesrv]) == 0
+    told = capfd.readouterr().err
+    assert "14 messages through wrong_charge:charge: 0 done, 14 to be retried" in told
+    assert re.findall(r"^\d+ failed with .*", told, re.MULTILINE) == [
+        "10 failed with LookupError: no card [of] 0, or the like",
+        "4 failed with KeyError: 0, or the like",
+    ]
 
 
 def test_a_batch_that_a_dead_driver_had_begun_is_given_again(
@@ -237,6 +340,15 @@ def test_a_lost_worker_is_told(server: TestServer, tmp_path: Path) -> None:
     said = "10 messages through billing:charge: 10 done, 0 to be retried, 0 dead (%DLQ%worker-lost-group)"
     assert said in done.stderr
     assert "10 of them were given again after a lost worker or driver" in done.stderr
+
+
+def test_the_page_says_of_how_many_dead_letters_it_shows_the_oldest() -> None:
+    letter = dict.fromkeys(report_page.DEAD, "x")
+    figures = report_page.Figures(
+        {}, [{"dead": 50}, {"dead": 10}], [], [], {}, [], [], [], [letter] * 20, (0.0, 0.0)
+    )
+    assert "the oldest 20 of 60" in report_page._dead_table(figures)
+    assert "oldest 20" not in report_page._dead_table(figures._replace(groups=[{"dead": 20}]))
 
 
 def test_counts_in_the_page_are_written_out(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from aerobee.errors import MessageIllegal
+from aerobee.errors import DiskFull, MessageIllegal
 from aerobee.protocol.batch import Batch, Columns
 from aerobee.protocol.message import decode, pack_host
+from aerobee.store.platform import Disk
 
 PROPERTIES = [
     "",
@@ -87,12 +88,22 @@ def test_those_who_wait_are_told_of_every_member(kit):
     assert heard == [(1, first, b"a", 97, 3), (2, second, b"b", 0, 3)]
 
 
+LARGE_BODY = "a body of 5000000 bytes; the limit is 4194304, the broker's max_message_bytes"
+LONG_TEXT = "properties of 33003 bytes; the limit is 32747"
+
+
 @pytest.mark.parametrize(
-    "row", [(0, bytes(5_000_000), ""), (0, b"x", "p\x01" + "v" * 33_000 + "\x02")], ids=["body", "properties"]
+    ("row", "why"),
+    [
+        ((0, bytes(5_000_000), ""), LARGE_BODY),
+        ((0, b"x", "p\x01" + "v" * 33_000 + "\x02"), LONG_TEXT),
+        ((0, bytes(5_000_000), "p\x01" + "v" * 33_000 + "\x02"), f"{LARGE_BODY}, and {LONG_TEXT}"),
+    ],
+    ids=["body", "properties", "both"],
 )
-def test_one_member_that_no_record_can_hold_refuses_the_batch(kit, row):
+def test_one_member_that_no_record_can_hold_refuses_the_batch_and_says_what_is_too_large(kit, row, why):
     store = kit.open()
-    with pytest.raises(MessageIllegal, match="the limit is"):
+    with pytest.raises(MessageIllegal, match=f"^topic 'orders': {why} \\(code"):
         store.append_columns(batch_of([(0, b"good", ""), row]))
     assert (store.log_max, store.max_offset("orders", 3)) == (0, 0)
 
@@ -105,3 +116,22 @@ def test_a_batch_is_found_by_its_keys_and_after_a_crash(kit):
     before = kit.snapshot(store)
     kit.crash(store)
     assert kit.snapshot(kit.open()) == before
+
+
+def test_what_follows_a_batch_is_not_stored_before_it(kit):
+    """By its store time: a clock that is set back meanwhile is waited for."""
+    store, wall = kit.open(), kit.clock.wall()
+    kit.clock.set_wall(wall + 5_000)
+    store.append_columns(batch_of([(0, b"one", ""), (0, b"two", "")], born_host=pack_host("10.0.0.9", 7)))
+    kit.clock.set_wall(wall)
+    one = kit.message()
+    store.append(one)
+    assert one.store_timestamp == wall + 5_000
+
+
+def test_a_full_disk_takes_no_batch_either(kit):
+    kit.disk = Disk(used=99, free=1)
+    store = kit.open()
+    with pytest.raises(DiskFull, match="disk 99% full"):
+        store.append_columns(batch_of([(0, b"one", "")], born_host=pack_host("10.0.0.9", 7)))
+    assert (store.log_max, store.max_offset("orders", 3)) == (0, 0)

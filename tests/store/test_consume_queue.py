@@ -278,3 +278,10 @@ def test_no_more_files_are_open_than_allowed(tmp_path: Path) -> None:
     one.created(f"{tmp_path}/x/a", 10)
     assert len(one) == 1, "the one in use"
     one.close()
+
+
+def test_who_asked_a_queue_before_it_had_anything_is_told_anew_where_it_begins(folder: Path) -> None:
+    queue = made(folder)
+    assert (queue.min_offset(0), queue.kept_from(0)) == (0, 0)
+    queue.put(9, unit(100))
+    assert (queue.min_offset(0), queue.max_offset) == (9, 10)

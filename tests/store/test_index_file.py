@@ -360,8 +360,12 @@ def test_entries_go_to_the_file_when_memory_is_full_of_them(
     assert not any(file.path.read_bytes()[file.entries_at :]), "they are in memory"
     enter(file, entries[4:5], 1)
     assert file.room_at_once == 3
-    assert file.path.read_bytes()[file.entries_at :] == written_plainly(entries[:4])[SLOTS * 4 :]
-    enter(file, entries[5:], 8)
+    enter(file, entries[5:7], 1)
+    assert file.room_at_once == 1
+    assert file.path.read_bytes()[file.entries_at :] == written_plainly(entries[:4])[SLOTS * 4 :], (
+        "those that follow wait until it is full again"
+    )
+    enter(file, entries[7:], 6)
     assert file.room_at_once == 0, "a batch brought more: there is room for it, and no more"
     assert [found(file, n) for n in range(13)] == [[100 * (n + 1)] for n in range(13)]
     file.close()
@@ -397,3 +401,64 @@ def test_a_file_that_is_closed_forgets_what_was_not_saved(folder: Path) -> None:
     enter(again, [(3, 300, BEGAN)], 1)
     assert (found(again, 1), found(again, 3)) == ([100], [300])
     again.close()
+
+
+def test_a_disk_that_takes_little_at_once_gets_all_of_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pwrite = platform.pwrite
+    monkeypatch.setattr(platform, "pwrite", lambda fd, data, at: pwrite(fd, data[:3], at))
+    monkeypatch.setattr(index_file, "_TAIL_BYTES", 4 * ENTRY_SIZE)
+    file, entries = made(folder), Told([(n, 1) for n in range(9)]).entries
+    enter(file, entries, 3)
+    save(file)
+    assert file.path.read_bytes()[40:] == written_plainly(entries)
+    file.close()
+
+
+def test_slots_that_changed_while_a_checkpoint_wrote_are_written_by_the_next(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of keys that came meanwhile; the file is opened again, so that what it holds is all there is."""
+    monkeypatch.setattr(index_slots, "_PIECE", 4)  # each slot on its own
+    file, entries = made(folder), Told([(n % 5, 1) for n in range(5)]).entries
+    enter(file, entries[:2], 2)
+    job = file.save_job()
+    enter(file, entries[2:4], 2)
+    job(file.fd)
+    enter(file, entries[4:], 1)
+    save(file)
+    assert file.path.read_bytes()[40:] == written_plainly(entries)
+    again = opened_again(file)
+    assert [found(again, n) for n in range(5)] == [[100 * (n + 1)] for n in range(5)]
+    again.close()
+
+
+def test_entries_that_left_the_memory_while_a_checkpoint_wrote_stay_where_they_are(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_file, "_TAIL_BYTES", 2 * ENTRY_SIZE)
+    file, entries = made(folder), Told([(n, 1) for n in range(4)]).entries
+    enter(file, entries[:2], 2)
+    job = file.save_job()
+    enter(file, entries[2:], 2)  # memory was full of the first two
+    job(file.fd)
+    assert file.path.read_bytes()[file.entries_at :] == written_plainly(entries[:2])[SLOTS * 4 :]
+    assert [found(file, n) for n in range(4)] == [[100 * (n + 1)] for n in range(4)]
+    save(file)
+    assert file.path.read_bytes()[40:] == written_plainly(entries)
+    file.close()
+
+
+def test_no_more_keys_are_taken_at_once_than_have_space_on_disk(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be memory for more: a full disk would be met when they are written, too late to refuse them."""
+    monkeypatch.setattr(index_file, "_EXTENT", 5 * ENTRY_SIZE)
+    file = made(folder)
+    assert (file.room, file.room_at_once) == (6, 5)
+    enter(file, Told([(n, 1) for n in range(3)]).entries, 3)
+    assert file.room_at_once == 2
+    file.reserve(file.count + 3)
+    assert file.room_at_once >= 3
+    file.close()

@@ -209,6 +209,18 @@ def test_a_full_file_is_given_back_whole_and_the_next_begins_to_count_anew(
     assert asked.forgotten == [SEGMENT]
 
 
+def test_in_a_later_file_nothing_is_read_ahead_from_where_its_own_records_end(
+    logs: Logs, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment, "_FIRST_EXTENT", PAGE)
+    log = logs.open(SEGMENT)
+    append(log, bytes(SEGMENT - 8))
+    append(log, bytes(PAGE))
+    asked.expected.clear()
+    append(log, bytes(PAGE))
+    assert (asked.expected, log.end - log.base) == ([PAGE], 2 * PAGE)
+
+
 def test_files_that_were_written_are_unmapped_when_there_are_too_many(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

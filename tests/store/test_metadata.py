@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.errors import DiskFull, StoreError
-from aerobee.store.metadata import JsonFile
+from aerobee.store.metadata import JsonFile, PrivateFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,3 +132,46 @@ def test_a_failed_save_says_why_and_leaves_the_old_text(
     assert type(caught.value) is expected
     assert file.load() == OLD
     assert [p.name for p in file.path.parent.iterdir()] == ["topics.json"]
+
+
+def test_nothing_of_a_longer_draft_that_was_left_behind_is_in_the_new_text(file: JsonFile) -> None:
+    file.save(OLD)
+    file.path.with_name("topics.json.tmp").write_bytes(b"x" * 100)
+    file.save(NEW)
+    assert file.path.read_bytes() == NEW
+
+
+def test_a_file_that_cannot_be_read_is_no_missing_one(file: JsonFile) -> None:
+    """Else a broker would start without its topics, and save that."""
+    file.save(OLD)
+    file.path.unlink()
+    file.path.mkdir()
+    with pytest.raises(StoreError, match=r"cannot read .*topics\.json: Is a directory"):
+        file.load()
+
+
+def test_whatever_a_check_raises_the_text_is_not_used(tmp_path: Path) -> None:
+    def check(data: bytes) -> None:
+        if data == NEW:
+            raise KeyError("v")
+
+    file = JsonFile(tmp_path / "topics.json", check)
+    file.save(OLD)
+    file.save(NEW)
+    assert file.load() == OLD
+
+
+def test_secrets_are_their_owners_alone_whoever_may_read_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "config"
+    folder.mkdir()
+    folder.chmod(0o750)
+    file = PrivateFile(folder / "accounts.json")
+    draft = folder / "accounts.json.tmp"
+    draft.write_bytes(b"x" * 100)
+    draft.chmod(0o666)
+    with draft.open("rb") as spy:
+        for text in (OLD, NEW):
+            file.save(text)
+        assert spy.read() == b"x" * 100, "who has the old draft open sees none of the new"
+    assert (file.load(), file.backup.read_bytes()) == (NEW, OLD)
+    assert [path.stat().st_mode & 0o777 for path in (file.path, file.backup)] == [0o600, 0o600]

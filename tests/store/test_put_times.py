@@ -102,3 +102,15 @@ def test_every_append_is_counted_once_whenever_somebody_looks(stored: int) -> No
     assert sum(times.distribution().values()) == stored
     times.tick(120_000)
     assert sum(times.distribution().values()) == 1
+
+
+@pytest.mark.parametrize("stored", [1, 3, 8, 12])
+def test_appends_are_of_the_minute_they_were_made_in_though_nobody_looked(stored: int) -> None:
+    times = PutTimes(0)
+    timed = times.timed(lambda what: what)
+    for number in range(stored):
+        timed(number)
+    times.tick(60_000)
+    assert sum(times.distribution().values()) == stored
+    times.tick(120_000)
+    assert sum(times.distribution().values()) == 0

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A damaged consume queue hides nothing: the log has the messages, and the queue is told again from it."""
 
+import os
 import random
 import shutil
 import struct
@@ -9,8 +10,8 @@ import msgspec
 import pytest
 
 from aerobee.protocol.properties import tag_code
-from aerobee.store import queues
-from aerobee.store.message_store import ReadLimit
+from aerobee.store import platform, queues
+from aerobee.store.message_store import ReadLimit, ReadStatus
 
 COUNT = 40  # 16 units a file: two full ones and half of a third
 QUEUE = "consumequeue/orders/0"
@@ -21,9 +22,10 @@ class Tagged(msgspec.Struct):
     properties: None = None
 
 
-def fill(kit, store):
+def fill(kit, store, padding=0):
     for n in range(COUNT):
-        store.append(kit.message(body=b"%d" % n, text=f"TAGS\x01{'ab'[n % 2]}\x02"))
+        text = f"TAGS\x01{'ab'[n % 2]}\x02" + f"padding\x01{'x' * padding}\x02" * bool(padding)
+        store.append(kit.message(body=b"%d" % n, text=text))
         store.append(kit.message("other", body=b"other%d" % n))
 
 
@@ -126,9 +128,9 @@ def assert_as_before(kit, units):
     return store
 
 
-def stopped(kit, *, clean):
+def stopped(kit, *, clean, padding=0):
     store = kit.open()
-    fill(kit, store)
+    fill(kit, store, padding)
     units = [store.unit("orders", 0, n) for n in range(COUNT)]
     if clean:
         store.close()
@@ -189,6 +191,31 @@ def test_a_queue_without_sums_is_compared_with_its_records(kit, damage):
     units = stopped(kit, clean=True)
     as_another_broker_left_it(kit)
     damage(kit)
+    assert_as_before(kit, units)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        make(unit)
+        for make in (zero_unit, truncated, emptied, all_zeros, removed)
+        for unit in (0, 5, 16, 20)
+        if make is not removed or unit > 15  # else it begins with the next file, as one that was trimmed
+    ]
+    + [swapped],
+    ids=lambda damage: damage.__name__,
+)
+@pytest.mark.parametrize("few", [0, 1_000])
+def test_so_it_is_where_only_the_last_file_of_the_log_is_told_again(kit, damage, few, monkeypatch):
+    """After a clean stop of another broker: what is damaged is about messages of older files."""
+    monkeypatch.setattr(queues, "_FEW", few)
+    units = stopped(kit, clean=True, padding=6_000)
+    as_another_broker_left_it(kit)
+    damage(kit)
+    store = kit.open()
+    last = store.recovery.scanned_from
+    assert units[0].physical_offset < units[24].physical_offset < last < units[39].physical_offset
+    store.close()
     assert_as_before(kit, units)
 
 
@@ -324,3 +351,115 @@ def test_sums_that_power_loss_left_ahead_of_the_files_hide_nothing(kit, tmp_path
     assert store.max_offset("orders", 0) == count + 1
     store.close()
     assert kit.bodies(kit.open()) == [*bodies(count), b"next"]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_queue_that_lost_the_oldest_file_it_had_begins_where_its_log_does(kit, clean):
+    """As it did before: the units of messages that are gone with the log are not made up for."""
+    store = kit.open(retention_hours=0.5)
+    for n in range(60):
+        store.append(kit.message(body=b"%02d" % n * 3000))
+        kit.clock.advance(60_000)
+    for _ in range(20):
+        store.tick(kit.clock.now())
+        kit.clock.advance(1_000)
+    store.flush()
+    before = store.min_offset("orders", 0), store.max_offset("orders", 0), kit.bodies(store)
+    first = store._queues.find("orders", 0).first_unit
+    assert first > 0
+    assert before[0] % 16
+    store.close() if clean else kit.crash(store)
+    path_of(kit, first).write_bytes(b"")
+    store = kit.open()
+    assert (store.min_offset("orders", 0), store.max_offset("orders", 0), kit.bodies(store)) == before
+    assert store.read("orders", 0, first, ReadLimit()).status is ReadStatus.OFFSET_TOO_SMALL
+
+
+@pytest.mark.parametrize("wrong", [3, 39])
+def test_a_unit_put_right_makes_no_damage_of_what_is_written_after_it(kit, caplog, wrong):
+    store = kit.open()
+    fill(kit, store)
+    store.flush()
+    write_at(path_of(kit, wrong), wrong % 16 * 20 + 8, struct.pack(">i", 1))
+    assert kit.bodies(store) == bodies()
+    for n in range(COUNT, COUNT + 20):
+        store.append(kit.message(body=b"%d" % n))
+        store.tick(kit.clock.now())
+    store.close()
+    assert kit.bodies(kit.open()) == bodies(COUNT + 20)
+    assert caplog.text.count("is put right from the log") == 1
+    assert "is damaged" not in caplog.text
+
+
+def test_late_messages_of_a_damaged_queue_are_told_once_after_a_kill(kit):
+    """The queue is rebuilt up to the checkpoint, and the walk over what follows tells the rest."""
+    store = kit.open()
+    fill(kit, store)
+    store.flush()
+    for n in range(COUNT, COUNT + 5):
+        store.append(kit.message(body=b"%d" % n))
+    kit.crash(store)
+    path_of(kit, 20).write_bytes(b"")
+    store = kit.open()
+    assert kit.bodies(store) == bodies(COUNT + 5)
+    assert (store.min_offset("orders", 0), store.max_offset("orders", 0)) == (0, COUNT + 5)
+
+
+def test_a_reader_that_finds_an_older_file_damaged_has_no_offset_given_again(kit):
+    """The log lost the last message, and only the queue knows that there was one."""
+    store = kit.open()
+    fill(kit, store)
+    last = store.unit("orders", 0, COUNT - 1)
+    store._log.map[last.physical_offset + 90 : last.physical_offset + 91] = b"x"
+    store.close()
+    write_at(path_of(kit, 3), 3 * 20 + 19, b"\x77")  # a tag's code: neither end of the file
+    store = kit.open()
+    assert kit.bodies(store) == bodies(COUNT - 1)
+    record = kit.message(body=b"next")
+    store.append(record)
+    assert record.queue_offset == COUNT
+
+
+def test_a_wrong_unit_is_not_put_right_by_a_message_of_the_same_offset_elsewhere(kit, caplog):
+    """Of another queue of its topic, or of another topic's queue of its number, that lies before it in the log."""
+    store = kit.open()
+    places = [("orders", 0), ("bills", 1), ("orders", 1), ("bills", 0)]
+    for n in range(10):
+        for topic, queue_id in places:
+            store.append(kit.message(topic, b"%s-%d-%d" % (topic.encode(), queue_id, n), queue_id=queue_id))
+    store.flush()
+    for topic, queue_id in places:
+        path = kit.root / "consumequeue" / topic / str(queue_id) / f"{0:020d}"
+        write_at(path, 5 * 20 + 8, struct.pack(">i", 1))
+    for topic, queue_id in places:
+        expected = [b"%s-%d-%d" % (topic.encode(), queue_id, n) for n in range(10)]
+        assert kit.bodies(store, topic, queue_id) == expected
+    assert caplog.text.count("is put right from the log") == 4
+    assert store.corrupt_records == 0
+
+
+def test_all_that_putting_right_wrote_is_on_disk_with_the_next_checkpoint(kit, monkeypatch):
+    """Also fillers: for messages that the log lost in the middle, and for those it lost at its end."""
+    store = kit.open()
+    for n in range(6 * 16):
+        store.append(kit.message(body=b"%d" % n))
+    for n in [*range(10, 58), *range(75, 96)]:
+        at = store.unit("orders", 0, n).physical_offset
+        store._log.map[at + 88 : at + 89] = b"x"
+    store.close()
+    for path in (kit.root / QUEUE).iterdir():
+        path.write_bytes(b"")
+    store = kit.open()
+    assert store.max_offset("orders", 0) == 6 * 16
+    synced = []
+    sync = platform.sync_data
+
+    def noted(fd):
+        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        sync(fd)
+
+    monkeypatch.setattr(platform, "sync_data", noted)
+    store.flush()
+    files = {str(path) for path in (kit.root / QUEUE).iterdir()}
+    assert len(files) == 6
+    assert files <= set(synced[: synced.index(str(kit.root / "checkpoint"))])

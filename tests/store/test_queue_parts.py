@@ -11,6 +11,7 @@ from aerobee.errors import MessageIllegal
 from aerobee.protocol.message import MAGIC_V1, MAGIC_V2
 from aerobee.store import queues
 from aerobee.store.consume_queue import UNIT, ConsumeQueue
+from aerobee.store.queue_loading import _follow_each_other
 from aerobee.store.queue_sums import FileSum
 from tests.store.taking_turns import COUNT, two_queues, units_of
 
@@ -271,3 +272,28 @@ def test_units_from_a_file_on_are_forgotten_with_all_that_is_known_of_them(kit: 
     assert list(queue.unread) == [0]
     assert queue.file_starts() == [0]
     assert [file.start for file in queue.sums.of("a", 0)] == [0]
+
+
+FILLER = (1 << 31) - 1
+
+
+@pytest.mark.parametrize(
+    ("units", "follow"),
+    [
+        ([], True),
+        ([(0, 10), (10, 10), (20, 10)], True),
+        ([(0, 10), (0, 10), (20, 10)], False),  # the first of the log, twice
+        ([(10, 10), (10, 10)], False),
+        ([(10, 10), (9, 10)], False),
+        ([(0, 10), (10, 0)], False),
+        ([(0, 10), (10, -1)], False),
+        ([(0, FILLER), (0, FILLER), (0, 10)], True),  # a queue that starts above 0
+        ([(5, 10), (30, FILLER), (30, FILLER), (30, 10)], True),  # a hole: as what comes after it
+        ([(5, 10), (30, FILLER), (29, 10)], False),
+        ([(5, 10), (0, FILLER), (5, 10)], False),
+    ],
+)
+def test_units_without_sums_must_rise_and_fillers_may_stand_between_them(
+    units: list[tuple[int, int]], follow: bool
+) -> None:
+    assert _follow_each_other(b"".join(UNIT.pack(*unit, 0) for unit in units)) is follow

@@ -212,3 +212,56 @@ def test_what_is_sound_is_added_to_and_what_is_torn_is_written_anew(
     loaded = QueueSums(path)
     loaded.load()
     assert told(loaded) == {("t", 0): (FileSum(0, 16, 9), FileSum(16, 2, 7))}
+
+
+def test_of_two_checkpoints_the_later_counts_whichever_thread_is_first(tmp_path: Path) -> None:
+    sums = QueueSums(tmp_path / "sums")
+    sums.note("a", 0, FileSum(0, 1, 11))
+    earlier = sums.take()
+    sums.note("a", 0, FileSum(0, 2, 22))
+    later = sums.take()
+    later()
+    earlier()
+    again = QueueSums(tmp_path / "sums")
+    again.load()
+    assert told(again) == {("a", 0): (FileSum(0, 2, 22),)}
+
+
+def test_what_was_loaded_is_not_written_again(tmp_path: Path) -> None:
+    sums = QueueSums(tmp_path / "sums")
+    for start in (0, 16):
+        sums.note("a", 0, FileSum(start, 16, 5))
+    sums.save()
+    before = sums._path.read_bytes()
+    again = QueueSums(tmp_path / "sums")
+    again.load()
+    again.save()
+    assert sums._path.read_bytes() == before
+    again.note("a", 0, FileSum(16, 17, 6))
+    again.save()
+    assert len(sums._path.read_bytes()) == len(before) * 3 // 2
+
+
+def test_an_earlier_file_told_late_stands_before_the_others_and_leaves_them(tmp_path: Path) -> None:
+    sums = QueueSums(tmp_path / "sums")
+    files = [FileSum(start, 16, start + 1) for start in (0, 16, 32)]
+    for file in (files[2], files[0], files[1]):
+        sums.note("a", 7, file)
+    assert sums.of("a", 7) == tuple(files)
+    sums.note("a", 7, FileSum(0, 0, 0))
+    assert sums.of("a", 7) == tuple(files[1:])
+    sums.forget("a", 7)
+    assert (list(sums.topics()), list(sums.queue_ids("a"))) == ([], [])
+
+
+def test_a_system_that_writes_little_at_once_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums, write = QueueSums(tmp_path / "sums"), os.write
+    for queue_id in range(9):
+        sums.note("topic", queue_id, FileSum(0, 16, 5))
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:10]))
+    sums.save()
+    again = QueueSums(tmp_path / "sums")
+    again.load()
+    assert told(again) == told(sums)

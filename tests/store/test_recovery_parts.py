@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +16,7 @@ from aerobee.store import checkpoint as checkpoints
 from aerobee.store import recovery
 from aerobee.store.check import StoreCheck
 from aerobee.store.checkpoint import Checkpoint
+from aerobee.store.log_walk import places
 from aerobee.store.segment import Segment
 
 if TYPE_CHECKING:
@@ -71,6 +73,16 @@ def test_torn_bytes_are_counted_from_the_end_of_the_log_in_every_file(kit: Any, 
     assert (again.log_max, len(kit.bodies(again))) == (end, 10)
     assert not log_file(kit, SEGMENT).exists()
     assert set(log_file(kit).read_bytes()[end:]) == {0}
+
+
+def test_a_file_whose_last_record_leaves_no_room_for_a_filler_ends_the_log(kit: Any) -> None:
+    """No broker writes one; a disk that lost the file's last bytes leaves it."""
+    store = filled(kit, 50)
+    end = store.log_max
+    kit.crash(store)
+    os.truncate(log_file(kit), end + 4)
+    store = kit.open(commit_log_segment_bytes=end + 4)
+    assert (store.log_max, len(kit.bodies(store))) == (end, 50)
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -266,3 +278,107 @@ def test_a_key_of_a_record_that_is_lost_is_wrong(kit: Any) -> None:
     store.close()
     write_at(log_file(kit), 0, bytes(end))
     assert StoreCheck(kit.root, kit.config).run().index.wrong == 1
+
+
+def test_units_that_a_start_took_back_are_not_missed_by_the_next(kit: Any, caplog: Any) -> None:
+    """A checkpoint may tell of a queue's units behind its own position; a start forgets them, and is killed itself."""
+    store = kit.open()
+    store.append(kit.message("waits"))
+    for _ in range(3):
+        store.append(kit.message("written"))
+    queue = store._queues.find("written", 0)
+    store._queues.written_paths.update(queue.write_tail())
+    del store._queues.dirty[queue]
+    store._flush.now(store._checkpoint())
+    assert checkpoints.load(kit.root / "checkpoint").position == 0
+    for _ in range(2):
+        kit.crash(store)
+        store = kit.open()
+        assert [len(kit.bodies(store, topic)) for topic in ("waits", "written")] == [1, 3]
+    assert "is damaged" not in caplog.text
+
+
+@pytest.mark.parametrize(("too_far", "looked_at"), [(0, 10), (1, 0)])
+def test_no_more_of_a_cleanly_closed_log_is_looked_at_than_is_quickly_done(
+    kit: Any, monkeypatch: pytest.MonkeyPatch, too_far: int, looked_at: int
+) -> None:
+    store = filled(kit)
+    store.close()
+    monkeypatch.setattr(recovery, "_LOOK_BACK", store.log_max - too_far)
+    assert kit.open().recovery.messages == looked_at
+
+
+def test_a_walk_by_the_records_own_words_goes_on_behind_damage(kit: Any) -> None:
+    store = filled(kit)
+
+    def found_without(offset: int) -> list[int]:
+        """What is found when that record does not say any more what it is."""
+        at = store.unit("orders", 0, offset).physical_offset
+        store._log.map[at : at + 8] = bytes(8)
+        return [place.offset for _, place in places(store._log, 0, store.log_max)]
+
+    assert found_without(4) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    assert found_without(9) == [0, 1, 2, 3, 5, 6, 7, 8]
+    assert found_without(0) == [1, 2, 3, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("stop", ["close", "crash"])
+def test_queues_that_were_removed_by_hand_are_built_again_and_not_called_damaged(
+    kit: Any, caplog: Any, stop: str
+) -> None:
+    store = filled(kit)
+    store.flush()
+    store.close() if stop == "close" else kit.crash(store)
+    shutil.rmtree(kit.root / "consumequeue")
+    store = kit.open()
+    assert len(kit.bodies(store)) == 10
+    assert "is damaged" not in caplog.text
+
+
+@pytest.mark.parametrize("stop", ["close", "crash"])
+def test_a_topic_that_another_broker_deleted_since_does_not_come_back(kit: Any, stop: str) -> None:
+    """Our sums still tell of its queue, but the checkpoint's times are another's: they are of the past."""
+    store = filled(kit)
+    store.append(kit.message("deleted", body=b"gone"))
+    store.append(kit.message(body=b"10"))
+    store.flush()
+    store.close() if stop == "close" else kit.crash(store)
+    shutil.rmtree(kit.root / "consumequeue/deleted")
+    write_at(kit.root / "checkpoint", 0, struct.pack(">q", 1))  # its own times
+    again = kit.open()
+    assert (again.topics(), again.max_offset("deleted", 0)) == (["orders"], 0)
+    assert len(kit.bodies(again)) == 11
+    again.append(kit.message("deleted", body=b"anew"))
+    assert kit.bodies(again, "deleted") == [b"anew"]
+
+
+def test_a_store_that_is_closed_has_nothing_open(kit: Any) -> None:
+    """Neither file nor folder, nor a map: of log, queues, index and timers, also of those that were only read."""
+    store = kit.open()
+    for n in range(60):
+        store.append(kit.message(body=b"%d" % n * 2_000, queue_id=n % 3, text=f"KEYS\x01{'k ' * 9}k{n}\x02"))
+        store.tick(kit.clock.now() + n * 1_000)
+    store.flush()
+    kit.bodies(store)
+    store.find_by_key("orders", "k1", 9, 0, 1 << 62)
+    store._log.delete_first()
+    store.append_batch([kit.message(text="KEYS\x01" + " ".join(f"b{n}" for n in range(200)) + "\x02")] * 2)
+    store.close()
+    assert not held(kit.root)
+    for _ in range(2):  # a start that was killed, and one after it
+        store = kit.open()
+        kit.bodies(store)
+        store.append(kit.message())
+        store.close()
+        assert not held(kit.root)
+
+
+def held(root: Path) -> list[str]:
+    """What this process has open or mapped below a folder."""
+    links = []
+    for each in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            links.append(os.readlink(f"/proc/self/fd/{each}"))
+    with open("/proc/self/maps") as maps:
+        links += [line.split(maxsplit=5)[5].strip() for line in maps if len(line.split()) > 5]
+    return [link for link in links if f"{link}/".startswith(f"{root.resolve()}/")]

@@ -143,9 +143,9 @@ def test_what_is_deleted_while_queues_are_trimmed_is_trimmed_after_them() -> Non
     ("disk", "more", "refusal"),
     [
         (Disk(89, 11), {}, ""),
-        (Disk(90, 10), {}, "disk 90% full, sends stop at 90%"),
+        (Disk(90, 10), {}, "disk 90% full, sends stop at 90% (disk_full_ratio)"),
         (Disk(10, 90), {"min_free_bytes": 90}, ""),
-        (Disk(10, 90), {"min_free_bytes": 91}, "90 bytes free, sends stop below 91"),
+        (Disk(10, 90), {"min_free_bytes": 91}, "90 bytes free, sends stop below 91 (min_free_bytes)"),
     ],
 )
 def test_sends_stop_where_the_settings_say(

@@ -181,3 +181,101 @@ async def test_of_several_tables_all_are_written_before_a_refusal_is_raised(tmp_
     with pytest.raises(StoreError):
         await all_saved(bad, good)
     assert (tmp_path / "good.json").exists()
+
+
+def test_a_text_is_made_only_for_a_file_that_has_it_not(file: SlowFile) -> None:
+    """Tables are large: the last save, at the end, must not write down what is there."""
+    made: list[str] = []
+
+    class Noted(Values):
+        def text(self) -> bytes:
+            made.append("text")
+            return super().text()
+
+    file.gate.release(3)
+    kept, alone = Noted(file), Noted(None)
+    kept.save()
+    alone.put("a", 1)
+    alone.save()
+    assert (made, file.texts) == ([], [])
+    kept.put("a", 1)
+    kept.save()
+    kept.save()
+    assert (made, file.texts) == (["text"], [b'{"a": 1}'])
+
+
+async def test_the_word_is_written_after_the_deed_and_is_the_one_of_before(file: SlowFile) -> None:
+    """What is changed while the messages go to disk may be about messages that did not."""
+    begun, allowed = asyncio.Event(), asyncio.Event()
+
+    async def first() -> None:
+        begun.set()
+        await allowed.wait()
+
+    table = Values(file)
+    table._first = first
+    file.gate.release(2)
+    table.put("a", 1)
+    task = waiter(table)
+    await turns()
+    assert begun.is_set()
+    table.put("a", 2)
+    assert file.texts == []
+    allowed.set()
+    await task
+    assert file.texts == [b'{"a": 1}']
+    assert list(table.unsaved) == ["a"]
+    await table.saved()
+    assert file.texts == [b'{"a": 1}', b'{"a": 2}']
+
+
+async def test_a_deed_that_fails_leaves_no_word_and_is_told(file: SlowFile) -> None:
+    fails = [True]
+
+    async def first() -> None:
+        if fails:
+            raise StoreError("the log is not on disk")
+
+    table = Values(file)
+    table._first = first
+    file.gate.release(2)
+    table.put("a", 1)
+    with pytest.raises(StoreError, match="the log is not on disk"):
+        await table.saved()
+    assert (table.values, file.texts) == ({"a": 0}, [])
+    fails.clear()
+    await table.saved()
+    assert file.texts == [b'{"a": 0}']
+
+
+async def test_what_was_refused_once_is_tried_again_and_taken_back_once(
+    table: Values, file: SlowFile
+) -> None:
+    file.broken = True
+    file.gate.release(4)
+    table.put("a", 1)
+    with pytest.raises(StoreError):
+        await table.saved()
+    table.values["a"] = 7  # by one whose changes have no way back
+    table.changed("a")
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            await table.saved()
+        assert table.values == {"a": 7}
+    file.broken = False
+    assert not file.path.exists()
+    await table.saved()
+    assert json.loads(file.path.read_bytes()) == {"a": 7}
+    assert not table.unsaved
+
+
+def test_a_last_save_that_is_refused_can_be_repeated(table: Values, file: SlowFile) -> None:
+    file.broken = True
+    file.gate.release(2)
+    table.put("a", 1)
+    with pytest.raises(StoreError):
+        table.save()
+    assert list(table.unsaved) == ["a"]
+    file.broken = False
+    table.save()
+    assert json.loads(file.path.read_bytes()) == {"a": 1}

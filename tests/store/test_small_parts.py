@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -146,6 +147,25 @@ async def test_the_deed_is_on_disk_before_the_word(tmp_path: Path) -> None:
     assert len(seen) == 1, "nothing has changed"
 
 
+async def test_what_is_changed_while_the_deed_gets_to_the_disk_is_of_the_next_write(tmp_path: Path) -> None:
+    file, on_disk, began = JsonFile(tmp_path / "t.json"), asyncio.Event(), asyncio.Event()
+
+    async def first() -> None:
+        began.set()
+        await on_disk.wait()
+
+    table = Table(file, first)
+    table.changed()
+    one = asyncio.ensure_future(table.saved())
+    await began.wait()
+    table.content = b"{newer}"
+    table.changed()
+    other = asyncio.ensure_future(table.saved())
+    on_disk.set()
+    await asyncio.gather(one, other)
+    assert (file.load(), table.unsaved) == (b"{newer}", {})
+
+
 # -- the checkpoint's bytes --------------------------------------------------------------------------------------
 
 
@@ -231,16 +251,36 @@ def test_a_few_files_go_at_a_time_and_never_the_last() -> None:
 @pytest.mark.parametrize(
     ("disk", "settings", "words"),
     [
-        (platform.Disk(used=90, free=10), {}, "disk 90% full, sends stop at 90%"),
+        (platform.Disk(used=90, free=10), {}, "disk 90% full, sends stop at 90% (disk_full_ratio)"),
         (platform.Disk(used=89, free=11), {}, ""),
         (platform.Disk(used=10, free=90), {"min_free_bytes": 90}, ""),
-        (platform.Disk(used=10, free=89), {"min_free_bytes": 90}, "89 bytes free, sends stop below 90"),
+        (
+            platform.Disk(used=10, free=89),
+            {"min_free_bytes": 90},
+            "89 bytes free, sends stop below 90 (min_free_bytes)",
+        ),
     ],
 )
 def test_when_nothing_may_be_written(disk: Any, settings: dict[str, int], words: str) -> None:
     kept = retention(Log(1), disk, **settings)
     kept.tick(0)
     assert kept.refusal == words
+
+
+def test_that_writing_stops_and_goes_on_is_told_once_each(caplog: pytest.LogCaptureFixture) -> None:
+    """A disk may be full for days; an operator looks for the two lines."""
+    full, roomy = platform.Disk(used=95, free=5), platform.Disk(used=50, free=50)
+    kept, told = retention(Log(1)), list[tuple[str, str]]()
+    for disk in (roomy, full, full, platform.Disk(used=96, free=4), roomy, roomy, full):
+        caplog.clear()
+        kept.disk = lambda disk=disk: disk
+        kept.tick(0)
+        told += [(record.levelname, record.getMessage().partition(":")[0]) for record in caplog.records]
+    stops, goes_on = (
+        ("ERROR", "store takes no more writes"),
+        ("WARNING", "store takes writes again disk_ratio=0.500"),
+    )
+    assert told == [stops, goes_on, stops]
 
 
 # -- timer slots -------------------------------------------------------------------------------------------------

@@ -138,6 +138,15 @@ def test_a_damaged_index_is_made_again(kit, at):
     assert contents(kit) == before
 
 
+def test_each_slot_that_is_wrong_counts_once(kit):
+    stopped(kit)
+    path = min((kit.root / "index").iterdir())
+    for slot, number in ((0, 200), (9, 201), (63, 202)):  # none of them has an entry of that number
+        patched(path, 40 + slot * 4, number.to_bytes(4, "big"))
+    report = check(kit)
+    assert (report.index.wrong, report.index.missing) == (3, 0)
+
+
 def test_damage_of_the_log_is_told_with_its_place_and_cannot_be_repaired(kit):
     stopped(kit)
     store = kit.open()

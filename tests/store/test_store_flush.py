@@ -210,3 +210,102 @@ async def test_a_sync_that_nobody_waits_for_lets_others_go_first(kit, monkeypatc
     store._flush.start(store._checkpoint())
     store._flush.wait()
     assert set(nice) == {usual}, "who waited once will wait again"
+
+
+async def test_what_was_on_disk_before_a_sync_failed_still_is(kit, monkeypatch):
+    """Who asks for it again is told so: the failure is of what came later."""
+    store = kit.open(flush="sync")
+    store.append(kit.message())
+    kept = store.log_max
+    await store.durable(kept)
+    store.append(kit.message())
+    with monkeypatch.context() as broken:
+        broken.setattr(platform, "sync_data", lambda fd: (_ for _ in ()).throw(OSError(5, "no")))
+        with pytest.raises(StoreError):
+            await store.durable(store.log_max)
+    await store.durable(kept)
+    with pytest.raises(StoreError):
+        await store.durable(kept + 1)
+
+
+@pytest.mark.parametrize("where", ["commitlog", "index", "consumequeue", "consumequeue.sums"])
+def test_whichever_file_cannot_be_synced_no_checkpoint_tells_of_it_and_none_is_left_open(
+    kit, monkeypatch, where
+):
+    store = kit.open()
+    store.append(kit.message(text="KEYS\x01k\x02"))
+    store.tick(kit.clock.now())  # the queue's file is kept open from here on
+    store._flush.wait()
+    store.append(kit.message(text="KEYS\x01k\x02"))
+    before, told = len(os.listdir("/proc/self/fd")), (kit.root / "checkpoint").read_bytes()
+    real = platform.sync_data
+
+    def sync_data(fd):
+        path = os.path.relpath(os.readlink(f"/proc/self/fd/{fd}"), kit.root)
+        if path.startswith(f"{where}/") or path == where:
+            raise OSError(5, "Input/output error")
+        real(fd)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(platform, "sync_data", sync_data)
+        with pytest.raises(StoreError, match="Input/output error; check the disk"):
+            store.flush()
+    assert not store.writable
+    assert (kit.root / "checkpoint").read_bytes() == told
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("others", [0, 100])
+def test_files_that_went_with_their_topic_before_a_checkpoint_are_no_fault_of_the_disk(kit, others):
+    store = kit.open()
+    store.flush()
+    for topic in ("gone", "stays", *map(str, range(others))):
+        store.append(kit.message(topic))
+    store._queues.write_oldest(1_000)
+    store.delete_topic("gone")
+    assert store.writable
+    assert checkpoints.load(kit.root / "checkpoint").position == store.log_max
+    kit.crash(store)
+    store = kit.open()
+    assert (kit.bodies(store, "stays"), kit.bodies(store, "gone")) == ([b"body"], [])
+
+
+def test_a_flush_by_hand_begins_when_the_job_under_way_is_over(kit, monkeypatch):
+    store = kit.open()
+    store.append(kit.message())
+    allowed, under_way = threading.Event(), []
+    monkeypatch.setattr(platform, "sync_data", lambda fd: allowed.wait(30))
+    flush = store._flush
+    wait, work = flush.wait, flush._work
+    flush.start(None)
+
+    def waited():
+        allowed.set()
+        wait()
+
+    def begun(checkpoint):
+        under_way.append(flush._job)
+        allowed.set()
+        return work(checkpoint)
+
+    monkeypatch.setattr(flush, "wait", waited)
+    monkeypatch.setattr(flush, "_work", begun)
+    store.flush()
+    assert under_way == [None]
+    assert flush.synced == store.log_max
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux alone")
+def test_a_system_that_lets_no_thread_step_back_has_its_checkpoints_all_the_same(kit, monkeypatch):
+    """A unit of systemd without @resources forbids the call; that is no fault of the disk."""
+
+    def forbidden(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "setpriority", forbidden)
+    store = kit.open()
+    store.append(kit.message())
+    store.tick(kit.clock.now())
+    store._flush.wait()
+    assert store.writable
+    assert checkpoints.load(kit.root / "checkpoint").position == store.log_max

@@ -198,6 +198,9 @@ def test_what_has_left_the_memory_is_read_a_little_at_a_time(kit: Any) -> None:
     small = ReadLimit(max_messages=4, max_bytes=4 * one, cold_bytes=one)
     store.memory_bytes = 0
     assert len(store.read("orders", 0, 0, small).messages) == 1
+    assert len(store.read("orders", 0, 0, ReadLimit(max_messages=4)).messages) == 4, "nobody asked for less"
+    few = ReadLimit(max_messages=4, max_bytes=2 * one, cold_messages=3)
+    assert len(store.read("orders", 0, 0, few).messages) == 2, "as many bytes as of what is in memory"
 
 
 @pytest.mark.parametrize(
@@ -232,8 +235,8 @@ def test_who_chooses_records_himself_gets_units_and_the_log_they_point_to(kit: A
     for _ in range(4):
         store.append(kit.message())
     place, one = ("orders", 0), store.log_max // 4
-    units, log, base, low, high = store.stretch(place, 1, 2)
-    assert (base, low, high) == (0, 0, 4)
+    units, log, base, low, queue = store.stretch(place, 1, 2)
+    assert (base, low, queue.max_offset) == (0, 0, 4)
     assert [UNIT.unpack_from(units, at)[0] for at in (0, UNIT.size)] == [one, 2 * one]
     assert log[one : 2 * one] == store.raw_at(one)
     for offset in (-1, 4, 5):

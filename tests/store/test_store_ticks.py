@@ -270,3 +270,14 @@ def test_where_to_look_from_is_never_past_what_is_told(kit: Any) -> None:
     found = store._checkpoint()
     assert found is not None
     assert found.checked_from <= found.position < store.log_max
+
+
+def test_the_times_of_a_checkpoint_are_those_of_its_position(kit: Any) -> None:
+    """RocketMQ begins by them: later ones would have it leave out what waits in memory."""
+    store, wall = kit.open(), kit.clock.wall()
+    store.append(kit.message())
+    kit.clock.advance(5_000)
+    store.append(kit.message())
+    assert store._checkpoint()[:4] == (wall, wall, wall, 0)
+    store._queues.write_oldest(10)
+    assert store._checkpoint()[:4] == (*[wall + 5_000] * 3, store.log_max)

@@ -175,6 +175,7 @@ def test_a_new_index_file_has_its_name_and_the_full_one_is_synced(kit: Any, orde
     (full,) = (f"index/{name}" for name in os.listdir(kit.root / "index"))
     kit.clock.advance(1)
     store.append(kit.message(text="UNIQ_KEY\x01next\x02"))
+    assert order.seen[-1] == "index/", "before any of its keys is promised"
     order.clear()
     store.append(kit.message(text="UNIQ_KEY\x01more\x02"))
     store.append(kit.message(text="UNIQ_KEY\x01most\x02"))

@@ -205,3 +205,56 @@ def test_other_names_in_the_folder_are_nobodys(logs: Logs) -> None:
     log = logs.open(THREE)
     assert list(log._segments) == [4 * THREE, 5 * THREE]
     assert log.start == 4 * THREE
+
+
+def test_a_roll_that_gets_no_space_changes_nothing_and_is_made_up_for(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The word that ends a file comes before the next file is used: without it a start would look no further."""
+    log = logs.open(THREE)
+    for n in range(3):
+        log.append(entry(n))
+    reserve = Segment.reserve
+
+    def full(self: Segment, end: int) -> None:
+        if self.base:
+            raise DiskFull("no space")
+        reserve(self, end)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Segment, "reserve", full)
+        for _ in range(2):
+            with pytest.raises(DiskFull):
+                log.append(entry(3))
+            assert log.end == 3 * RECORD_BYTES
+    assert log.append(entry(3)) == THREE
+    assert [found for _, found in logs.open(THREE).scan(0)] == [entry(n) for n in range(4)]
+
+
+def test_the_word_that_ends_a_file_has_its_space_before_the_next_is_made(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[tuple[int, int]] = []
+    reserve = Segment.reserve
+
+    def noted(self: Segment, end: int) -> None:
+        taken.append((self.base, end))
+        reserve(self, end)
+
+    monkeypatch.setattr(Segment, "reserve", noted)
+    log = logs.open(THREE)
+    for n in range(4):
+        log.append(entry(n))
+    assert (0, THREE) in taken
+    assert taken.index((0, THREE)) < min(at for at, (base, _) in enumerate(taken) if base == THREE)
+
+
+def test_the_last_file_stays_however_old_and_full_it_is(logs: Logs) -> None:
+    """It knows where the log ends."""
+    log = logs.open(THREE)
+    for n in range(6):
+        log.append(entry(n))
+    assert log.delete_written_before(NOW + 1_000_000) == 1
+    assert (log.start, log.end) == (THREE, THREE + 3 * RECORD_BYTES)
+    assert log.append(entry(6)) == 2 * THREE
+    assert [found for _, found in log.scan(THREE)] == [entry(n) for n in range(3, 7)]

@@ -288,3 +288,44 @@ def test_what_is_done_is_synced_by_the_next_flush(wheels: Wheels, monkeypatch: p
     assert len(synced) == 3
     again = wheels.open(NOW)
     assert again.progress == NOW + 1_000
+
+
+def test_what_came_while_a_flush_was_under_way_is_synced_by_the_next(
+    wheels: Wheels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+
+    def sync(fd: int) -> None:
+        if is_under(wheels.root, fd):
+            synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
+
+    monkeypatch.setattr(platform, "sync_data", sync)
+    wheel = wheels.open(log_file_bytes=THREE)
+    wheel.add(NOW + 60_000, 100, 10, 0, NOW)
+    flushing = wheel.prepare_flush()
+    for n in range(1, 5):  # two of them into a second file
+        wheel.add(NOW + 60_000, 100 + n, 10, 0, NOW)
+    flushing.run()
+    synced.clear()
+    wheel.flush()
+    assert synced == [f"{0:020d}", f"{THREE:020d}", "timerwheel", "timercheck"]
+
+
+def test_a_recall_told_again_after_the_clock_was_set_back_is_counted_once(wheels: Wheels) -> None:
+    """Also when something else was delivered on the way to it."""
+    wheel, later = wheels.open(), NOW + 10_000
+    wheel.add(later, 100, 10, 0, NOW)
+    wheel.add(later, 101, 10, 0, NOW, PLAIN | DELETE)
+    assert due(wheel, later + 1_000) == [(101, False)]
+    wheel.done(1)
+    assert due(wheel, later + 1_000) == [(100, False)]
+    wheel.done(1)
+    assert wheel.pending == 0
+    assert wheel.due(NOW) == [], "the clock was set back"
+    wheel.add(NOW + 2_000, 102, 10, 0, NOW)
+    assert due(wheel, NOW + 3_000) == [(102, False)]
+    wheel.done(1)
+    assert wheel.pending == 0
+    assert due(wheel, later + 1_000) == [(101, False)]
+    wheel.done(1)
+    assert wheel.pending == 0

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,7 +17,10 @@ from aerobee import (
     SimpleConsumer,
     blocking,
 )
+from aerobee.client.admin import waiting
+from aerobee.protocol.bodies.figures import GroupLag, QueueLag
 from aerobee.testing import TestServer, eventually
+from aerobee.testing.cluster import OutsideCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -143,3 +146,61 @@ def told_by_topic(server: TestServer, sent: SendResult) -> None:
     assert letter.handle == sent.recall_handle
     assert letter.due == server.clock.wall() + 3_600_000
     assert server.delayed("nothing") == []
+
+
+async def test_the_blocking_waits_refuse_to_hold_up_the_loop_of_an_async_test(server: TestServer) -> None:
+    with pytest.raises(RuntimeError, match=r"blocks the running loop.*: await server\.wait_until_idle"):
+        server.blocking.wait_until_idle("g")
+    with pytest.raises(RuntimeError, match=r"in an async test: await server\.wait_for_dead_letter"):
+        server.blocking.wait_for_dead_letter("g")
+
+
+class Figures:
+    """An admin of brokers that are Apache's: their figures are those of a list."""
+
+    def __init__(self, told: list[GroupLag]) -> None:
+        self._told = told
+
+    async def lag(self, group: str) -> GroupLag:
+        return self._told.pop(0) if len(self._told) > 1 else self._told[0]
+
+
+class AsApache(OutsideCluster):
+    namesrv = broker_address = ""
+
+    def __init__(self, *told: GroupLag) -> None:
+        self._admin = Figures(list(told))
+
+    async def _ask(self, question: Any) -> Any:
+        return await question(self._admin)
+
+
+async def test_a_group_that_has_told_no_offset_is_not_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def none(*_: object) -> list[object]:
+        return []
+
+    monkeypatch.setattr(waiting, "of_all", none)
+    known = GroupLag(
+        group="g", online=True, exact=False, queues=[QueueLag(topic="T", broker_name="b", queue_id=0)]
+    )
+    nothing = GroupLag(group="g", online=True, exact=False)
+    await AsApache(nothing, nothing, known).wait_until_idle("g")
+    for online, told in ((True, "of that group, which is connected$"), (False, "of that group$")):
+        with pytest.raises(AssertionError, match=f"not idle after 1 ms: the broker knows no offset {told}"):
+            await AsApache(GroupLag(group="g", online=online, exact=False)).wait_until_idle("g", timeout_ms=1)
+
+
+async def test_a_retry_that_waits_or_comes_due_meanwhile_is_not_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = [[object()], [], []]
+
+    async def one_by_one(admin: object, topic: str, now: int) -> list[object]:
+        assert topic == "%RETRY%g"
+        return looks.pop(0)
+
+    monkeypatch.setattr(waiting, "of_all", one_by_one)
+    queues = [QueueLag(topic="T", broker_name="b", queue_id=0)]
+    idle = GroupLag(group="g", exact=False, queues=queues)
+    due = GroupLag(group="g", exact=False, queues=queues, retrying=1)
+    fake = AsApache(idle, GroupLag(group="g", exact=False, queues=queues), due, idle)
+    await fake.wait_until_idle("g")
+    assert looks == []

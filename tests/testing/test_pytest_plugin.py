@@ -17,6 +17,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "test_with_pytest.py"
 SAMPLE = '''
 import asyncio
 
+import pytest
+
 from aerobee import Message, Producer, PullConsumer, PushConsumer
 from aerobee.testing import eventually
 
@@ -40,6 +42,16 @@ async def test_each_test_has_another_topic_on_the_same_server(aerobee_server, ae
     async with consumer:
         assert [message.body for message in await consumer.poll(timeout_ms=5_000)] == [b"x"]
     assert aerobee_server.clock.now() > 0
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_fixed_names_on_a_server_of_its_own(aerobee_fresh_server, aerobee_server, again):
+    server = aerobee_fresh_server
+    assert server.namesrv != aerobee_server.namesrv
+    assert server.messages_of("orders") == []
+    async with Producer(server.namesrv, group="g") as producer:
+        await producer.send(Message("orders", b"x"))
+    assert [message.body for message in server.messages_of("orders")] == [b"x"]
 
 
 async def test_a_delayed_message_comes_when_the_clock_is_moved(aerobee_manual_server):
@@ -104,7 +116,7 @@ def test_a_users_test_file_finds_the_fixtures_and_moves_time(tmp_path: Path) -> 
     file.write_text(SAMPLE)
     done = run_pytest(tmp_path, file, "auto")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 passed" in done.stdout
+    assert "6 passed" in done.stdout
 
 
 def test_the_documented_example_works(tmp_path: Path) -> None:

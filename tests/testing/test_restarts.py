@@ -53,7 +53,7 @@ async def test_between_stop_and_start_there_is_nobody() -> None:
             with pytest.raises(NetworkError):
                 await producer.send(Message("orders", b"lost"))
             with pytest.raises(RuntimeError, match="after `stop` comes `start`"):
-                server.broker_address  # noqa: B018 - it raises
+                server.server  # noqa: B018 - it raises
             server.start()
         assert bodies(server) == [b"before"]
         with pytest.raises(RuntimeError, match="the server runs"):
@@ -186,3 +186,27 @@ def test_what_is_still_under_way_ends_with_the_thread() -> None:
     thread.end()
     assert task.cancelled()
     assert ended == [True]
+
+
+def test_a_stopped_server_still_tells_where_it_was() -> None:
+    with TestServer() as server:
+        before = server.namesrv, server.broker_address, server.grpc_address
+        server.stop()
+        assert (server.namesrv, server.broker_address, server.grpc_address) == before
+        server.start()
+        assert (server.namesrv, server.broker_address, server.grpc_address) == before
+        with pytest.raises(RuntimeError, match="ServerProcess"):
+            server.kill()
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_a_producer_of_another_event_loop_says_so(before: int) -> None:
+    with TestServer() as server, asyncio.Runner() as its_own, asyncio.Runner() as other:
+        producer = Producer(server.namesrv, group="shop")
+        its_own.run(producer.start())
+        for _ in range(before):  # the second makes ready what further ones need
+            its_own.run(producer.send(Message("orders", b"first")))
+        with pytest.raises(RuntimeError, match=r"another event loop.*loop_scope"):
+            other.run(producer.send(Message("orders", b"x")))
+        assert its_own.run(producer.send(Message("orders", b"y"))).message_id
+        its_own.run(producer.stop())

@@ -178,6 +178,24 @@ async def cluster(at: Desk) -> None:
     assert await at.ask(106) == Answer(body=expected.encode())
 
 
+async def gone(at: Desk) -> None:
+    assert await at.ask(20_007) == Answer(body=b'{"goneBrokers":[]}')
+    broker, at.peer = at.peer, await at.dial()
+    at.peer, looker = broker, at.peer
+    await at.register()
+    await broker.hang_up()
+    at.peer = looker
+    while not (found := await at.json(20_007))["goneBrokers"]:
+        pass
+    missing = {
+        "brokerAddr": A, "brokerId": 0, "brokerName": "broker-a", "cluster": "East", "since": NOW,
+        "why": "connection closed",
+    }  # fmt: skip
+    assert found == {"goneBrokers": [missing]}
+    await at.register()
+    assert await at.json(20_007) == {"goneBrokers": []}
+
+
 async def wipe(at: Desk) -> None:
     await at.register()
     assert await at.ask(205, {"brokerName": "broker-a"}) == Answer(fields={"wipeTopicCount": "4"})
@@ -309,4 +327,5 @@ EXCHANGES = {
     327: give_back,
     901: members,
     904: heartbeat,
+    20_007: gone,
 }

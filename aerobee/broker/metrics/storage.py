@@ -42,6 +42,14 @@ SNAPSHOT = gauge(
 )
 DELAY = histogram("rocketmq_delay_message_latency_seconds", "Delays that producers asked for.", "seconds")
 
+USED_RATIO = gauge(
+    "aerobee_disk_used_ratio", "Part of the store's disk in use, from 0 to 1: what disk_full_ratio limits."
+)
+FREE = gauge(
+    "aerobee_disk_free_bytes", "Bytes that the store may still use: what min_free_bytes limits.", "bytes"
+)
+WRITABLE = gauge("aerobee_store_writable", "1 while the store takes messages, 0 while it refuses them.")
+
 WHERE: Labels = (("storage_type", "local"), ("storage_medium", "disk"))
 BOUNDS_S = (5, 60, 300, 900, 3_600, 14_400, 28_800, 86_400)
 
@@ -52,7 +60,11 @@ def collect(broker: Broker, asked: Asked) -> Iterator[None]:
     def add(family: Family, value: Value, labels: Labels = ()) -> None:
         asked.scrape.add(family, value, WHERE + labels)
 
-    add(SIZE, disk_of(store.root).used)
+    disk = disk_of(store.root)
+    add(SIZE, disk.used)
+    asked.scrape.add(USED_RATIO, disk.ratio)
+    asked.scrape.add(FREE, disk.free)
+    asked.scrape.add(WRITABLE, int(store.writable))
     add(FLUSH_BEHIND, store.unsynced_bytes)
     add(DISPATCH_BEHIND, 0)
     oldest = store.record_at(store.log_min)

@@ -128,7 +128,8 @@ def send_batch(batch: Batch, origin: Origin, broker: Broker) -> SentBatch:
     batch.queue_id = choose_queue(batch.queue_id, topic)
     if sum(map(len, bodies)) > broker.store.config.max_message_bytes:
         raise SystemFailure(
-            f"batch of more than {broker.store.config.max_message_bytes} bytes; send smaller ones"
+            f"batch of more than {broker.store.config.max_message_bytes} bytes, the broker's max_message_bytes; "
+            "send smaller ones"
         )
     _check_batch(batch)
     places = broker.store.append_columns(batch)

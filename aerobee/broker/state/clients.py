@@ -276,9 +276,10 @@ class Clients:
                 producers.pop(member.client_id, None)
                 if not producers:
                     del self._producers[name]
+                log.info("left producer_group=%s client=%s", name, member.client_id)
             else:
                 self._leave(name, member)
-            log.info("left %s_group=%s client=%s", kind, name, member.client_id)
+                log.info("left group=%s client=%s", name, member.client_id)
         if not member.roles:
             self._members.pop(member.client_id, None)
 

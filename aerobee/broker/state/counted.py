@@ -91,7 +91,7 @@ class RequestTimes:
         self._others: defaultdict[tuple[int, int], Histogram] = defaultdict(partial(Histogram, RPC_NS))
 
     def add_run(self, code: int, took_ns: int, times: int) -> None:
-        """Requests that were answered together, well and at once, in so long each."""
+        """Requests that were answered together, well and at once, in so long: each waited for all of them."""
         if took_ns > MS_NS:
             self._others[code, 0].add(took_ns, times)
             return

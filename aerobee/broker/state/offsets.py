@@ -44,6 +44,7 @@ class Offsets(SavedTable):
         self._table: dict[tuple[str, str], Queues] = {}  # (group, topic) -> queue -> committed offset
         self._pulled: dict[tuple[str, str], Queues] = {}
         self._resets: dict[tuple[str, str], Queues] = {}
+        self.resets = 0  # how many there have been
         self._topics_of: dict[str, set[str]] = {}
         self._groups_of: dict[str, set[str]] = {}
         self.data_version = DataVersion(timestamp=clock.now())
@@ -134,6 +135,7 @@ class Offsets(SavedTable):
 
     def set_reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Move the group: committed now, and told to its consumer at the next pull."""
+        self.resets += 1
         self._resets.setdefault((group, topic), {})[queue_id] = offset
         self._queues(group, topic)[queue_id] = offset
         self._pulled.get((group, topic), {}).pop(queue_id, None)

@@ -12,6 +12,7 @@ from aerobee.cli import connect, output
 from aerobee.cli.mqadmin import common
 from aerobee.cli.secrets import secret_given
 from aerobee.client.admin.access import acl_of
+from aerobee.protocol.access import HIDDEN_PASSWORD
 from aerobee.protocol.bodies import UserInfo
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ Sources = Annotated[
 ]
 FromBroker = Annotated[str, typer.Option("-f", "--fromBroker", help="broker to copy from")]
 ToBroker = Annotated[str, typer.Option("-t", "--toBroker", help="broker to copy to")]
+
+_WHO_IS_TOLD = "super users are told passwords, of a broker without hide_passwords"
 
 
 def _parts(text: str) -> list[str]:
@@ -159,7 +162,7 @@ def copy_users(
     usernames: Annotated[str, typer.Option("-u", "--usernames", help="only these")] = "",
     namesrv: connect.Namesrv = None,
 ) -> None:
-    """Copy users with their passwords from one broker to another.
+    """Copy users with their passwords from one broker to another; only a super user is told those.
 
     aerobee admin copyUser -f 10.0.0.1:10911 -t 10.0.0.2:10911 -u shop,billing
     """
@@ -170,6 +173,8 @@ def copy_users(
             name = user.username or ""
             if wanted and name not in wanted:
                 continue
+            if user.password == HIDDEN_PASSWORD:
+                raise connect.Failed(f"{source} does not tell {name}'s password: {_WHO_IS_TOLD}")
             if await admin.user(target, name) is None:
                 await admin.create_user(target, user)
             else:

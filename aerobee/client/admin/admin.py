@@ -17,7 +17,7 @@ from aerobee.client.session.session import Session
 from aerobee.protocol.names import TRACE_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping
     from datetime import datetime
 
     from aerobee.client.admin.access import Answer
@@ -75,6 +75,11 @@ class Admin:
         """Clusters, their brokers and addresses."""
         return await self._asking.cluster()
 
+    async def gone_brokers(self) -> list[bodies.GoneBroker]:
+        """Brokers that went without a goodbye and are not back, for a day; the one gone longest first. Aerobee's name
+        servers tell it, each as far as it saw it; others none."""
+        return await self._asking.gone_brokers()
+
     async def masters(self, cluster: str | None = None) -> dict[str, str]:
         """Master address by broker name, of one cluster or all."""
         return await self._asking.masters(cluster)
@@ -104,12 +109,17 @@ class Admin:
         queues: int = 8,
         perm: int = 6,
         cluster: str | None = None,
+        brokers: Collection[str] | None = None,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic on every broker of the cluster (or of all), or change it."""
+        """Create a topic on every broker of the cluster (or of all, or on `brokers`), or change it."""
         await self._topics.create_topic(
-            topic, queues=queues, perm=perm, cluster=cluster, attributes=attributes
+            topic, queues=queues, perm=perm, cluster=cluster, brokers=brokers, attributes=attributes
         )
+
+    async def default_queues(self, cluster: str | None = None) -> int:
+        """How many queues a topic has on each broker when nobody says: by the setting of the first of them."""
+        return await self._brokers.default_queues(cluster)
 
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
         """From every broker, then from the name servers. Its messages are gone."""
@@ -270,7 +280,7 @@ class Admin:
         return self._messages.browse(queue, begin, end)
 
     def dead_letters(self, group: str) -> AsyncIterator[ReceivedMessage]:
-        """All dead letters of a group, oldest first by queue."""
+        """All dead letters of a group, oldest first by queue; nothing before the first message has died."""
         return self._messages.dead_letters(group)
 
     async def resend_dead_letters(

@@ -6,9 +6,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from aerobee.errors import AerobeeError, NoRoute, PartlyDone
+from aerobee.errors import AerobeeError, NoRoute, PartlyDone, RequestCodeNotSupported
 from aerobee.protocol import bodies
-from aerobee.protocol.headers.route import GetClusterInfo
+from aerobee.protocol.headers.route import GetClusterInfo, GetGoneBrokers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -28,6 +28,14 @@ class Asking:
         """Clusters, their brokers and addresses."""
         answer = await self.session.ask_name_server(GetClusterInfo())
         return bodies.decode(answer.body, bodies.ClusterInfo)
+
+    async def gone_brokers(self) -> list[bodies.GoneBroker]:
+        """Those that the name server in use misses."""
+        try:
+            answer = await self.session.ask_name_server(GetGoneBrokers())
+        except RequestCodeNotSupported:
+            return []
+        return bodies.decode(answer.body, bodies.GoneBrokers).gone_brokers
 
     async def masters(self, cluster: str | None = None) -> dict[str, str]:
         """Master address by broker name, of one cluster or all."""

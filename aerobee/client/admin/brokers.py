@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aerobee.client.admin.asking import TIMEOUT_MS
-from aerobee.protocol import bodies
+from aerobee.errors import NoPermission, NoRoute, TopicNotFound
+from aerobee.protocol import bodies, names
 from aerobee.protocol.headers.cluster import (
     BrokerConfigResult,
     BrokerRuntime,
@@ -18,6 +20,8 @@ from aerobee.protocol.headers.route import AddWritePerm, WipeWritePerm
 
 if TYPE_CHECKING:
     from aerobee.client.admin.asking import Asking
+
+USUAL_QUEUES = 8  # where no broker tells its own
 
 
 class Brokers:
@@ -33,6 +37,17 @@ class Brokers:
     async def broker_config(self, address: str) -> dict[str, str]:
         answer = await self._session.call(address, GetBrokerConfig(), timeout_ms=TIMEOUT_MS)
         return parse_lines(answer.body.decode())
+
+    async def default_queues(self, cluster: str | None = None) -> int:
+        """By a broker's settings; by the topic it makes others after, where this account may not see those."""
+        masters = await self._asking.masters(cluster)
+        with suppress(NoPermission, KeyError):
+            return int((await self.broker_config(next(iter(masters.values()))))["defaultTopicQueueNums"])
+        with suppress(NoRoute, TopicNotFound):
+            route = (await self._session.refresh_route(names.DEFAULT_TOPIC)).route
+            told = (each.write_queue_nums for each in route.queue_datas if each.broker_name in masters)
+            return next(told, USUAL_QUEUES)
+        return USUAL_QUEUES
 
     async def live_settings(self, address: str) -> frozenset[str]:
         answer = await self._session.call(address, GetBrokerConfig(), timeout_ms=TIMEOUT_MS)

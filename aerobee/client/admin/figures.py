@@ -53,10 +53,11 @@ def place_of(message: ReceivedMessage, lag: GroupLag) -> str | None:
 def from_stats(
     group: str, progress: Mapping[MessageQueue, bodies.QueueProgress], now: int, *, online: bool, dead: int
 ) -> GroupLag:
-    """The best that can be said from consume stats (code 208)."""
+    """The best that can be said from consume stats (code 208). Of a group without members nothing is in flight, whatever
+    was pulled: a broker also counts what it read for the held pull of one who has gone."""
     figures = GroupLag(group=group, online=online, dead=dead, exact=False, queues=[])
     for queue, entry in sorted(progress.items()):
-        pulled = max(entry.pull_offset, entry.consumer_offset)
+        pulled = max(entry.pull_offset, entry.consumer_offset) if online else entry.consumer_offset
         one = QueueLag(
             topic=queue.topic,
             broker_name=queue.broker_name,

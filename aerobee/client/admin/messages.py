@@ -192,7 +192,7 @@ class Messages:
     # -- dead letters --------------------------------------------------------------------------------------
 
     async def dead_letters(self, group: str) -> AsyncIterator[ReceivedMessage]:
-        """All dead letters of a group, oldest first by queue."""
+        """All dead letters of a group, oldest first by queue; nothing before the first message has died."""
         topic = names.dead_letter_topic(group)
         try:
             queues = (await self._session.refresh_route(topic)).readable

@@ -12,6 +12,7 @@ from aerobee.client.consume.offset_keeper import RemoteOffsets
 from aerobee.client.consume.start_offset import max_offset, min_offset, offset_at
 from aerobee.errors import GroupNotFound, NoRoute, RequestCodeNotSupported, TopicNotFound
 from aerobee.protocol import bodies, names
+from aerobee.protocol.bodies import MessageModel
 from aerobee.protocol.bodies.figures import GroupLag, MessageState
 from aerobee.protocol.headers.groups import ConsumeStatsQuery, FindMessage, GroupFigures
 from aerobee.protocol.headers.offsets import CloneGroupOffset, ResetOffset, UpdateConsumerOffset
@@ -82,13 +83,36 @@ class Progress:
 
     async def _lag_from_stats(self, group: str, topic: str | None) -> GroupLag:
         progress = await self.progress(group, topic)
-        online = await self._groups.members(group) is not None
-        try:
-            stats = await self._topics.topic_stats(names.dead_letter_topic(group))
-        except (NoRoute, TopicNotFound):
-            stats = {}
-        dead = sum(entry.max_offset - entry.min_offset for entry in stats.values())
+        members = await self._groups.members(group)
+        if members is not None and members.message_model is MessageModel.CLUSTERING:
+            wanted = [name for name in members.subscription_table if topic in (None, name)]
+            progress |= await self._untold(progress, wanted)
+        letters = await self._stored(names.dead_letter_topic(group))
+        dead = sum(entry.max_offset - entry.min_offset for entry in letters.values())
+        online = members is not None
         return from_stats(group, progress, self._session.clock.wall(), online=online, dead=dead)
+
+    async def _untold(
+        self, progress: dict[MessageQueue, bodies.QueueProgress], topics: list[str]
+    ) -> dict[MessageQueue, bodies.QueueProgress]:
+        """Queues of brokers that no member has told an offset on a topic: RocketMQ's stats leave them out. As on
+        Aerobee, all that they have is before the group."""
+        told = {(queue.topic, queue.broker_name) for queue in progress}
+        return {
+            queue: bodies.QueueProgress(
+                broker_offset=entry.max_offset, consumer_offset=entry.min_offset, pull_offset=entry.min_offset
+            )
+            for topic in topics
+            for queue, entry in (await self._stored(topic)).items()
+            if (queue.topic, queue.broker_name) not in told
+        }
+
+    async def _stored(self, topic: str) -> dict[MessageQueue, bodies.TopicOffset]:
+        """Nothing where there is no such topic."""
+        try:
+            return await self._topics.topic_stats(topic)
+        except (NoRoute, TopicNotFound):
+            return {}
 
     async def offset(self, group: str, queue: MessageQueue) -> int | None:
         """The next offset the group will read; None when it has none."""

@@ -18,7 +18,7 @@ from aerobee.protocol.headers.topics import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from aerobee.client.admin.asking import Asking
     from aerobee.protocol.bodies import MessageQueue
@@ -72,9 +72,10 @@ class Topics:
         queues: int = 8,
         perm: int = 6,
         cluster: str | None = None,
+        brokers: Collection[str] | None = None,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic on every broker of the cluster (or of all), or change it."""
+        """Create a topic on every broker of the cluster (or of all, or on `brokers`), or change it."""
         names.check_topic(topic)
         if not 1 <= queues <= 16_384:
             raise ValueError(f"queues is {queues}; a topic has 1 to 16384")
@@ -91,7 +92,9 @@ class Topics:
         async def ask(address: str) -> None:
             await self._session.call(address, header, timeout_ms=TIMEOUT_MS)
 
-        await self._asking.change(f"made topic {topic!r}", await self._asking.masters(cluster), ask)
+        masters = await self._asking.masters(cluster)
+        chosen = {name: at for name, at in masters.items() if brokers is None or name in brokers}
+        await self._asking.change(f"made topic {topic!r}", chosen, ask)
 
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
         """From every broker, then from the name servers. Its messages are gone. PartlyDone where only some of them

@@ -18,8 +18,6 @@ from aerobee.client.message import ReceivedMessage
 log = logging.getLogger("aerobee.client.consumer")
 
 Work = ReceivedMessage | list[ReceivedMessage]
-# Of one message, or with `consume_batch` of several; async or not.
-UserHandler = Callable[[ReceivedMessage], object] | Callable[[list[ReceivedMessage]], object]
 
 
 class ConsumeResult(Enum):
@@ -45,6 +43,13 @@ class Outcome(msgspec.Struct, frozen=True):
     suspend_ms: int = -1
     error: BaseException | None = None
 
+
+Returned = Outcome | ConsumeResult | bool | None
+# Of one message, or with `consume_batch` of several; async or not.
+UserHandler = (
+    Callable[[ReceivedMessage], Returned | Awaitable[Returned]]
+    | Callable[[list[ReceivedMessage]], Returned | Awaitable[Returned]]
+)
 
 SUCCESS = Outcome()
 _BY_RESULT = {result: Outcome(result) for result in ConsumeResult}

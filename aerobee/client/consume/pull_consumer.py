@@ -57,7 +57,8 @@ class PullConsumer:
     ...         print(message.body)
 
     With `topics` the group shares the queues; without, `assign` names them. What `poll` has handed out counts as
-    consumed at the next `poll` (every `auto_commit_ms`), at `commit`, and at the end.
+    consumed at the next `poll` (every `auto_commit_ms`), at `commit`, and at the end; not when an exception ends the
+    `async with`: the last `poll` then comes again.
     """
 
     def __init__(  # noqa: PLR0913 - each is a real setting of a consumer
@@ -94,6 +95,7 @@ class PullConsumer:
         self._paused: set[MessageQueue] = set()
         spans.watch_receiver(self, "poll")
         self._consumed: dict[MessageQueue, int] = {}
+        self._before: dict[MessageQueue, int | None] = {}  # the last poll, where it took something
         self._last_commit = clock.now()
         self._ownership = Ownership(member, None, self._begin, lambda popped: None)
         # Never as the broker says, which may be POP; and a queue may be left alone as long as the application likes.
@@ -106,7 +108,9 @@ class PullConsumer:
         await self.start()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._take_back()
         await self.stop()
 
     async def start(self) -> None:
@@ -153,11 +157,13 @@ class PullConsumer:
         if timeout_ms is not None and timeout_ms < 0:
             raise ValueError(f"timeout_ms is {timeout_ms}; it cannot be negative")
         self._auto_commit()
+        self._before.clear()
         wait_ms = self.session.options.poll_timeout_ms if timeout_ms is None else timeout_ms
         deadline = self._member.clock.now() + wait_ms
         while True:
             found: list[ReceivedMessage] = []
             for owned, messages in self._buffer.take(max_messages):
+                self._before.setdefault(owned.queue, self._consumed.get(owned.queue))
                 self._consumed[owned.queue] = owned.inbox.remove(messages)
                 found += messages
             refusals = self._member.refusals
@@ -261,6 +267,7 @@ class PullConsumer:
         owned.inbox.clear()
         owned.next_offset = offset
         self._consumed[owned.queue] = offset
+        self._before.pop(owned.queue, None)
         self._member.offsets.memory.set(owned.queue, offset)
         self._start_fetching(owned)
 
@@ -283,6 +290,7 @@ class PullConsumer:
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Report progress now: of everything polled, or the offsets given (of the next message to consume)."""
         if offsets is None:
+            self._before.clear()
             self._remember_consumed()
             await self._member.offsets.persist(list(self._member.pulled))
             return
@@ -290,6 +298,7 @@ class PullConsumer:
             if offset < 0:
                 raise ValueError(f"offset {offset} of queue {queue} cannot be negative")
             self._consumed[queue] = offset
+            self._before.pop(queue, None)
             self._member.offsets.memory.set(queue, offset)
             await self._member.offsets.persist_one(queue)
 
@@ -303,6 +312,15 @@ class PullConsumer:
             self._last_commit = self._member.clock.now()
             self._remember_consumed()  # and the timer reports it
 
+    def _take_back(self) -> None:
+        """Nobody can tell how far the work on the last poll came."""
+        for queue, offset in self._before.items():
+            if offset is None:
+                self._consumed.pop(queue, None)
+            else:
+                self._consumed[queue] = offset
+        self._before.clear()
+
     def _remember_consumed(self) -> None:
         for queue, offset in self._consumed.items():
             owned = self._member.pulled.get(queue)
@@ -314,6 +332,7 @@ class PullConsumer:
     def _begin(self, owned: OwnedQueue) -> None:
         """Of a queue that is ours now: how far we were when we had it before counts no longer."""
         self._consumed.pop(owned.queue, None)
+        self._before.pop(owned.queue, None)
         self._start_fetching(owned)
 
     def _start_fetching(self, owned: OwnedQueue) -> None:

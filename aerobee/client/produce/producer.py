@@ -142,6 +142,9 @@ class Producer:
                     result = self._sender.finish(await call, sending, chosen)
                 except AerobeeError as error:
                     result = await self._sender.send_elsewhere(error, sending, queue, chosen)
+                except RuntimeError:  # asyncio's, of a future of another loop
+                    self.session.check_loop()
+                    raise
         finally:
             self._under_way.leave(size)
         if self._tracer is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
+import shlex
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,16 +13,17 @@ import msgspec
 
 from aerobee import native
 from aerobee.client.message import STATUS_BY_CODE, SendResult, SendStatus
+from aerobee.client.produce.away import Away
 from aerobee.client.produce.merging import Merging
 from aerobee.client.produce.queue_selector import Faults, InTurn
 from aerobee.client.produce.tries import Lines, NotAsWished, Tries
 from aerobee.client.session.deadlines import Deadlines, expire, fail
 from aerobee.client.session.refusal import refusal
-from aerobee.errors import AerobeeError, ConnectionLost, NetworkError, NoRoute
+from aerobee.errors import AerobeeError, ConnectionLost, NetworkError, NoRoute, TopicNotWritable
 from aerobee.protocol import command as wire
 from aerobee.protocol.accounts import sign
 from aerobee.protocol.bodies import MessageQueue
-from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.codes import RequestCode, perm_text
 from aerobee.protocol.fast_frames import Sending, SendTemplate
 from aerobee.protocol.headers.produce import SendResult as SendResultHeader
 from aerobee.protocol.routing import TopicQueues, limited
@@ -63,6 +64,7 @@ class Sender:
         self._deadlines = Deadlines(session.clock)
         self._lines = Lines(session.clock)
         self._connections: dict[str, Connection] = {}  # by broker, the last one that was written to
+        self._away = Away(session)
         self._rendered_here = not session.options.access_key  # signed frames take the general way
         self._merging = Merging(partial(self._frame, BATCH), partial(self._frame, SINGLE))
 
@@ -82,7 +84,7 @@ class Sender:
         if not known.writable:
             known = await self._session.refresh_route(topic)
         if not known.writable:
-            raise NoRoute(f"topic {topic!r} has no queue that may be written")
+            raise _unwritable(topic, known)
         return known.writable
 
     async def _from_template(self, topic: str) -> TopicQueues:
@@ -200,6 +202,7 @@ class Sender:
         if _sent is not None:
             connection.ahead = _sent.take
         self._connections[broker_name] = connection
+        self._session.check_loop()
         new_call = asyncio.get_running_loop().create_future
         warm = self._warm[key] = WarmConnection(template, connection, routes.version, new_call)
         return warm
@@ -241,6 +244,10 @@ class Sender:
             if not self._is_open(queue) and self._lines.lead(queue):
                 return await self._lines.headed(queue, self._try_on(tries, sending, code, queue))
             await self._lines.join(queue, tries.deadline)
+        return await self._set_out(sending, code, queue)
+
+    async def _set_out(self, sending: Sending, code: RequestCode, queue: MessageQueue | None) -> SendResult:
+        tries = self._tries(sending, queue)
         try:
             return await self._try(tries, sending, code, queue)
         except AerobeeError as error:
@@ -278,12 +285,15 @@ class Sender:
         queue: MessageQueue | None,
     ) -> SendResult:
         """What goes to one queue stands in line, so that none overtakes another while the broker is away."""
-        if queue is None or not self._options.send_retries or not isinstance(error, NetworkError):
+        is_late = self._clock.now() >= tries.deadline
+        if queue is None or is_late or not self._options.send_retries or not isinstance(error, NetworkError):
             return await self._try_again(tries, error, sending, code, queue)
         if self._lines.lead(queue):
             return await self._lines.headed(queue, self._try_again(tries, error, sending, code, queue))
         await self._lines.join(queue, tries.deadline)
-        return await self.send(sending, code, queue)
+        return await self._set_out(
+            sending, code, queue
+        )  # not `send`: the line it would join anew may be there still
 
     async def _try_again(
         self,
@@ -300,7 +310,7 @@ class Sender:
                 async with tries.in_time(self._clock, sending.topic):
                     await self._after_failure(sending.topic, tries.at, error)
                 if pause:
-                    await self._clock.sleep(pause)
+                    await self._away.rest(error, pause)
                 return await self._try(tries, sending, code, queue)
             except AerobeeError as failed:
                 error = failed
@@ -325,9 +335,7 @@ class Sender:
     async def _after_failure(self, topic: str, broker_name: str | None, error: AerobeeError) -> None:
         if self._faults is not None and broker_name is not None:
             self._faults.failed(broker_name, self._clock.now())
-        if isinstance(error, NetworkError) or getattr(error, "refresh_route", False):
-            with suppress(AerobeeError):  # the route we have is the best there is
-                await self._session.refresh_route(topic)
+        await self._away.look_for(topic, error)
 
     async def _try(
         self, tries: Tries, sending: Sending, code: RequestCode, queue: MessageQueue | None
@@ -352,7 +360,7 @@ class Sender:
         self, tries: Tries, topic: str, queue: MessageQueue | None
     ) -> tuple[MessageQueue, Connection]:
         try:
-            queues = await self.queues(topic)
+            queues = await self._away.queues(topic, self.queues)
         except NoRoute:
             # Known before: its broker restarts. Nothing known at all: the server is starting.
             tries.hopeless = bool(self._session.routes.topics()) and not self._session.routes.had(topic)
@@ -363,7 +371,7 @@ class Sender:
         address = self._session.routes.master(chosen.broker_name)
         if address is None:
             raise NoRoute(f"broker {chosen.broker_name!r} has no master now")
-        return chosen, await self._session.connection(address)
+        return chosen, await self._away.connection(address)
 
     def _good(self, answer: Command | SendResult, sending: Sending, queue: MessageQueue) -> SendResult:
         result = answer if isinstance(answer, SendResult) else result_of(answer, sending, queue)
@@ -412,4 +420,15 @@ def result_of(answer: Command, sending: Sending, queue: MessageQueue) -> SendRes
         fields.queue_offset,
         fields.transaction_id,
         fields.recall_handle,
+    )
+
+
+def _unwritable(topic: str, known: TopicQueues) -> NoRoute:
+    if not known.is_closed:
+        return NoRoute(f"topic {topic!r} has no broker with a master now")
+    perms = sorted({perm_text(data.perm) for data in known.route.queue_datas})
+    return TopicNotWritable(
+        f"topic {topic!r} has no queue that may be written, its permission is {', '.join(perms)}: "
+        f"`aerobee topics update {shlex.quote(topic)} --perm rw` opens it, `aerobee admin addWritePerm` "
+        "a broker that was closed by wipeWritePerm"
     )

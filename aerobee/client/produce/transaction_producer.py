@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from aerobee.client.message import Message, Origin, ReceivedMessage, SendResult,
 from aerobee.client.produce.outgoing import prepare
 from aerobee.client.produce.producer import Producer
 from aerobee.errors import AerobeeError
+from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol.codes import RequestCode, SysFlag
 from aerobee.protocol.headers.transaction import COMMIT, ROLLBACK, UNKNOWN, EndTransaction
@@ -47,8 +49,11 @@ class TransactionResult(SendResult, gc=False):
 class TransactionProducer(Producer):
     """Sends messages that become visible only when local work commits.
 
+    `execute` and `check` are plain or async; plain ones run on the loop, where nothing else happens meanwhile. `check`
+    is asked from 6 s after the send on, be `execute` still at work: what is not there yet is UNKNOWN, and asked again.
+
     >>> async def check(message):                       # asked by the broker when it never heard the outcome
-    ...     return TransactionState.COMMIT if order_exists(message.keys[0]) else TransactionState.ROLLBACK
+    ...     return TransactionState.COMMIT if order_exists(message.keys[0]) else TransactionState.UNKNOWN
     >>> async with TransactionProducer("127.0.0.1:9876", group="shop-tx", check=check) as producer:
     ...     await producer.send_in_transaction(Message("orders", b"{}", keys=["o-1"]), execute=save_order)
     """
@@ -67,11 +72,19 @@ class TransactionProducer(Producer):
         super().__init__(namesrv, group=group, options=options, clock=clock)
         self._check = check
 
+    async def start(self) -> None:
+        """Brokers know us from now on, whatever we send and when: they ask us what an earlier process left undecided."""
+        await super().start()
+        with suppress(AerobeeError):  # brokers that come later are told when they do
+            await self.session.route(names.SELF_TEST_TOPIC)  # every broker has it
+            await self.session.heartbeat()
+
     async def send_in_transaction(
         self, message: Message, execute: Execute, argument: Any = None
     ) -> TransactionResult:
         """Send the half message, run `execute(message, argument)`, and tell the broker what came of it. When
-        `execute` raises, the message is left undecided, the broker asks `check` later, and the error is raised."""
+        `execute` raises, the message is left undecided, the broker asks `check` later, and the error is raised.
+        What comes back is a `SendResult` with the `state`."""
         self._check_open()
         if message.delay_level or message.deliver_at is not None or message.delay_ms is not None:
             raise ValueError("a transaction message cannot be delayed; it becomes visible when it commits")

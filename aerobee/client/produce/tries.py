@@ -96,15 +96,17 @@ class Tries:
         """The error of the last try, with what was tried; a refusal of the broker stands for itself."""
         took_ms = now - self._began
         if isinstance(error, RequestTimeout):
+            last = f", the last try at broker {self.at!r}" if self.at else ""
             return RequestTimeout(
-                f"no answer to a send to {topic!r} within {took_ms} ms, the last try at broker {self.at!r}; it may have "
+                f"no answer to a send to {topic!r} within {took_ms} ms{last}; it may have "
                 "arrived. A longer send_timeout_ms gives a slow or restarting broker more time"
             )
-        if isinstance(error, BrokerError) or self._made == 1:
+        if isinstance(error, BrokerError) or self._made == 1 or not worth_a_retry(error):
             return error
+        last, ask = (f", the last at broker {self.at!r}", " is it running?") if self.at else ("", "")
         return type(error)(
-            f"a message to {topic!r} could not be sent: {self._made} tries in {took_ms} ms, the last at broker "
-            f"{self.at!r}: {error}; is it running? A longer send_timeout_ms gives a restarting broker more time"
+            f"a message to {topic!r} could not be sent: {self._made} tries in {took_ms} ms{last}: {error};{ask} "
+            "A longer send_timeout_ms gives a restarting broker more time"
         )
 
 

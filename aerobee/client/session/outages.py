@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 from aerobee.errors import AerobeeError, NetworkError
 
@@ -28,12 +28,13 @@ LOOK_MS = 1_000
 class _Outage:
     """Its times are by the clock of the session that met it first."""
 
-    __slots__ = ("__weakref__", "_clock", "began", "failures", "told")
+    __slots__ = ("__weakref__", "_clock", "began", "failures", "last", "told")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, error: NetworkError) -> None:
         self._clock = clock
         self.began = self.told = clock.now()
         self.failures = 1
+        self.last = ref(error)
 
     def now(self) -> int:
         return self._clock.now()
@@ -53,10 +54,13 @@ class Outages:
     def failed(self, address: str, error: NetworkError) -> None:
         known = _SHARED.get(address)
         if known is None:
-            self.open[address] = _SHARED[address] = _Outage(self._clock)
+            self.open[address] = _SHARED[address] = _Outage(self._clock, error)
             log.warning("server=%s does not answer, trying on: %s", address, error)
             return
         self.open[address] = known
+        if known.last() is error:  # many waited for one attempt
+            return
+        known.last = ref(error)
         known.failures += 1
         now = known.now()
         if now - known.told >= TOLD_EVERY_MS:

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import TYPE_CHECKING
 
-from aerobee.errors import NoPermission, error_for
+from aerobee.errors import ConnectionLost, NoPermission, error_for
 from aerobee.protocol.access import NO_ACCOUNT, WRONG_SECRET
 
 if TYPE_CHECKING:
-    from aerobee.errors import BrokerError, UnknownResponse
+    from aerobee.errors import BrokerError, NetworkError, UnknownResponse
     from aerobee.protocol.command import Command
 
 RECALL_IS_OFF = "recall failed, operation is forbidden"  # Apache's words, and its default
@@ -32,3 +33,15 @@ def next_step(remark: str) -> str:
     if RECALL_IS_OFF in remark:
         return "Apache RocketMQ takes no message back unless its broker.conf says recallMessageEnable=true"
     return "an operator has to allow it, by a right of the account or a setting of topic or group"
+
+
+def about_tls(tls: str, error: NetworkError) -> str:
+    """Of one who takes the connection and closes it without an answer: it may want TLS, or know none."""
+    if tls == "off":
+        is_closed = isinstance(error, ConnectionLost)
+        return ' Or does it take TLS alone? Then: Options(tls="on", tls_ca=...)' if is_closed else ""
+    cause = error.__cause__
+    is_closed = isinstance(cause, (ConnectionResetError, ssl.SSLError))
+    if not is_closed or isinstance(cause, ssl.SSLCertVerificationError):
+        return ""
+    return ' Does it speak TLS at all? If not: Options(tls="off")'

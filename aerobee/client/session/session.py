@@ -17,7 +17,7 @@ from aerobee.client.session.deadlines import Deadlines
 from aerobee.client.session.identity import client_id, local_ip, usual_namesrv
 from aerobee.client.session.once_more import once_more_if_lost
 from aerobee.client.session.outages import Outages, Watch, level
-from aerobee.client.session.refusal import UNKNOWN, refusal
+from aerobee.client.session.refusal import UNKNOWN, about_tls, refusal
 from aerobee.client.session.route_cache import RouteCache
 from aerobee.client.session.tasks import Tasks
 from aerobee.clock import Clock, SystemClock
@@ -105,6 +105,7 @@ class Session(Generic[Held]):
         limits = Limits(max_write_buffer=1 << 30)  # what we send is bounded by the producer's gate
         self._pool = Pool(self._asked, limits, tls)
         self.users = 0
+        self._loop: asyncio.AbstractEventLoop | None = None  # that it was started on
 
     @staticmethod
     def of_role(
@@ -127,6 +128,7 @@ class Session(Generic[Held]):
         """Each user (producer, consumer, admin) starts and stops the session; the first and last one count."""
         self.users += 1
         if self.users == 1:
+            self._loop = asyncio.get_running_loop()
             self.tasks.start(self._refresh_routes_forever(), "routes")
             self.tasks.start(self._heartbeat_forever(), "heartbeat")
 
@@ -139,6 +141,14 @@ class Session(Generic[Held]):
             await self._first_routes.close()
             await self._greetings.close()
             await self._pool.close()
+
+    def check_loop(self) -> None:
+        """RuntimeError on another event loop than its own, where answers would not be read."""
+        if self._loop is not None and asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError(
+                "this client was started on another event loop, use it on that one "
+                "(in pytest-asyncio: give fixture and test the same loop_scope)"
+            )
 
     async def _refresh_routes_forever(self) -> None:
         while True:
@@ -161,6 +171,7 @@ class Session(Generic[Held]):
 
     async def connection(self, address: str) -> Connection:
         """The open connection; a broker's new one starts with our heartbeat, for it knows us no longer."""
+        self.check_loop()
         known = self._greeted.get(address)
         if known is not None and known.is_open:
             return known
@@ -281,7 +292,7 @@ class Session(Generic[Held]):
         except NetworkError as error:
             raise type(error)(
                 f"no name server answers at {self.namesrv}: {error}; is it running, and is this its port? "
-                "(9876 unless it was told another)"
+                f"(9876 unless it was told another){about_tls(self.options.tls, error)}"
             ) from None
 
     # -- routes --------------------------------------------------------------------------------------------
@@ -289,7 +300,11 @@ class Session(Generic[Held]):
     async def route(self, topic: str) -> TopicQueues:
         """The topic's queues, asked for once and then kept fresh. NoRoute when no name server knows it."""
         self._used_topics.add(topic)
-        return self.routes.get(topic) or await self._first_routes.get(topic)
+        known = self.routes.get(topic)
+        if known is None:
+            self.check_loop()
+            known = await self._first_routes.get(topic)
+        return known
 
     async def refresh_route(self, topic: str) -> TopicQueues:
         try:

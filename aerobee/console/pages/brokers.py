@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aerobee.console.sampler import broker_seen
+from aerobee.console.problems import brokers_gone
+from aerobee.console.sampler import broker_seen, gone_seen
 from aerobee.errors import AerobeeError, NoRoute
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ async def show(visit: Visit) -> Response:
         seen = None if isinstance(table, AerobeeError) else broker_seen(name, address, table)
         slaves = [each for key, each in info.broker_addr_table[name].broker_addrs.items() if key]
         rows.append((clusters.get(name, ""), name, address, seen, slaves))
-    return visit.render("brokers.html", title=visit.words("Brokers"), rows=rows, now=visit.desk.clock.wall())
+    now = visit.desk.clock.wall()
+    missing = brokers_gone(gone_seen(await view.gone_brokers(), now))
+    return visit.render("brokers.html", title=visit.words("Brokers"), rows=rows, missing=missing, now=now)
 
 
 async def one(visit: Visit) -> Response:

@@ -47,6 +47,7 @@ async def show(visit: Visit) -> Response:
         known=len(known),
         too_many=too_many(visit, found),
         limit=SORTED_BY_FIGURES,
+        queues=await view.default_queues() if visit.may_change else None,
     )
 
 

@@ -28,6 +28,14 @@ OVERVIEW = {
     "Topics: {topics}. Groups: {groups}. Looked at": "主题 {topics} 个,消费组 {groups} 个;采样于",
     "The curve begins with the next looks.": "曲线将从接下来的采样开始。",
     "Broker {broker} does not answer.": "Broker {broker} 没有响应。",
+    "Broker {broker} at {address} has been gone since {since} ({time}).":
+        "地址为 {address} 的 Broker {broker} 自 {since} 起失联({time})。",
+    "It went without a goodbye: {why}. Read the end of its log and start it again: its messages wait there, and clients "
+    "use the other brokers.":
+        "它未注销就断开了:{why}。请查看其日志末尾并重新启动它:消息仍在其磁盘上,客户端会使用其他 Broker。",
+    "Broker {broker} refuses messages.": "Broker {broker} 拒绝接收消息。",
+    "It says: {reason}. Consumers go on.": "原因:{reason}。消费不受影响。",
+    "refuses messages": "拒绝消息",
     "The name servers still name it at {address}.": "名称服务器仍登记其地址 {address}。",
     "The disk is full: {used} are used.": "磁盘已满:已使用 {used}。",
     "The disk is nearly full: {used} are used.": "磁盘将满:已使用 {used}。",

@@ -26,20 +26,27 @@ _OPEN_AT_NAMESRV = frozenset({"GetRoute", "GetClusterInfo"})
 
 
 def gate(place: Place) -> Gate | None:
+    guard, identify = place.parts.guard, check(place)
+    if identify is None or not guard.needs_signature(request_name(place)):
+        return identify
+    return partial(_counted, guard, identify)
+
+
+def check(place: Place) -> Gate | None:
+    """The same, uncounted: for who looks ahead of the gates, where whoever is refused comes to them all the same."""
     guard: Guard | None = place.parts.guard
     if guard is None or is_open(place):
         return None
     ways = {Port.GRPC: _by_metadata, Port.HTTP: _by_secret}
     identify = partial(ways.get(place.port, _by_fields), guard)
-    needed = guard.needs_signature(request_name(place))
-    return partial(_counted, guard, identify) if needed else partial(_if_it_can, identify)
+    return identify if guard.needs_signature(request_name(place)) else partial(_if_it_can, identify)
 
 
 def is_open(place: Place) -> bool:
     return place.port is Port.NAMESRV and place.route in _OPEN_AT_NAMESRV
 
 
-def _counted(guard: Guard, identify: Callable[[Call], None], call: Call) -> None:
+def _counted(guard: Guard, identify: Gate, call: Call) -> None:
     try:
         identify(call)
     except BrokerError:

@@ -41,6 +41,17 @@ def change_of(place: Place, call: Call, before: Sequence[Declared]) -> str:
     return "" if told is None else told(call)
 
 
+def _user(call: Call) -> str:
+    """That it was the password, never which; of an update only what it says changes."""
+    info = bodies.decode_request(call.body, bodies.UserInfo)
+    found = {
+        "the password": bool((info.password or "").strip()),
+        f"type {info.user_type}": bool(info.user_type),
+        f"status {info.user_status}": bool(info.user_status),
+    }
+    return ", ".join(text for text, is_said in found.items() if is_said)
+
+
 def _rules(call: Call) -> str:
     acl = bodies.decode_request(call.body, bodies.AclInfo)
     entries = [entry for policy in acl.policies for entry in policy.entries]
@@ -86,6 +97,7 @@ def _group(call: Call) -> str:
 
 
 _TOLD: dict[int, Callable[[Call], str]] = {
+    Code.AUTH_UPDATE_USER: _user,
     Code.AUTH_CREATE_ACL: _rules,
     Code.AUTH_UPDATE_ACL: _rules,
     Code.AUTH_DELETE_ACL: _rule_taken_away,

@@ -155,6 +155,7 @@ NAMESRV: dict[int, Needs] = {
     Code.GET_BROKER_MEMBER_GROUP: of.named_cluster(GET),
     Code.GET_ROUTEINFO_BY_TOPIC: of.topic(PUB, SUB, GET),
     Code.GET_BROKER_CLUSTER_INFO: of.cluster(GET),
+    Code.AEROBEE_GONE_BROKERS: of.cluster(GET),
     Code.WIPE_WRITE_PERM_OF_BROKER: of.cluster(UPDATE),
     Code.ADD_WRITE_PERM_OF_BROKER: of.cluster(UPDATE),
     Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: of.every(Kind.TOPIC),

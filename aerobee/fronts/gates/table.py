@@ -17,6 +17,8 @@ GATES: tuple[MakeGate, ...] = (audit.gate, accounts.gate, permissions.gate, vip.
 
 # Who asks what may ask it: these only let through or refuse, and `audit` has business with refusals alone.
 CHECKS: tuple[MakeGate, ...] = (accounts.gate, permissions.gate)
+# Ahead of the gates, where whoever is refused comes to them all the same.
+_AHEAD: dict[MakeGate, MakeGate] = {accounts.gate: accounts.check}
 
 
 def gates_at(place: Place) -> tuple[Gate, ...]:
@@ -28,7 +30,7 @@ def checks_at(place: Place) -> tuple[Gate, ...]:
     others = [make for make in GATES if make not in (*CHECKS, audit.gate)]
     if _made(others, place) or place.code in audit.CHANGES:
         return ()
-    return _made(CHECKS, place)
+    return _made([_AHEAD.get(make, make) for make in CHECKS], place)
 
 
 def _made(makers: Iterable[MakeGate], place: Place) -> tuple[Gate, ...]:

@@ -90,7 +90,10 @@ def check_message(message: Any, max_body: int) -> None:
     if not body:
         raise Refused(pb.MESSAGE_BODY_EMPTY, "the message has no body")
     if len(body) > max_body:
-        raise Refused(pb.MESSAGE_BODY_TOO_LARGE, f"body of {len(body)} bytes, limit {max_body}")
+        raise Refused(
+            pb.MESSAGE_BODY_TOO_LARGE,
+            f"a body of {len(body)} bytes; the limit is {max_body}, the broker's max_message_bytes",
+        )
     system = message.system_properties
     if not system.message_id.strip():
         raise Refused(pb.ILLEGAL_MESSAGE_ID, "the message has no id")

@@ -95,7 +95,7 @@ def _entry(message: Any, topic: str, sent: Sent, broker: Broker) -> Any:
     kind = convert.message_type(system)
     if kind == pb.TRANSACTION:
         entry.transaction_id = TransactionId(sent.queue_offset, sent.physical_offset, sent.unique_key).text
-    if kind == pb.DELAY and sent.timer_out:
+    if kind == pb.DELAY and sent.timer_out and broker.config.recall:
         entry.recall_handle = recall_handle(topic, broker.config.name, sent.timer_out, sent.unique_key)
     return entry
 

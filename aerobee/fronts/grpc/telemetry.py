@@ -187,7 +187,6 @@ class Peers:
         if settings.client_type in _LITE:
             # Let in, it would consume the topic its lite topics belong to as a whole.
             raise Refused(pb.UNSUPPORTED, f"{limits.NO_LITE_TOPICS}; use a push or simple consumer")
-        peer.settings = settings
         answer = pb.Settings()
         answer.CopyFrom(settings)
         if kind == "publishing":
@@ -195,8 +194,10 @@ class Peers:
                 limits.topic_name(topic)
             _publishing(answer, self._broker)
         else:
-            peer.group = limits.group_name(settings.subscription.group)
-            _subscription(answer, self._broker, peer.group)
+            group = limits.group_name(settings.subscription.group)
+            _subscription(answer, self._broker, group)
+            peer.group = group
+        peer.settings = settings  # not before: heartbeats repeat what was taken
         answer.metric.on = False
         self.register(peer)
         return answer

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
@@ -112,7 +113,12 @@ async def _delete_topic(given: Given, broker: Broker) -> Any:
 
 
 async def _put_group(given: Given, broker: Broker) -> Any:
-    await group_operations.put_groups([_config(given)], broker)
+    wanted = _config(given)
+    known = broker.groups.get(wanted.group_name)
+    if known is not None:  # an ordered group stays one
+        told = {"retry_max_times": wanted.retry_max_times, "consume_enable": wanted.consume_enable}
+        wanted = msgspec.structs.replace(known, **told)
+    await group_operations.put_groups([wanted], broker)
     return _OK
 
 
@@ -121,9 +127,15 @@ async def _delete_group(given: Given, broker: Broker) -> Any:
     return _OK
 
 
+def _move(given: Given) -> ho.ResetOffset:
+    return ho.ResetOffset(
+        group=given.text("group"), topic=given.text("topic"), timestamp=given.number("timestamp", -1, -1)
+    )
+
+
 async def _reset(given: Given, broker: Broker) -> Any:
-    reset = Reset(given.text("group"), given.text("topic"), given.number("timestamp", -1, -1))
-    moved = await reset_offset(reset, broker)
+    asked = _move(given)
+    moved = await reset_offset(Reset(asked.group, asked.topic, asked.timestamp), broker)
     return {"offsets": {str(queue.queue_id): offset for queue, offset in moved.items()}}
 
 
@@ -223,7 +235,7 @@ ENTRIES = (
     Entry("POST", f"{_GROUP}/delete", "Delete a group and its offsets.",
           lambda given: Asked(hg.DeleteGroup(group_name=given.text("group"))), _delete_group, {}),
     Entry("POST", f"{_GROUP}/reset", "Move a group on a topic to a time, or to the end.",
-          lambda given: Asked(ho.ResetOffset(group=given.text("group"), topic=given.text("topic"))), _reset,
+          lambda given: Asked(_move(given)), _reset,
           {"topic": "which", "timestamp": "milliseconds since 1970; -1 is the end"}),
     Entry("POST", f"{_GROUP}/mode", "Have a group's push consumers pull or pop a topic.",
           lambda given: Asked(SetRequestMode(), bodies.encode(_mode(given))), _set_mode,

@@ -42,8 +42,8 @@ class ChangeRuns:
         changes, began = self._changes, perf_counter_ns()
         end = changes.take(data, at, connection.limits.max_frame)
         if changes.calls:
-            took = (perf_counter_ns() - began) // changes.calls
-            self._broker.stats.counted.rpc.add_run(ChangeInvisible.code, took, changes.calls)
+            took_ns = perf_counter_ns() - began
+            self._broker.stats.counted.rpc.add_run(ChangeInvisible.code, took_ns, changes.calls)
         return end, changes.answers
 
     def change(

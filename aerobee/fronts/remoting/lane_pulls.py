@@ -47,14 +47,16 @@ class PullRuns:
 
     def run(self, data: bytes, at: int, connection: Connection) -> tuple[int, bytes]:
         broker, pulls = self._broker, self._pulls
-        relied_on = reading.relied_on(broker)
+        store = broker.store
+        relied_on = (reading.relied_on(broker), store.stands, broker.offsets.resets)
         if relied_on != self._relied_on:
             pulls.forget()
             self._relied_on = relied_on
         began = perf_counter_ns()
-        end = pulls.take(data, at, connection.limits.max_frame, connection.early_bytes)
+        warm_from = store.log_max - store.memory_bytes
+        end = pulls.take(data, at, connection.limits.max_frame, connection.early_bytes, warm_from)
         if pulls.pulls:
-            broker.store.took((perf_counter_ns() - began) // len(pulls.pulls))
+            store.took((perf_counter_ns() - began) // len(pulls.pulls))
             pull.settle(pulls.pulls, broker)
             broker.stats.counted.rpc.add_run(code_of(data, at), perf_counter_ns() - began, len(pulls.pulls))
         return end, pulls.answers

@@ -67,6 +67,8 @@ from aerobee.protocol.bodies.registration import (
 from aerobee.protocol.bodies.route import (
     BrokerData,
     ClusterInfo,
+    GoneBroker,
+    GoneBrokers,
     MemberGroup,
     MemberGroupAnswer,
     QueueData,
@@ -150,6 +152,8 @@ __all__ = [
     "DelayOffsets",
     "Dialect",
     "ExponentialRetry",
+    "GoneBroker",
+    "GoneBrokers",
     "GroupConfig",
     "GroupConfigList",
     "GroupConfigs",

@@ -53,6 +53,21 @@ class ClusterInfo(Body):
     cluster_addr_table: dict[str, list[str]] = field(default_factory=dict)
 
 
+class GoneBroker(Body):
+    """A broker that went without a goodbye."""
+
+    broker_addr: str = ""
+    broker_id: int = 0
+    broker_name: str = ""
+    cluster: str = ""
+    since: int = 0  # by the wall clock of the name server
+    why: str = ""
+
+
+class GoneBrokers(Body):
+    gone_brokers: list[GoneBroker] = field(default_factory=list)
+
+
 class MemberGroup(Body):
     broker_addrs: dict[int, str] = field(default_factory=dict)
     broker_name: str = ""

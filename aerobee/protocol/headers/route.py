@@ -19,6 +19,12 @@ class GetClusterInfo(Header):
     code = RequestCode.GET_BROKER_CLUSTER_INFO
 
 
+class GetGoneBrokers(Header):
+    """Aerobee's own; the answer's body is `bodies.GoneBrokers`."""
+
+    code = RequestCode.AEROBEE_GONE_BROKERS
+
+
 class AllTopics(Header):
     code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
 

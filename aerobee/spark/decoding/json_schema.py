@@ -82,6 +82,16 @@ def merged(kept: StructType, found: StructType, widening: Widening) -> Merged:
     return Merged(schema, tuple(added), tuple(widened), tuple(conflicts))
 
 
+def besides(given: StructType, found: StructType) -> Merged:
+    """`given` with the keys that `found` has besides: no type of it grows, for somebody has said what it is."""
+    both = merged(given, found, NO_WIDENING)
+    # Every whole number is found as a BIGINT: that is no conflict with an INT that holds it.
+    real = (
+        one for one in both.conflicts if (one.kept.simpleString(), one.found.simpleString()) not in WIDENING
+    )
+    return both._replace(conflicts=tuple(real))
+
+
 def covers(columns: StructType, found: StructType) -> bool:
     """Has every key of `found` a column? Values of another type are not looked for: the parser tells them row by row."""
     return all(_covered(columns, found))

@@ -9,20 +9,19 @@ gets lost (`decoding/json_bodies`).
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aerobee.spark.decoding import json_bodies, json_schema
-from aerobee.spark.options import OptionError
+from aerobee.spark.decoding import json_bodies
+from aerobee.spark.pipelines.lake_bodies import Asked, settled
 from aerobee.spark.starting import started
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.types import DataType, StructType
 
+    from aerobee.spark.pipelines.lake_bodies import Bodies
     from aerobee.spark.pipelines.parquet_table import Table
 
 log = logging.getLogger("aerobee.spark.lake")
@@ -38,6 +37,7 @@ class Added(NamedTuple):
     bad: int = 0  # bodies that are no JSON object
     rescued: int = 0  # objects with keys or values that have no place in the columns
     grown: tuple[str, ...] = ()  # keys that have a column, or a wider one, since this batch
+    made: tuple[str, ...] = ()  # by the first batch with JSON bodies: their columns, as `amount BIGINT`
 
 
 def lake(
@@ -48,31 +48,40 @@ def lake(
     checkpoint: str | None = None,
     schema: str | None = None,
     json: bool = False,
-    evolve: bool = True,
+    evolve: bool | None = None,
     once: bool = False,
     every: str = "10 seconds",
-    format: str = "parquet",
+    format: str | None = None,
     options: dict[str, str] | None = None,
     told: Callable[[Added], None] | None = None,
+    said: Callable[[str], None] = log.info,
 ) -> StreamingQuery:
     """Copy `topics` (comma-separated, or a pattern with a `*`) into a table under `out`.
 
-    `format` is parquet (a directory of files), delta or iceberg (pipelines/tables.py; a local directory).
+    `format` is parquet (a directory of files), delta or iceberg (pipelines/tables.py; a local directory); left out, the
+    lake's own, parquet for a new one.
 
-    With `json` bodies become columns: those of `schema` (DDL), or of the keys that come. With `evolve` the table gains
-    columns for new keys of either; without, they go to `_rescued` (JSON), where values that do not fit their column go
-    in any case. A body that is no JSON object stays in `badBody`. `options` are those of the data source (`namesrv` or
-    `storePath` at least). `told` is called with the figures of every batch that was added.
+    With `json` the keys that come become columns, with `schema` (DDL) those that it names; with both, those as it has
+    them and the others as they come. The table gains columns for new keys; with `evolve=False` they go to `_rescued`
+    (JSON), where keys that a `schema` alone does not name and values that do not fit their column go in any case. A body
+    that is no JSON object stays in `badBody`. A lake that was made so goes on so when none of the three is given, and
+    `said` is told in a line; one that keeps bodies as they are refuses them.
+
+    `options` are those of the data source (`namesrv` or `storePath` at least). `told` is called with the figures of
+    every batch that was added.
 
     >>> lake(spark, "orders", "/data/lake", json=True, once=True,
     ...      options={"namesrv": "127.0.0.1:9876"}).awaitTermination()      # doctest: +SKIP
     """
-    from aerobee.spark.pipelines.tables import table_of
+    from aerobee.spark.pipelines.tables import lake_of
 
-    table = table_of(spark, out, format)
-    shape = Bodies(topics, json_bodies.schema_of(schema) if schema else None, evolve=evolve)
-    if schema:
-        shape.columns(table, None)  # a wrong one fails here, not in the first batch
+    asked = Asked(schema, json, evolve)
+    table = lake_of(spark, out, format)
+    how = settled(table, topics, asked)  # what is wrong fails here, not in the first batch
+    if how.bodies is not None:
+        how.bodies.check(table)
+    if how.said:
+        said(how.said)
     reader = spark.readStream.format("rocketmq").option("startingOffsets", "earliest")
     reader = reader.option(*_selection(topics)).option("includeProperties", "true")
     reader = reader.option("checkBodies", "true")
@@ -82,17 +91,20 @@ def lake(
     place = checkpoint or f"{out.rstrip('/')}/_checkpoint"
 
     # By the process that runs the batches: with Spark Connect, one beside the server.
-    opened: list[Table] = []
+    opened: list[tuple[Table, Bodies | None]] = []
 
     def one_batch(frame: DataFrame, batch_id: int) -> None:
         if not opened:
-            opened.append(table_of(frame.sparkSession, out, format))
-        table = opened[0]
+            found = lake_of(frame.sparkSession, out, format)
+            opened.append((found, settled(found, topics, asked).bodies))
+        table, bodies = opened[0]
         table.claim(place)
         if table.holds(batch_id):
             log.info("batch=%d is in the lake already", batch_id)
             return
-        added = _added(table, frame, batch_id, shape if json or schema else None)
+        if bodies is not None:
+            table.remember(bodies.memory)
+        added = _added(table, frame, batch_id, bodies)
         if told is not None:
             told(added)
 
@@ -110,48 +122,6 @@ def _selection(topics: str) -> tuple[str, str]:
     return "subscribe", topics
 
 
-class Bodies:
-    """How JSON bodies become columns."""
-
-    def __init__(self, topics: str, given: StructType | None, *, evolve: bool) -> None:
-        self._topics = topics
-        self._given = given
-        self._evolve = evolve
-
-    def columns(self, table: Table, found: StructType | None) -> json_schema.Merged | None:
-        """The columns for bodies in which `found` was found, and what of it is new; None when none is known."""
-        kept, wanted = table.body_schema(), self._given or (found and json_schema.distinct(found))
-        if kept is None or wanted is None:
-            first = kept or wanted
-            return json_schema.Merged(first, (), (), ()) if first is not None else None
-        grown = json_schema.merged(kept, wanted, table.widening)
-        if self._given and grown.conflicts:
-            key, old, new = grown.conflicts[0]
-            raise OptionError(
-                f"topic {self._topics}: key {key!r} is {_name(old)} in the lake and {_name(new)} in the schema given, "
-                f"which a {table.kind} table cannot become. Give it as {_name(old)} (values that do not fit go to "
-                f"{json_bodies.RESCUED}), or choose another directory"
-            )
-        return grown if self._evolve else json_schema.Merged(kept, (), (), grown.conflicts)
-
-    @contextmanager
-    def parsed(self, table: Table, frame: DataFrame) -> Iterator[tuple[DataFrame, tuple[str, ...]]]:
-        """The batch with columns for its bodies, and the names of those the table has not had."""
-        from pyspark import StorageLevel
-
-        # Its schema and its rows are two looks at the batch; the brokers are asked for it once.
-        held = frame.persist(StorageLevel.DISK_ONLY)
-        try:
-            found = json_bodies.inferred(held)
-            columns = self.columns(table, found)
-            for key, old, new in columns.conflicts if columns else ():
-                log.info("key=%s is %s in the lake and came as %s", key, _name(old), _name(new))
-            shaped = json_bodies.parsed(held, columns.schema if columns else None, found)
-            yield shaped.drop("body"), (*columns.added, *columns.widened) if columns else ()
-        finally:
-            held.unpersist()
-
-
 def _added(table: Table, frame: DataFrame, batch_id: int, bodies: Bodies | None) -> Added:
     """The batch into the table; counted as it is written, since Spark counts what it reads, however often."""
     from pyspark.sql import Observation
@@ -162,11 +132,7 @@ def _added(table: Table, frame: DataFrame, batch_id: int, bodies: Bodies | None)
     if bodies is None:
         table.add(dated.observe(seen, rows), batch_id)
         return Added(batch_id, seen.get["rows"])
-    with bodies.parsed(table, dated) as (shaped, grown):
+    with bodies.parsed(table, dated) as shaped:
         bad, rescued = f.count(json_bodies.BAD).alias("bad"), f.count(json_bodies.RESCUED).alias("rescued")
-        table.add(shaped.observe(seen, rows, bad, rescued), batch_id)
-        return Added(batch_id, grown=grown, **seen.get)
-
-
-def _name(kind: DataType) -> str:
-    return kind.simpleString().upper()
+        table.add(shaped.frame.observe(seen, rows, bad, rescued), batch_id)
+        return Added(batch_id, grown=shaped.grown, made=shaped.made, **seen.get)

@@ -15,7 +15,8 @@ leases of POP in the revive log. A message is
 
 Copies carry the original's id (UNIQ_KEY, else ORIGIN_MESSAGE_ID), so a message and its copies are one row here. What a
 replay has sent again is a message of its own: `replayOf` names what it repeats, whose row names it in `replayedAs`. What
-only traces tell (deliveries, duplicates, when and by whom) is null where there are none, never 0.
+only traces tell (deliveries, duplicates, when and by whom) is null where there are none, never 0. `lastError` is why its
+consumer gave it back the last time, where that consumer told (ours do, Java's do not).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from aerobee.protocol import names
+from aerobee.protocol.properties import LAST_ERROR
 from aerobee.spark.pipelines import traces as trace_records
 from aerobee.spark.pipelines.evidence import Evidence
 from aerobee.spark.pipelines.leases import open_leases
@@ -65,9 +67,7 @@ def ledger(
             f"none of the topics {', '.join(topics)} is there; there are: {', '.join(evidence.topics()[:20])}"
         )
     if groups is None:
-        groups = sorted(
-            {c.group for c in committed if c.topic in found and not names.is_system_group(c.group)}
-        )
+        groups = groups_on(evidence, found)
     known = {c.group for c in committed}
     for group in groups:
         if group not in known:
@@ -80,6 +80,13 @@ def ledger(
     for book in books[1:]:
         whole = whole.unionByName(book)
     return whole
+
+
+def groups_on(evidence: Evidence, topics: list[str]) -> list[str]:
+    """The groups that have offsets on one of the topics."""
+    return sorted(
+        {c.group for c in evidence.committed() if c.topic in topics and not names.is_system_group(c.group)}
+    )
 
 
 def of_key(book: DataFrame, key: str) -> DataFrame:
@@ -190,6 +197,7 @@ def _book(
         f.timestamp_millis("firstAt").alias("firstDeliveredAt"),
         f.timestamp_millis("doneAt").alias("finishedAt"),
         f.col("copyAt").alias("lastCopyAt"),
+        "lastError",
         f.col("properties")[OF].alias("replayOf"),
         "replayedAs",
     )
@@ -232,7 +240,9 @@ def _copies(
     ]
     wanted = [name for name in (dead, *retries) if name in there]
     empty = evidence.spark.createDataFrame(
-        [], "id STRING, isDead BOOLEAN, copyState STRING, tries INT, copyAt TIMESTAMP, copyIds ARRAY<STRING>"
+        [],
+        "id STRING, isDead BOOLEAN, copyState STRING, tries INT, copyAt TIMESTAMP, lastError STRING,"
+        " copyIds ARRAY<STRING>",
     )
     parts = []
     if wanted:
@@ -260,6 +270,7 @@ def _copies(
         f.max_by(f.when(~f.col("dead"), f.col("here")), f.when(~f.col("dead"), order)).alias("copyState"),
         f.max("reconsumeTimes").cast("int").alias("tries"),
         f.max("storeTimestamp").alias("copyAt"),
+        f.max_by(f.col("properties")[LAST_ERROR], order).alias("lastError"),
         f.collect_set("msgId").alias("copyIds"),
     )
 

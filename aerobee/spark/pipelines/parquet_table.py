@@ -5,6 +5,7 @@
     out/_commits/b00000000007.json                              the files that batch 7 added, and the columns since
     out/_common_metadata                                        the columns, for readers that do not look at commits
     out/_query.json                                             whose batches these are: the id in the checkpoint
+    out/_bodies.json                                            how JSON bodies became columns (`lake_bodies`)
 
 Theory of operation. Spark replays a batch after a crash with the same offsets and the same batch id. A batch writes
 its files into `_staging/<batch>-<attempt>`, moves them to their place under names that carry the batch id, and last
@@ -16,6 +17,7 @@ ids count within one checkpoint only: a lake filled with another one is refused.
 from __future__ import annotations
 
 import uuid
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
@@ -25,11 +27,16 @@ from aerobee.spark.options import OptionError
 from aerobee.spark.pipelines.files import Files
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame, SparkSession
 
 SMALL_FILE = 32 << 20
 OWNER = "_query.json"
+BODIES = "_bodies.json"
 SUMMARY = "_common_metadata"
+# Spark's own INT96 says nothing of a zone: pandas and Arrow would show UTC as if it were anybody's time.
+INT96, MICROS = "INT96", "TIMESTAMP_MICROS"
 # A writer holds a row group in memory, and looks at its size for the first time after a hundred rows: four hundred
 # megabytes of the largest messages. So it looks after each of them, and row groups are smaller than Parquet's 128 MiB.
 BOUNDED = {
@@ -50,6 +57,8 @@ class Table:
         self._files = Files(spark, self.root)
         self._query = ""  # whose batches these are, once claimed
         self._schema: StructType | None = None
+        self._times = ""
+        self._remembered: dict[str, Any] | None = None
 
     def claim(self, checkpoint: str) -> None:
         """Make sure that the lake's batches are this checkpoint's. OptionError when they are another's."""
@@ -67,6 +76,17 @@ class Table:
         self._remove_compacted()
         self._query = query
 
+    def remembered(self) -> dict[str, Any] | None:
+        """What `remember` was told last, by this run or another; None when nothing was."""
+        found: dict[str, Any] | None = self._files.read_json(BODIES) if self._files.exists(BODIES) else None
+        return found
+
+    def remember(self, bodies: dict[str, Any]) -> None:
+        if bodies != self._remembered:
+            self._remembered = bodies
+            if bodies != self.remembered():
+                self._files.write_json(BODIES, bodies)
+
     def holds(self, batch_id: int) -> bool:
         return self._files.exists(_commit_name(batch_id))
 
@@ -79,6 +99,13 @@ class Table:
                     return self._schema
             self._schema = self._schema_of_files()
         return self._schema
+
+    def times(self) -> str:
+        """How times are written: a lake that began with INT96 keeps it, so that all its files are alike."""
+        if not self._times:
+            commits = self._files.glob("_commits/b*.json")
+            self._times = str(self._files.read_json(commits[-1]).get("times", INT96)) if commits else MICROS
+        return self._times
 
     def _schema_of_files(self) -> StructType | None:
         """Of a lake whose commits do not tell: their types have never changed."""
@@ -98,7 +125,8 @@ class Table:
             for left in self._files.glob(pattern):
                 self._files.delete(left)
         writer = frame.write.mode("overwrite").options(**BOUNDED).partitionBy("topic", "date")
-        writer.parquet(f"{self.root}/{staging}")
+        with times_as(frame.sparkSession, self.times()):
+            writer.parquet(f"{self.root}/{staging}")
         added = []
         for i, path in enumerate(self._files.glob(f"{staging}/topic=*/date=*/*.parquet")):
             folder = "/".join(path.split("/")[-3:-1])
@@ -110,7 +138,8 @@ class Table:
 
     def _commit(self, columns: StructType, added: list[Any], batch_id: int) -> None:
         """Add the files, give the table `columns` and record the batch: all or nothing."""
-        self._files.write_json(_commit_name(batch_id), {"add": added, "schema": columns.jsonValue()})
+        told = {"add": added, "schema": columns.jsonValue(), "times": self.times()}
+        self._files.write_json(_commit_name(batch_id), told)
         if columns != self._schema or not self._files.exists(SUMMARY):
             self._files.write_bytes(SUMMARY, _summary(columns))
         self._schema = columns
@@ -167,9 +196,9 @@ class Table:
         joined = f"{folder}/c{last}.parquet"
         staging = f"_staging/c{last}"
         self._files.delete(staging)
-        self._read(names).drop("topic", "date").coalesce(1).write.options(**BOUNDED).parquet(
-            f"{self.root}/{staging}"
-        )
+        joining = self._read(names).drop("topic", "date").coalesce(1).write.options(**BOUNDED)
+        with times_as(self._spark, self.times()):
+            joining.parquet(f"{self.root}/{staging}")
         (made,) = self._files.glob(f"{staging}/*.parquet")
         self._files.move(made, joined)
         # Sorted after every batch commit, so that the removal is read after the addition.
@@ -178,6 +207,18 @@ class Table:
         for name in names:
             self._files.delete(name)
         self._files.delete(staging)
+
+
+@contextmanager
+def times_as(spark: SparkSession, kind: str) -> Iterator[None]:
+    """Parquet files that are written meanwhile hold times so; a writer has no option for it."""
+    name = "spark.sql.parquet.outputTimestampType"
+    before = spark.conf.get(name)
+    spark.conf.set(name, kind)
+    try:
+        yield
+    finally:
+        spark.conf.set(name, str(before))
 
 
 def _commit_name(batch_id: int) -> str:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -69,6 +70,8 @@ class Outcome(NamedTuple):
     chosen: int
     already: int
     sent: int
+    new_topics: tuple[str, ...] = ()  # targets that were not there: the first message makes them
+    targets: tuple[tuple[str, int], ...] = ()  # where messages go that were not sent before, and how many
 
 
 def replay(
@@ -99,12 +102,17 @@ def replay(
     try:
         targets = sorted(row.target for row in planned.select("target").distinct().collect())
         chosen = planned.count()
-        left = _left(planned, name, brokers, Path(audit), targets, keep=not dry_run)
-        total = left.count()
+        start = _starting_offsets(name, brokers, Path(audit), targets, keep=not dry_run)
+        there = _there(targets, brokers)
+        new = tuple(topic for topic in targets if topic not in there)
+        left = _left(planned, name, brokers, {topic: start[topic] for topic in there})
+        counted = left.groupBy("target").count().orderBy("target").collect()
+        to = tuple((row.target, row["count"]) for row in counted)
+        total = sum(count for _, count in to)
         if dry_run or not total:
-            return Outcome(chosen, chosen - total, 0)
+            return Outcome(chosen, chosen - total, 0, new, to)
         sent = _send(left, brokers, Path(audit) / name, total, rate, progress, clock or SystemClock())
-        return Outcome(chosen, chosen - total, sent)
+        return Outcome(chosen, chosen - total, sent, new, to)
     finally:
         planned.unpersist()
 
@@ -146,17 +154,24 @@ def _turn() -> list[Column]:
     return [stored.alias("turn"), place.alias("came"), f.col("queueOffset").alias("turnInQueue")]
 
 
-def _left(
-    planned: DataFrame, name: str, brokers: dict[str, str], audit: Path, targets: list[str], *, keep: bool
-) -> DataFrame:
-    """What was not sent yet under this name: the plan minus what the targets hold of it."""
-    spark = planned.sparkSession
-    start = _starting_offsets(name, brokers, audit, targets, keep=keep)
+def _there(targets: list[str], brokers: dict[str, str]) -> list[str]:
     if not targets:
+        return []
+    with closing(BrokerQueues(for_batch({"subscribe": ",".join(targets), **brokers}))) as source:
+        look = source.look(targets)
+    missing = {topic for topic, error in look.failed.items() if isinstance(error, MISSING)}
+    return [topic for topic in targets if topic not in missing]
+
+
+def _left(planned: DataFrame, name: str, brokers: dict[str, str], start: dict[str, Any]) -> DataFrame:
+    """What was not sent yet under this name: the plan minus what the targets hold of it since `start`."""
+    if not start:
         return planned
-    reader = spark.read.format("rocketmq").options(**brokers).option("subscribe", ",".join(targets))
+    reader = (
+        planned.sparkSession.read.format("rocketmq").options(**brokers).option("subscribe", ",".join(start))
+    )
     reader = reader.option("columns", "topic,properties").option("failOnDataLoss", "false")
-    held = reader.option("startingOffsets", json.dumps({topic: start[topic] for topic in targets})).load()
+    held = reader.option("startingOffsets", json.dumps(start)).load()
     done = (
         held.where(held["properties"][NAME] == name).select(held["properties"][OF].alias("source")).distinct()
     )
@@ -172,11 +187,11 @@ def _starting_offsets(
     known: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
     fresh = [topic for topic in targets if topic not in known]
     for topic in fresh:
-        source = BrokerQueues(for_batch({"subscribe": topic, **brokers}))
-        try:
-            known.update(edge({topic: source.queues(topic)}, 1))
-        except MISSING:
-            known[topic] = {}
+        with closing(BrokerQueues(for_batch({"subscribe": topic, **brokers}))) as source:
+            try:
+                known.update(edge({topic: source.queues(topic)}, 1))
+            except MISSING:
+                known[topic] = {}
     if fresh and keep:
         kept.parent.mkdir(parents=True, exist_ok=True)
         temporary = kept.with_suffix(".tmp")

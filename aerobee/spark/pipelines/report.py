@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aerobee import charts
 from aerobee.spark.pipelines.ledger import STATES, summary
-from aerobee.spark.pipelines.totals import PLACE, missing, per_message, whose
+from aerobee.spark.pipelines.totals import PLACE, WORST_FIRST, missing, per_message, whose
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 BUCKETS = 60
-DEAD = ("group", "topic", "msgId", "keys", "attempts", "storedAt", "replayedAs", "now")
+DEAD = ("group", "topic", "msgId", "keys", "attempts", "storedAt", "lastError", "replayedAs", "now")
+DEAD_SHOWN = 20
 
 
 class Figures(NamedTuple):
@@ -68,7 +69,11 @@ def _figures(book: DataFrame) -> Figures:
     groups = [row.asDict() for row in summary(book).collect()]
     edges = book.agg(
         f.min(f.unix_millis("storedAt")),
-        f.greatest(f.max(f.unix_millis("storedAt")), f.max(f.unix_millis("finishedAt"))),
+        f.greatest(
+            f.max(f.unix_millis("storedAt")),
+            f.max(f.unix_millis("finishedAt")),
+            f.max(f.when(f.col("state") == "dead", f.unix_millis("lastCopyAt"))),
+        ),
     ).first()
     low, high = ((edges[0] or 0) / 1000, (edges[1] or edges[0] or 0) / 1000) if edges else (0.0, 0.0)
     step = max((high - low) / BUCKETS, 0.001)
@@ -77,7 +82,7 @@ def _figures(book: DataFrame) -> Figures:
         groups,
         _latency(book),
         _throughput(book, low, step),
-        _lag(book, low, step),
+        _lag(book, low, high, step),
         _hot_keys(book),
         _queues(book),
         _stuck(book),
@@ -120,14 +125,20 @@ def _throughput(book: DataFrame, low: float, step: float) -> list[dict[str, Any]
     return [{"name": r.name, "at": low + (r.bucket + 0.5) * step, "rate": r["count"] / step} for r in rows]
 
 
-def _lag(book: DataFrame, low: float, step: float) -> dict[str, list[tuple[float, float]]]:
-    """Messages stored and not finished, over time, for groups with traces."""
+def _lag(book: DataFrame, low: float, high: float, step: float) -> dict[str, list[tuple[float, float]]]:
+    """Messages stored and not finished, over time; each curve ends with those that are open now.
+
+    A message leaves it when it is finished, as traces tell, or dead. One that is done, nobody knows when, is left out:
+    of a group without traces the curve is what is open now, by the time it was stored.
+    """
     from pyspark.sql import functions as f
 
-    known = book.groupBy("group").agg(f.count("finishedAt").alias("n")).where("n > 0").select("group")
-    traced = book.join(known, "group")
-    came = traced.groupBy("group", _bucket("storedAt", low, step)).agg(f.count("*").alias("change"))
-    went = traced.where("finishedAt IS NOT NULL").groupBy("group", _bucket("finishedAt", low, step))
+    left = f.when(f.col("state") == "acked", f.col("finishedAt")).when(
+        f.col("state") == "dead", f.col("lastCopyAt")
+    )
+    known = book.withColumn("left", left).where(f.col("left").isNotNull() | f.expr(WORST_FIRST["open"]))
+    came = known.groupBy("group", _bucket("storedAt", low, step)).agg(f.count("*").alias("change"))
+    went = known.where("left IS NOT NULL").groupBy("group", _bucket("left", low, step))
     changes = came.unionByName(went.agg((-f.count("*")).alias("change"))).where("bucket IS NOT NULL")
     rows = (
         changes.groupBy("group", "bucket")
@@ -139,6 +150,9 @@ def _lag(book: DataFrame, low: float, step: float) -> dict[str, list[tuple[float
     for row in rows:
         curve = found.setdefault(row.group, [])
         curve.append((low + (row.bucket + 1) * step, (curve[-1][1] if curve else 0) + row.change))
+    for curve in found.values():
+        if curve[-1][0] < high:
+            curve.append((high, curve[-1][1]))
     return {group: [(at, max(0, value)) for at, value in curve] for group, curve in found.items()}
 
 
@@ -165,9 +179,9 @@ def _stuck(book: DataFrame) -> list[dict[str, Any]]:
     """Queues whose oldest unfinished message waits; the first place to look for a hung consumer."""
     from pyspark.sql import functions as f
 
-    waiting = book.where(f.col("state").isin("waiting", "in_flight", "retrying"))
-    rows = waiting.groupBy("group", "topic", "queueId").agg(
-        f.count("*").alias("waiting"), f.min("storedAt").alias("oldest")
+    unfinished = book.where(WORST_FIRST["open"])
+    rows = unfinished.groupBy("group", "topic", "queueId").agg(
+        f.count("*").alias("open"), f.min("storedAt").alias("oldest")
     )
     return [row.asDict() for row in rows.orderBy("oldest").limit(20).collect()]
 
@@ -176,7 +190,7 @@ def _dead(book: DataFrame) -> list[dict[str, Any]]:
     """The oldest dead letters, and what became of those that a replay has sent again."""
     from pyspark.sql import functions as f
 
-    oldest = book.where("state = 'dead'").orderBy("storedAt").limit(20)
+    oldest = book.where("state = 'dead'").orderBy("storedAt").limit(DEAD_SHOWN)
     again = book.where("replayOf IS NOT NULL").select(
         "group", f.col("msgId").alias("replayedAs"), f.col("state").alias("now")
     )
@@ -222,8 +236,8 @@ def _page(title: str, figures: Figures) -> str:
         ("Latency, milliseconds from stored", _latency_table(figures)),
         ("Messages per queue", charts.bars([(n, float(v)) for n, v in figures.queues])),
         ("Hot keys", charts.bars([(n, float(v)) for n, v in figures.keys])),
-        ("Waiting longest", _table(figures.stuck, ["group", "topic", "queueId", "waiting", "oldest"])),
-        ("Dead letters", _table(figures.dead, list(DEAD))),
+        ("Open longest", _table(figures.stuck, ["group", "topic", "queueId", "open", "oldest"])),
+        ("Dead letters", _dead_table(figures)),
     ]
     body = "".join(f"<h2>{escape(name)}</h2><div class=scroll>{content}</div>" for name, content in sections)
     return (
@@ -262,6 +276,14 @@ def _group_table(figures: Figures) -> str:
     return table + "".join(f"<p class=none>{escape(line)}</p>" for line in figures.missing)
 
 
+def _dead_table(figures: Figures) -> str:
+    """A letter is of one group: what is dead in two has two."""
+    letters = sum(row["dead"] for row in figures.groups)
+    left = letters - len(figures.dead)
+    said = f"<p class=none>the oldest {len(figures.dead)} of {letters:,}</p>" if left > 0 else ""
+    return said + _table(figures.dead, list(DEAD))
+
+
 def _states(figures: Figures) -> str:
     rows = [
         (f"{row['group']} / {row['topic']}", {s: float(row[s]) for s in STATES}) for row in figures.groups
@@ -280,7 +302,15 @@ def _throughput_chart(figures: Figures) -> str:
 
 def _lag_chart(figures: Figures) -> str:
     series = [charts.Series(group, points) for group, points in figures.lag.items()]
-    return charts.lines(series, labels=_ticks(figures.span))
+    if not series:
+        return '<p class="none">no message is open; how far behind the groups were, only traces tell</p>'
+    traced = {row["group"] for row in figures.groups if row["traced"]}
+    untold = [
+        f"<p class=none>{escape(group)}: without traces only what is open now is known, by the time it was stored</p>"
+        for group in figures.lag
+        if group not in traced
+    ]
+    return charts.lines(series, labels=_ticks(figures.span)) + "".join(untold)
 
 
 def _ticks(span: tuple[float, float]) -> list[tuple[float, str]]:

@@ -26,7 +26,8 @@ from pyspark.sql.types import StructType
 from aerobee.spark.decoding import json_schema
 from aerobee.spark.options import OptionError
 from aerobee.spark.pipelines import delta_log
-from aerobee.spark.pipelines.parquet_table import BOUNDED, Table
+from aerobee.spark.pipelines.files import Files
+from aerobee.spark.pipelines.parquet_table import BOUNDED, MICROS, Table, times_as
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,11 +60,10 @@ class _OpenTable(Table, ABC):
         for left in (self.folder / "data").glob(f"{name}-*.parquet"):
             left.unlink()
         staging = f"_staging/{name}-{uuid.uuid4().hex[:12]}"
-        session = frame.sparkSession
-        # Spark's old INT96 times are no type of either table.
-        session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         copies = frame.withColumns({"_topic": frame["topic"], "_date": frame["date"]})
-        copies.write.options(**BOUNDED).partitionBy("_topic", "_date").parquet(f"{self.root}/{staging}")
+        writer = copies.write.options(**BOUNDED).partitionBy("_topic", "_date")
+        with times_as(frame.sparkSession, MICROS):  # INT96 is no type of either table
+            writer.parquet(f"{self.root}/{staging}")
         added = self._placed(self.folder / staging, name)
         if added:
             self._commit(self.grown(frame.schema), added, batch_id)
@@ -207,17 +207,25 @@ def table_of(spark: SparkSession, root: str, kind: str) -> Table:
     return KINDS[kind](spark, root)
 
 
+def lake_of(spark: SparkSession, root: str, kind: str | None = None) -> Table:
+    """The lake in a directory: of its own kind, which is `kind` (parquet, when nothing is said) where it is new."""
+    there = _kind_found(Files(spark, root))
+    if kind and there and kind != there:
+        raise OptionError(
+            f"the lake {root} is {there}; --format {kind} (format=) would begin a second table in it, with what comes "
+            f"from now on. Give {there}, or choose another directory"
+        )
+    return table_of(spark, root, kind or there or "parquet")
+
+
 def found_table(spark: SparkSession, root: str) -> Table:
     """The lake in a directory, of whatever kind it is."""
-    folder = Path(root)
-    kind = (
-        "delta"
-        if (folder / "_delta_log").is_dir()
-        else "iceberg"
-        if (folder / "_iceberg.db").exists()
-        else "parquet"
-    )
-    return table_of(spark, root, kind)
+    return lake_of(spark, root)
+
+
+def _kind_found(files: Files) -> str | None:
+    marks = {"_delta_log": "delta", "_iceberg.db": "iceberg", "_commits": "parquet"}
+    return next((kind for name, kind in marks.items() if files.exists(name)), None)
 
 
 def _needs(module: str, extra: str) -> None:

@@ -63,6 +63,7 @@ def missing(groups: list[dict[str, Any]]) -> list[str]:
         else:
             lines.append(
                 f"{name}: no traces, so delivered, duplicates and latency are unknown. Have its consumers write them:"
-                " PushOptions(trace=True), in Java new DefaultMQPushConsumer(group, true)"
+                " PushOptions(trace=True), in Java new DefaultMQPushConsumer(group, true); aerobee pipeline consume"
+                " writes none"
             )
     return lines

@@ -141,19 +141,27 @@ def backlog(start: Offsets, end: Offsets) -> int:
 
 
 def clip(start: Offsets, end: Offsets, limit: int) -> Offsets:
-    """At most about `limit` messages between `start` and the result, shared in proportion to each queue's backlog.
+    """`limit` messages between `start` and the result, shared in proportion to each queue's backlog.
 
-    Every queue with a backlog moves by at least one, so that none starves behind a large neighbour.
+    Every queue with a backlog moves by at least one, so that none starves behind a large neighbour: where there are more
+    queues than `limit`, so many. Shares are cut from the backlogs laid end to end: none is rounded by itself.
     """
     total = backlog(start, end)
     if limit <= 0 or total <= limit:
         return end
+    behind = [left for t, b, q, offset in flat(end) if (left := offset - get(start, t, b, q, 0)) > 0]
+    first = 0 if min(behind) * limit >= total else 1  # of each queue, before the rest is shared
+    rest, of = max(0, limit - first * len(behind)), max(1, total - first * len(behind))
+    passed = given = 0
     result: Offsets = {}
     for topic, broker, queue, stop in flat(end):
         begin = min(get(start, topic, broker, queue, 0), stop)
-        behind = stop - begin
-        share = min(behind, math.ceil(behind * limit / total))
-        put(result, topic, broker, queue, begin + share)
+        if begin < stop:
+            passed += stop - begin - first
+            share = passed * rest // of - given
+            given += share
+            begin += first + share
+        put(result, topic, broker, queue, begin)
     return tidy(result)
 
 

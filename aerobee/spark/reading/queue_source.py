@@ -28,6 +28,7 @@ from aerobee.protocol.headers.offsets import (
     SearchOffset,
     UpdateConsumerOffset,
 )
+from aerobee.protocol.headers.route import GetRoute
 from aerobee.protocol.names import is_dead_letter, is_retry, is_system_topic, pop_retry_topic, retry_topic
 from aerobee.spark.cluster import Cluster, Question
 from aerobee.spark.reading.heads import BrokerHeads, Routes, TopicByTopic, together
@@ -49,6 +50,7 @@ Queues = dict[str, dict[str, tuple[int, int]]]  # broker -> queue -> (min, max)
 
 class QueueSource(Protocol):
     def topics(self) -> list[str]: ...
+    def existing(self, topics: Sequence[str]) -> list[str]: ...
     def look(self, topics: Iterable[str], carried: frozenset[tuple[str, str]] = ...) -> Look: ...
     def forget_routes(self) -> None: ...
     def offsets_at(self, places: Sequence[Place], timestamps: Sequence[int]) -> list[int]: ...
@@ -59,14 +61,15 @@ def chosen_topics(options: Read, source: QueueSource) -> list[str]:
     if options.assign:
         return sorted(options.assign)
     names = list(options.topics)
-    if options.pattern:
+    listed = source.topics() if options.pattern else None
+    if listed is not None:
         wanted = re.compile(options.pattern)
-        names = [n for n in source.topics() if wanted.fullmatch(n) and not is_system_topic(n)]
+        names = [n for n in listed if wanted.fullmatch(n) and not is_system_topic(n)]
         names = [n for n in names if not is_retry(n) and not is_dead_letter(n)]
     if options.include_retries:
-        known = set(source.topics())
         retries = [retry_topic(options.group), *(pop_retry_topic(t, options.group) for t in names)]
-        names += [n for n in retries if n in known]
+        # Who consumes named topics need not be allowed to list all that there are.
+        names += source.existing(retries) if listed is None else [n for n in retries if n in set(listed)]
     return sorted(set(names))
 
 
@@ -117,6 +120,15 @@ class BrokerQueues:
 
     def topics(self) -> list[str]:
         return self._cluster.topics()
+
+    def existing(self, topics: Sequence[str]) -> list[str]:
+        """Those of the topics that have a route."""
+        answers = self._cluster.ask_name_server_each([GetRoute(topic=topic) for topic in topics])
+        found = [t for t, answer in zip(topics, answers, strict=True) if not isinstance(answer, MISSING)]
+        for answer in answers:
+            if isinstance(answer, AerobeeError) and not isinstance(answer, MISSING):
+                raise answer
+        return found
 
     def address(self, broker: str) -> str:
         if broker in self._heads:

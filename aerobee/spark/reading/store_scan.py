@@ -152,6 +152,10 @@ class StoreQueues:
         folder = self.root / "consumequeue"
         return sorted(p.name for p in folder.iterdir() if p.is_dir()) if folder.is_dir() else []
 
+    def existing(self, topics: Sequence[str]) -> list[str]:
+        known = set(self.topics())
+        return [topic for topic in topics if topic in known]
+
     def forget_routes(self) -> None:
         """Files have none."""
 

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aerobee.errors import AerobeeError, NetworkError
+from aerobee.protocol.failure_text import one_line
 from aerobee.protocol.headers.produce import SendBack
 from aerobee.spark.cluster import Cluster
 from aerobee.spark.options import for_batch
@@ -34,19 +35,23 @@ def send_back(
     namesrv: str,
     delay_level: int = 0,
     max_reconsume: int = 16,
+    reason: str | None = None,
     **options: Any,
 ) -> int:
     """Return every row of `frame` to `group` for another try; the number of rows sent back.
 
     `delay_level` 0 lets the broker choose by the number of tries so far (10 s, 30 s, 1 min ...), -1 sends straight to
-    the dead letters. Rows keep their message, so only `topic`, `brokerName` and `physicalOffset` are needed.
+    the dead letters. Rows keep their message, so only `topic`, `brokerName` and `physicalOffset` are needed. `reason`
+    names a column that says why a row failed: a line of up to 1,000 characters that goes with the message and stands
+    beside its dead letter.
 
-    >>> send_back(failed, "billing", namesrv="127.0.0.1:9876")      # doctest: +SKIP
+    >>> send_back(failed, "billing", namesrv="127.0.0.1:9876", reason="error")      # doctest: +SKIP
     """
-    missing = [name for name in NEEDED if name not in frame.columns]
+    wanted = NEEDED if reason is None else (*NEEDED, reason)
+    missing = [name for name in wanted if name not in frame.columns]
     if missing:
         raise ValueError(
-            f"send_back needs the columns {', '.join(NEEDED)}; missing: {', '.join(missing)}."
+            f"send_back needs the columns {', '.join(wanted)}; missing: {', '.join(missing)}."
             " Read with option columns including physicalOffset"
         )
     given = {name: str(value) for name, value in options.items()}
@@ -58,12 +63,12 @@ def send_back(
         returning = _Returning(settings, delay_level, max_reconsume)
         try:
             for batch in batches:
-                sent = sum(returning.send(_Row(**row)) for row in batch.to_pylist())
+                sent = sum(returning.send(_Row(*row.values())) for row in batch.to_pylist())
                 yield pa.RecordBatch.from_pydict({"sent": [sent]})
         finally:
             returning.close()
 
-    counts = frame.select(*NEEDED).mapInArrow(work, "sent BIGINT").collect()
+    counts = frame.select(*wanted).mapInArrow(work, "sent BIGINT").collect()
     return sum(row.sent for row in counts)
 
 
@@ -71,6 +76,7 @@ class _Row(NamedTuple):
     topic: str
     brokerName: str
     physicalOffset: int
+    reason: str | None = None
 
 
 class _Returning:
@@ -92,6 +98,7 @@ class _Returning:
             origin_topic=row.topic,
             max_reconsume_times=self._max_reconsume,
             broker_name=row.brokerName,
+            failure=one_line(str(row.reason)) if row.reason else None,
         )
         for left in reversed(range(self._options.retries + 1)):
             try:

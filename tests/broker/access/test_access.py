@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aerobee.broker.access.access import Access, Rules
+from aerobee.broker.access.access import Access, Rules, Stored
+from aerobee.broker.access.may import may
 from aerobee.broker.access.opening import open_access, rules_of
+from aerobee.broker.access.plain_acl import PlainAcl
 from aerobee.broker.access.users import User, check_name
 from aerobee.errors import AccessDenied, AerobeeError, InvalidParameter, NoPermission, StoreError
 from aerobee.protocol.access import Action, Decision, PolicyType, Resource, UserStatus, UserType, topic
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 RULES = Rules(cluster="c", authentication=True, authorization=True)
 PUB = topic("orders", Action.PUB)
 ENTRY = Entry(Resource.parse("Topic:ord*"), (Action.PUB, Action.SUB), Decision.ALLOW, ("10.0.0.0/8",))
-POLICY = Policy().merged(PolicyType.CUSTOM, [ENTRY]).merged(PolicyType.DEFAULT, [ENTRY])
+SEE = Entry(Resource.parse("Topic:*"), (Action.GET,), Decision.ALLOW)
+POLICY = Policy().merged(PolicyType.CUSTOM, [ENTRY]).merged(PolicyType.DEFAULT, [ENTRY, SEE])
 ANN = User(username="ann", password="s3cret-word")
 
 
@@ -201,3 +204,58 @@ def test_no_user_without_a_secret_and_no_secret_in_a_repr() -> None:
         with pytest.raises(NoPermission, match="password can not be blank"):
             User(username="ann", password=blank)
     assert "s3cret-word" not in repr(ANN) + str([ANN])
+
+
+def test_who_is_not_asking_is_looked_at_by_the_address_it_came_from() -> None:
+    access = Access(None, Rules(cluster="c", authentication=True, authorization=True))
+    access.put_user(User(username="ann", password="p"))
+    near = Entry(Resource.parse("Topic:t"), (Action.PUB,), Decision.ALLOW, ("10.0.0.0/8",))
+    access.put_policy("ann", Policy().merged(PolicyType.CUSTOM, [near]))
+    need = topic("t", Action.PUB)
+    assert may(access, "ann", need, "10.1.2.3:5000")
+    assert not may(access, "ann", need, "11.1.2.3:5000")
+    assert not may(access, "bob", need, "10.1.2.3:5000")
+
+
+def test_a_disabled_user_does_not_come_in_however_much_it_may() -> None:
+    access = Access(None, RULES)
+    boss = User(username="boss", password="p", user_type=UserType.SUPER, user_status=UserStatus.DISABLE)
+    access.put_user(boss)
+    with pytest.raises(AccessDenied, match="User:boss is disabled"):
+        access.secret_of("boss", "")
+
+
+def test_what_was_let_through_is_asked_again_after_every_change() -> None:
+    access = Access(None, RULES)
+    for change in (
+        lambda: access.put_user(ANN),
+        lambda: access.put_policy("ann", POLICY),
+        lambda: access.delete_user("ann"),
+        lambda: access.replace_all(Stored([ANN], {})),
+    ):
+        access.passed.add(("ann", "10"))
+        change()
+        assert access.passed == set()
+
+
+def test_a_refusal_says_which_actions_would_do() -> None:
+    access = Access(None, RULES)
+    access.put_user(ANN)
+    with pytest.raises(AccessDenied) as refused:
+        access.check("ann", [PUB], "10.1.1.1", 10)
+    assert refused.value.lacks == PUB.actions_text
+
+
+def test_where_users_are_asked_a_list_of_accounts_is_not(tmp_path: Path) -> None:
+    (tmp_path / "plain_acl.yml").write_text("accounts: [{accessKey: RocketMQ, secretKey: 12345678}]")
+    plain = PlainAcl(tmp_path / "plain_acl.yml", "c")
+    for rules, asked in ((RULES, "users"), (Rules(cluster="c"), "accounts")):
+        access = Access(None, rules)
+        access.plain = plain
+        assert access.guard is (access if asked == "users" else plain)
+
+
+def test_where_rights_are_not_checked_everybody_is_told() -> None:
+    access = Access(None, Rules(cluster="c", authentication=True))
+    access.put_user(ANN)
+    assert may(access, "ann", PUB, "10.1.2.3:5000")

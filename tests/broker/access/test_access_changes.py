@@ -11,8 +11,16 @@ import pytest
 from aerobee.broker.access.access import Access, Rules
 from aerobee.broker.access.users import User
 from aerobee.broker.operations.admin import access as operations
-from aerobee.errors import NoPermission, SystemFailure
-from aerobee.protocol.access import Action, Decision, PolicyType, Resource, UserStatus, UserType
+from aerobee.errors import InvalidParameter, NoPermission, SystemFailure
+from aerobee.protocol.access import (
+    HIDDEN_PASSWORD,
+    Action,
+    Decision,
+    PolicyType,
+    Resource,
+    UserStatus,
+    UserType,
+)
 from aerobee.protocol.bodies import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from aerobee.protocol.policies import Entry, Policy
 
@@ -48,6 +56,13 @@ async def test_only_what_is_said_of_a_user_changes(
     assert user.user_status is expected
 
 
+async def test_a_changed_user_is_told_as_it_is_now(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "aerobee")
+    info = UserInfo(password="new", user_type="Super", user_status="disable")
+    await operations.update_user("root", "ann", info, access_with(User(username="ann", password="old")))
+    assert caplog.messages == ["changed user=ann type=Super status=disable by=root"]
+
+
 @pytest.mark.parametrize(
     ("info", "kind", "status"),
     [
@@ -72,7 +87,7 @@ async def test_a_new_user_is_normal_and_enabled_unless_it_is_said(
     [
         # To whom a normal user's password is told, and a super user's.
         ("root", ON, (True, True)),
-        ("ann", ON, (True, False)),
+        ("ann", ON, (False, False)),
         ("", ON, (False, False)),
         ("ann", Rules(cluster="c", authentication=True, keeps_users=True), (False, False)),
         ("root", Rules(cluster="c", authentication=True, keeps_users=True), (True, True)),
@@ -95,6 +110,17 @@ def test_who_is_told_which_password(caller: str, rules: Rules, shown: tuple[bool
     assert (one.password, one.user_type, one.user_status) == (told["ann"], "Normal", "enable")
     assert operations.get_user(caller, "nobody", access) is None
     assert [each.username for each in operations.list_users(caller, "nn", access)] == ["ann"]
+
+
+async def test_stars_that_stand_for_a_password_become_nobodys() -> None:
+    access = access_with(User(username="ann", password="a"))
+    copied = UserInfo(password=HIDDEN_PASSWORD)
+    with pytest.raises(InvalidParameter, match="copy users as a super user"):
+        await operations.create_user("root", "bob", copied, access)
+    with pytest.raises(InvalidParameter, match="hide_passwords"):
+        await operations.update_user("root", "ann", copied, access)
+    ann = access.users.get("ann")
+    assert access.users.get("bob") is None and ann is not None and ann.password == "a"
 
 
 def entry(resource: str, *actions: Action, decision: Decision = Decision.ALLOW) -> Entry:
@@ -238,3 +264,22 @@ async def test_what_operators_change_is_on_disk_when_they_are_answered(tmp_path:
     assert Access(tmp_path / "access.json", ON).users.get("ann") == access.users.get("ann")
     await operations.delete_user("", "ann", access)
     assert kept() == []
+
+
+async def test_policies_are_kept_before_a_change_of_them_is_answered(tmp_path: Path) -> None:
+    file = tmp_path / "access.json"
+    access = Access(file, ON)
+    for name in ("ann", "bob"):
+        await operations.create_user("root", name, UserInfo(password="p"), access)
+    given = AclInfo(
+        policies=[
+            PolicyInfo(entries=[PolicyEntryInfo(resource="Topic:t", actions=["Pub"], decision="Allow")])
+        ]
+    )
+    await operations.put_acl("root", "User:ann", given, access)
+    assert Access(file, ON).policies.get("ann") is not None
+    given.subject = "User:bob"  # the body's word counts
+    await operations.put_acl("root", "User:ann", given, access)
+    assert Access(file, ON).policies.get("bob") is not None
+    await operations.delete_acl("root", "User:ann", "", "", access)
+    assert [name for name, _ in Access(file, ON).policies.all()] == ["bob"]

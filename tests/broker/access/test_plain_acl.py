@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,13 +14,13 @@ from aerobee.broker.access.migrate import migrate
 from aerobee.broker.access.opening import open_access
 from aerobee.broker.access.plain_acl import PlainAcl, read_files
 from aerobee.broker.access.users import User
-from aerobee.errors import AclDenied
+from aerobee.broker.operations.admin.plain_acl import config, put_account
+from aerobee.errors import AclDenied, AclUpdateFailed, NoPermission
 from aerobee.protocol.access import Action, Kind, Need, cluster, every, group, topic
+from aerobee.protocol.headers.accounts import UpdateAclConfig
 from aerobee.protocol.plain_acl import Perm, parse_plain_acl
+from aerobee.protocol.policy_infos import policy_of
 from aerobee.settings import BrokerConfig
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COMMON = """
 globalWhiteRemoteAddresses:
@@ -310,3 +311,94 @@ def test_that_nobody_can_make_users_is_said(
 ) -> None:
     open_access(BrokerConfig(**fields), tmp_path)
     assert ("no super user yet" in caplog.text) is warned
+
+
+# -- the file as it is written -------------------------------------------------------------------------------
+
+CHANGE = UpdateAclConfig(access_key="new-account", secret_key="new-secret", admin=False)
+
+
+def test_a_draft_of_another_time_is_in_nobodys_way(file: Path) -> None:
+    draft = file.with_name("plain_acl.yml.tmp")
+    draft.write_text("half of ano")
+    put_account("root", CHANGE, PlainAcl(file, "c"), 0)
+    assert "new-account" in file.read_text()
+    assert not draft.exists()
+
+
+def test_a_file_takes_its_place_when_it_is_on_disk_and_not_before(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    did: list[str] = []
+    sync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: did.append("sync") or sync(handle))
+    monkeypatch.setattr(os, "replace", lambda a, b: did.append(Path(b).name) or replace(a, b))
+    put_account("root", CHANGE, PlainAcl(file, "c"), 0)
+    assert did == ["sync", "plain_acl.yml.bak", "sync", "plain_acl.yml"]
+
+
+def test_a_change_that_cannot_be_written_leaves_the_file_and_no_draft(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acl = PlainAcl(file, "c")
+
+    def refuse(draft: object, path: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(AclUpdateFailed, match="the file is not written: No space left on device"):
+        put_account("root", CHANGE, acl, 0)
+    assert [path.name for path in file.parent.iterdir()] == ["plain_acl.yml"]
+    assert file.read_text() == COMMON
+
+
+def test_what_is_told_of_an_account_is_what_counts(file: Path) -> None:
+    (file.parent / "acl").mkdir()
+    (file.parent / "acl" / "first.yml").write_text("accounts: [{accessKey: RocketMQ, secretKey: the-first}]")
+    acl = PlainAcl(file, "c")
+    told = config(Access(None, Rules(cluster="c")), acl)
+    assert [(each.access_key, each.secret_key, each.admin) for each in told.plain_access_configs] == [
+        ("RocketMQ", "the-first", False), ("rocketmq2", "12345678", True),
+    ]  # fmt: skip
+    assert acl.secret_of("RocketMQ", HERE) == "the-first"
+
+
+# -- several needs, and what is seen of a file ---------------------------------------------------------------
+
+
+def test_every_need_of_a_request_must_be_met(file: Path) -> None:
+    acl = PlainAcl(file, "c")
+    may, may_not = topic("topicB", Action.PUB), topic("topicC", Action.PUB)
+    changes, looks = topic("topicB", Action.GET, Action.UPDATE), topic("topicB", Action.GET)
+    assert why(acl, "RocketMQ", may, looks) == ""
+    for needs in ((may, may_not), (may_not, may)):
+        assert why(acl, "RocketMQ", *needs) == "No permission for topic:topicC"
+    for asked in ([may, changes], [changes, may], [changes]):
+        assert why(acl, "RocketMQ", *asked).startswith("Need admin permission for request code=10")
+
+
+def test_a_file_of_another_size_is_read_though_its_time_is_the_same(file: Path) -> None:
+    os.utime(file, ns=(7, 7))
+    acl = PlainAcl(file, "c")
+    file.write_text("accounts: [{accessKey: newcomer, secretKey: 12345678}]")
+    os.utime(file, ns=(7, 7))
+    acl.tick(0)
+    assert acl.secret_of("newcomer", HERE) == "12345678"
+
+
+def test_an_account_that_cannot_be_a_user_is_left_out_whole(
+    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    file.write_text(COMMON + "- accessKey: the shop/account\n  secretKey: 12345678\n")
+
+    def refuse(info: Any) -> Any:
+        if "topicA" in str(info):
+            raise NoPermission("rights that nobody can read")
+        return policy_of(info)
+
+    monkeypatch.setattr("aerobee.broker.access.migrate.policy_of", refuse)
+    access = Access(None, Rules(cluster="c", authentication=True, authorization=True))
+    migrate(read_files(file), access)
+    assert [user.username for user in access.users.all()] == ["rocketmq2"]
+    assert "account=RocketMQ is not made a user: rights that nobody can read" in caplog.text
+    assert "account=the shop/account is not made a user" in caplog.text

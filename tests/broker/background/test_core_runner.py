@@ -109,3 +109,27 @@ async def test_tables_are_saved_at_intervals_and_one_that_fails_does_not_stop_th
     assert not good.unsaved
     assert bad.unsaved
     assert "not saved table=Table" in caplog.text
+
+
+async def test_what_the_machine_refuses_is_told_in_a_line_and_what_is_a_bug_with_its_trace(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock, errors = ManualClock(start=0), [OSError("no space"), KeyError("bug"), None]
+
+    def tick(now: int) -> int:
+        error = errors.pop(0)
+        if error is not None:
+            raise error
+        return 1_000
+
+    task = await driven(clock, Job("job", tick))
+    for _ in range(2):
+        clock.advance(AFTER_ERROR_MS)
+        await turns()
+    assert not errors
+    told = [(record.getMessage(), record.exc_info is not None) for record in caplog.records]
+    assert told == [
+        ("job=job: no space; again in ms=1000", False),
+        ("job=job failed, again in ms=1000", True),
+    ]
+    await end(task)

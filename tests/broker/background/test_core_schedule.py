@@ -3,12 +3,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from aerobee.broker.background import schedule as schedule_module
 from aerobee.broker.background.schedule import Schedule
+from aerobee.broker.background.timers import Timers
 from aerobee.errors import DiskFull
-from aerobee.protocol import names
+from aerobee.protocol import message, names
+from aerobee.protocol import properties as props
 from aerobee.store.consume_queue import UNIT
 
 
@@ -47,6 +50,27 @@ def test_delivery_goes_on_where_it_stopped_and_what_fell_due_meanwhile_comes_at_
     again = Schedule(bench.broker.store, bench.broker.stats)
     again.tick(clock.now())
     assert [record.body for record in bench.records("orders")] == [b"0", b"1", b"2", b"3"]
+
+
+def test_what_was_delivered_before_the_disk_refused_is_not_delivered_again(
+    bench: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule, append = Schedule(bench.broker.store, bench.broker.stats), bench.broker.store.append
+    for number in range(3):
+        bench.send(body=b"%d" % number, properties={"DELAY": "1"})
+
+    def nearly_full(record: Any) -> Any:
+        if record.body == b"2":
+            raise DiskFull("no space")
+        return append(record)
+
+    clock.advance(1000)
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.broker.store, "append", nearly_full)
+        with pytest.raises(DiskFull):
+            schedule.tick(clock.now())
+    schedule.tick(clock.now())
+    assert [record.body for record in bench.records("orders")] == [b"0", b"1", b"2"]
 
 
 def test_a_hole_that_power_loss_left_in_a_level_delivers_nothing(bench: Any, clock: Any) -> None:
@@ -172,3 +196,40 @@ def test_a_level_that_is_done_asks_for_no_turn_at_once_and_one_with_more_does(
     clock.advance(seconds=10)
     assert [schedule.tick(clock.now()), schedule.offsets[1], schedule.offsets[2]] == [0, 2, 2]
     assert [schedule.tick(clock.now()), schedule.offsets[1], schedule.offsets[2]] == [100, 3, 2]
+
+
+@pytest.mark.parametrize("asked", [{"DELAY": "1"}, {"TIMER_DELAY_MS": "900"}])
+def test_a_copy_has_one_record_check_which_is_of_itself(
+    bench: Any, clock: Any, asked: dict[str, str]
+) -> None:
+    broker = bench.broker
+    bench.send(body=b"later", properties={**asked, "KEYS": "k"})
+    schedule, timers = Schedule(broker.store, broker.stats), Timers(broker.store, broker.stats, clock)
+    for _ in range(40):
+        schedule.tick(clock.now())
+        timers.tick(clock.now())
+        clock.advance(100)
+    timers.close()
+    (raw,) = bench.pull().messages
+    message.verify(raw)
+    assert bytes(raw).count(props.RECORD_CRC.encode()) == 1
+
+
+@pytest.mark.parametrize("asked", [{"DELAY": "1"}, {"TIMER_DELAY_MS": "900"}])
+def test_a_copy_takes_no_check_along_when_none_are_written_any_more(
+    bench: Any, clock: Any, asked: dict[str, str]
+) -> None:
+    """One of the waiting record does not hold for its copy, which would count as damaged."""
+    bench.send(body=b"later", properties={**asked, "KEYS": "k"})
+    bench._store = msgspec.structs.replace(bench._store, record_check=False)
+    bench.restart()
+    broker = bench.broker
+    schedule, timers = Schedule(broker.store, broker.stats), Timers(broker.store, broker.stats, clock)
+    for _ in range(40):
+        schedule.tick(clock.now())
+        timers.tick(clock.now())
+        clock.advance(100)
+    timers.close()
+    (raw,) = bench.pull().messages
+    message.verify(raw)
+    assert props.RECORD_CRC.encode() not in bytes(raw)

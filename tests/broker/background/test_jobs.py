@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from typing import Any
 
 import pytest
 
 from aerobee.broker.background.jobs import Background
+from aerobee.broker.background.save_tables import save_every
 from aerobee.errors import DiskFull
+from aerobee.store.saved_table import SavedTable
 
 # What each job asks for when there is nothing to do, in milliseconds.
 WAITS = {
@@ -43,6 +46,48 @@ async def test_every_job_is_there_and_comes_as_often_as_it_should(bench: Any) ->
     waits = await waits_of(background, bench.clock.now())
     background.save()
     assert waits == WAITS
+
+
+async def test_each_table_is_written_by_its_job(bench: Any) -> None:
+    broker, background = bench.broker, Background(bench.broker)
+    jobs = {job.name: job.tick for job in background.jobs()}
+    for name, tables in {
+        "settings files": [broker.topics, broker.groups, broker.pops.modes],
+        "offset file": [broker.offsets],
+        "progress files": [background._schedule, broker.pops.orders],
+    }.items():
+        for table in tables:
+            table.changed()
+        await jobs[name](bench.clock.now())  # type: ignore[misc]
+        assert not any(table.unsaved for table in tables), name
+    background.save()
+
+
+class Written(SavedTable):
+    """A table that says what happens to it, and in which thread its file is written."""
+
+    def __init__(self, events: list[str]) -> None:
+        self._events = events
+        super().__init__(self, self._log)  # type: ignore[arg-type]
+
+    def text(self) -> bytes:
+        return b"what was done"
+
+    async def _log(self) -> None:
+        self._events.append("log")
+
+    def save(self, data: bytes = b"") -> None:
+        at = "loop" if threading.current_thread() is threading.main_thread() else "thread"
+        self._events.append(f"{data.decode()} in the {at}")
+
+
+async def test_what_was_done_is_written_behind_the_log_and_keeps_nobody_waiting() -> None:
+    """Else power loss could leave the word without the deed."""
+    events: list[str] = []
+    table = Written(events)
+    table.changed()
+    assert await save_every(lambda: 7, table)(0) == 7
+    assert events == ["log", "what was done in the thread"]
 
 
 class Silent:

@@ -131,6 +131,44 @@ def test_each_topics_count_says_when_it_was_last_another(bench: Any, clock: Any,
     assert timers.changed_at("orders") == began, "nothing of it waits: as of those nobody counted"
 
 
+def test_what_was_added_before_the_disk_refused_is_not_added_again(
+    bench: Any, clock: Any, timers: Timers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        bench.send(body=b"%d" % number, properties={"TIMER_DELAY_SEC": "5"})
+    add, added = timers._wheel.add, []
+
+    def nearly_full(*args: Any) -> None:
+        added.append(args)
+        if len(added) == 4:
+            raise OSError("no space")
+        add(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(timers._wheel, "add", nearly_full)
+        with pytest.raises(OSError, match="no space"):
+            timers.tick(clock.now())
+    run(timers, clock)
+    assert timers.pending == 4
+    run(timers, clock, 7)
+    assert bodies(bench) == [b"0", b"1", b"2", b"3"]
+
+
+def test_what_waited_at_the_start_is_not_counted_off_from_what_came_since(bench: Any, clock: Any) -> None:
+    before = Timers(bench.broker.store, bench.broker.stats, clock)
+    bench.send(body=b"old", properties={"TIMER_DELAY_SEC": "5"})
+    run(before, clock)
+    before.close()
+    since = Timers(bench.broker.store, bench.broker.stats, clock)
+    bench.send(body=b"new", properties={"TIMER_DELAY_SEC": "60"})
+    run(since, clock)
+    assert since.by_topic() == {"orders": 1, "": 1}
+    run(since, clock, 7)
+    assert bodies(bench) == [b"old"]
+    assert since.by_topic() == {"orders": 1, "": 0}
+    since.close()
+
+
 def test_a_recall_is_no_message_that_waits(bench: Any, clock: Any, timers: Timers) -> None:
     sent = bench.send(properties={"TIMER_DELAY_SEC": "10", "UNIQ_KEY": "A1"})
     recall(Recall("orders", recall_handle("orders", "broker-a", sent.timer_out, "A1")), bench.broker)
@@ -157,3 +195,29 @@ def test_what_names_no_time_or_no_place_is_stepped_over(
     run(timers, clock, 3)
     assert (bodies(bench), timers.pending, timers.queue_offset) == ([], 0, 1)
     assert bench.broker.stats.skipped.count == 1
+
+
+def test_what_is_put_back_for_the_rest_of_its_time_is_counted_once(
+    bench: Any, clock: Any, timers: Timers
+) -> None:
+    bench.send(properties={"TIMER_DELAY_SEC": "60"})
+    run(timers, clock)
+    clock.set_wall(clock.wall() + 3_600_000)
+    run(timers, clock, 2)
+    assert len(bench.records("rmq_sys_wheel_timer")) == 2
+    assert timers.by_topic() == {"orders": 1, "": 0}
+    run(timers, clock, 62)
+    assert (timers.by_topic(), bodies(bench)) == ({"": 0}, [b"x"])
+
+
+@pytest.mark.parametrize("jump", [-3_600_000, 0, 3_600_000])
+def test_a_delivered_message_is_stamped_with_the_time_of_day_it_left_the_timer(
+    bench: Any, clock: Any, timers: Timers, jump: int
+) -> None:
+    bench.send(properties={"TIMER_DELAY_SEC": "5"})
+    run(timers, clock)
+    clock.set_wall(clock.wall() + jump)
+    run(timers, clock, 2)
+    run(timers, clock, 5)
+    (record,) = bench.records("orders")
+    assert record.properties["TIMER_DEQUEUE_MS"] == str(clock.wall())

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from aerobee.broker.background.topic_routes import (
@@ -66,6 +67,12 @@ def test_the_hosts_of_a_route_are_all_but_this_broker() -> None:
     assert hosts_elsewhere(ROUTE, "broker-a") == (FAR,)
 
 
+def test_what_is_no_address_in_a_strangers_list_is_passed_over() -> None:
+    word = ["grpc://10.0.0.2", "grpc://:", "10.0.0.2:9000", "grpc://10.0.0.2:8081", "grpc://10.0.0.2:1"]
+    route = msgspec.structs.replace(ROUTE, filter_server_table={"10.0.0.2:10911": word})
+    assert hosts_elsewhere(route, "broker-a") == (FAR,)
+
+
 async def test_all_who_ask_at_once_wait_for_one_answer_and_the_next_asks_anew(asked: Asked) -> None:
     answer: asyncio.Future[TopicRoute] = asyncio.get_running_loop().create_future()
     asked.answer = answer
@@ -109,6 +116,15 @@ async def test_a_topic_that_is_gone_is_no_longer_known_and_one_that_came_no_long
     await asked.routes.look_up("orders")
     assert asked.routes.known("orders") == (FAR,)
     assert asked.routes._absent == {}
+
+
+async def test_a_topic_that_is_nowhere_is_asked_for_again_only_by_who_wants_it(asked: Asked) -> None:
+    asked.answer = TopicNotFound("nowhere")
+    asked.routes.known("orders")
+    await asked.routes.look_up("orders")
+    for _ in range(3):
+        await asked.pass_ms(REFRESH_MS)
+    assert asked.at == [0]
 
 
 async def test_what_was_known_stays_when_nobody_answers(
@@ -161,6 +177,7 @@ class Answers:
 
     async def call(self, command: Command, timeout_ms: int) -> Command:
         assert (command.ext_dict()["topic"], timeout_ms) == ("orders", 1_000)
+        assert command.ext_dict()["acceptStandardJsonOnly"] == "true"
         return self._word
 
     async def close(self) -> None: ...
@@ -203,3 +220,33 @@ async def test_the_end_waits_for_no_answer(asked: Asked) -> None:
         await asked.routes.stop()
         await waits
     assert asked.routes.known("orders") is None
+
+
+async def test_the_end_ends_a_refresh_that_nobody_answers(asked: Asked) -> None:
+    asked.routes.known("orders")
+    await asked.routes.look_up("orders")
+    asked.answer = asyncio.get_running_loop().create_future()
+    await asked.pass_ms(REFRESH_MS)
+    refresh = asked.routes._refresh
+    assert refresh is not None
+    assert not refresh.done()
+    await asked.routes.stop()
+    assert refresh.done()
+
+
+async def test_nothing_is_asked_for_after_the_end(asked: Asked) -> None:
+    asked.routes.known("orders")
+    await asked.routes.look_up("orders")
+    await asked.routes.stop()
+    for _ in range(3):
+        await asked.pass_ms(REFRESH_MS)
+    assert asked.at == [0]
+
+
+async def test_however_many_topics_are_known_each_is_asked_for_once_a_time(asked: Asked) -> None:
+    for topic in ("orders", "bills", "trades"):
+        asked.routes.known(topic)
+        await asked.routes.look_up(topic)
+    for _ in range(3):
+        await asked.pass_ms(REFRESH_MS)
+    assert asked.at == [0] * 3 + [30_000] * 3 + [60_000] * 3 + [90_000] * 3

@@ -20,6 +20,7 @@ from aerobee.protocol import names
 from aerobee.protocol.bodies import ConsumeType
 from aerobee.protocol.codes import VERSION
 from aerobee.store.histogram import Histogram
+from aerobee.store.platform import Disk
 
 
 class Found:
@@ -71,11 +72,26 @@ def test_names_of_families_end_in_their_unit_and_counters_in_total() -> None:
         "aerobee_refused_logins_total": ("counter", ""),
         "aerobee_skipped_records_total": ("counter", ""),
         "aerobee_refused_puts_total": ("counter", ""),
+        "aerobee_disk_used_ratio": ("gauge", ""),
+        "aerobee_disk_free_bytes": ("gauge", "bytes"),
+        "aerobee_store_writable": ("gauge", ""),
     }
     for name, each in found.items():
         assert each.kind is not Kind.COUNTER or name.endswith("_total"), name
         assert not each.unit or name.endswith(f"_{each.unit}"), name
         assert re.fullmatch(r"([A-Z][a-z]|\d ).*\.", each.help), name
+
+
+async def test_how_full_the_disk_is_and_whether_the_store_takes_messages(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "disk_of", lambda root: Disk(used=910, free=90))
+    found = await scrape(bench)
+    assert found.one("rocketmq_storage_size_bytes") == 910
+    assert (found.one("aerobee_disk_used_ratio"), found.one("aerobee_disk_free_bytes")) == (0.91, 90)
+    assert found.one("aerobee_store_writable") == 1
+    monkeypatch.setattr(type(bench.broker.store), "writable", False)
+    assert (await scrape(bench)).one("aerobee_store_writable") == 0
 
 
 def test_a_distribution_is_told_in_another_unit() -> None:

@@ -199,3 +199,13 @@ def test_body_for_cpp_clients_is_a_list() -> None:
     assert offsets_body(table, "CPP") == (
         b'{"offsetTable":[{"brokerName":"b","offset":9,"queueId":1,"topic":"t"}]}'
     )
+
+
+def test_a_searched_offset_is_within_what_is_kept(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(6):
+        bench.send()
+    store = bench.broker.store
+    monkeypatch.setattr(store, "min_offset", lambda topic, queue: 3)
+    for by_time, told in ((1, 3), (4, 4), (9, 6)):
+        monkeypatch.setattr(store, "offset_by_time", lambda *asked, found=by_time: found)
+        assert op.search_offset("orders", 0, 0, Boundary.LOWER, bench.broker) == told

@@ -262,6 +262,11 @@ def test_sql_filters_may_be_switched_off(make_bench: Any) -> None:
     bench.send()
     with pytest.raises(SystemFailure, match="SQL92"):
         bench.start_pull(expression="a = 1", expression_type="SQL92")
+    bench.send(body=b"tagged", properties={"TAGS": "A"})
+    for kind in ("TAG", None):
+        assert bodies(bench.pull(expression="A", expression_type=kind)) == [b"tagged"], (
+            "tags are no such filters"
+        )
 
 
 def test_pull_without_its_own_filter_uses_what_the_group_subscribed(bench: Any) -> None:
@@ -336,6 +341,33 @@ async def test_offset_carried_by_a_pull_is_stored_on_arrival_and_only_then(bench
     bench.send()
     await held
     assert bench.broker.offsets.get("billing", "orders", 0) == 5
+
+
+def test_the_offset_0_that_a_pull_carries_is_stored_as_well(bench: Any) -> None:
+    bench.broker.topics.ensure("orders", 4)
+    bench.pull()
+    assert bench.broker.offsets.get("billing", "orders", 0) == -1
+    bench.pull(commit_offset=0)
+    assert bench.broker.offsets.get("billing", "orders", 0) == 0
+
+
+def test_what_a_pull_with_its_own_filter_reads_is_known(bench: Any) -> None:
+    """Its group may have sent no heartbeat: who reads the topic is told all the same."""
+    bench.broker.topics.ensure("orders", 4)
+    bench.pull(expression="A || B", expression_type="TAG")
+    known = bench.broker.clients.subscription("billing", "orders")
+    assert (known.sub_string, known.sub_version) == ("A || B", bench.clock.now())
+
+
+def test_a_pull_that_finds_nothing_is_a_miss(bench: Any, clock: Any) -> None:
+    bench.send()
+    bench.broker.stats.tick(clock.now())
+    for offset in (0, 1, 1):
+        bench.pull(offset=offset)
+    clock.advance(10_000)
+    bench.broker.stats.tick(clock.now())
+    rates = bench.broker.stats.broker_rates(10)
+    assert (rates["found"], rates["missed"]) == (0.1, 0.2)
 
 
 def test_next_offset_is_remembered_as_the_pulled_one(bench: Any) -> None:

@@ -134,6 +134,9 @@ def test_ordered_topic_is_refused_while_the_broker_may_not_be_written(make_bench
     bench = make_bench(perm=4)
     bench.broker.topics.put(TopicConfig(topic_name="ordered", order=True))
     assert type(refused(bench, topic="ordered")) is NoPermission
+    assert type(refused(bench, topic="ordered", properties={"DELAY": "1"})) is NoPermission
+    with pytest.raises(NoPermission):
+        batch(bench, Record("ordered", b"x"))
     bench.send("plain")
 
 
@@ -208,12 +211,17 @@ def test_limit_of_the_request_wins_over_the_group(bench: Any) -> None:
     bench.send("%RETRY%billing", reconsume_times=2)
     assert len(bench.records("%RETRY%billing")) == 1
     assert len(bench.records("%DLQ%billing")) == 1
+    bench.send("%RETRY%billing", reconsume_times=1, max_reconsume_times=0)  # no retry at all
+    assert len(bench.records("%DLQ%billing")) == 2
 
 
 def test_retry_of_a_group_that_consumes_in_order_is_dead_at_once(bench: Any, clock: Any) -> None:
     bench.broker.locks.lock("billing", "client", [MessageQueue("broker-a", 0, "orders")], clock.now())
     bench.send("%RETRY%billing", reconsume_times=1)
     assert len(bench.records("%DLQ%billing")) == 1
+    clock.set_wall(clock.now() + 3_600_000)  # locks last as long, whatever the machine's clock says
+    bench.send("%RETRY%billing", reconsume_times=1)
+    assert len(bench.records("%DLQ%billing")) == 2
     clock.advance(60_001)
     bench.send("%RETRY%billing", reconsume_times=1)
     assert len(bench.records("%RETRY%billing")) == 1
@@ -275,6 +283,7 @@ def test_batch_gets_consecutive_offsets_and_keeps_its_properties(bench: Any) -> 
         (Record("%RETRY%billing", b"x"), MessageIllegal),
         (Record("orders", b"x", sys_flag=4), MessageIllegal),
         (Record("orders", b"x", "DELAY\x013\x02"), MessageIllegal),
+        (Record("orders", b"x", "DELAY\x011\x02"), MessageIllegal),
         (Record("%DLQ%" + "g" * 125, b"x"), MessageIllegal),
         (Record("orders", bytes(4 * 1024 * 1024 + 1)), SystemFailure),
         (Record("orders", b"x", queue_id=9), InvalidParameter),

@@ -92,6 +92,17 @@ def test_a_message_that_comes_back_again_and_again_keeps_its_first_name_and_topi
         where = copy.physical_offset
 
 
+@pytest.mark.parametrize(("level", "topic"), [(1, "SCHEDULE_TOPIC_XXXX"), (-1, "%DLQ%billing")])
+def test_a_copy_is_as_its_producer_sent_it(bench: Any, level: int, topic: str) -> None:
+    """Its flags say whether the body is compressed."""
+    said = {"flag": 7, "sys_flag": 1, "born_timestamp": 123_456, "born_host": b"\x0a\0\0\x07\0\0\x30\x39"}
+    sent = bench.send(body=b"paid", **said)
+    back(bench, sent.physical_offset, delay_level=level)
+    (copy,) = bench.records(topic)
+    assert {name: getattr(copy, name) for name in said} == said
+    assert copy.body == b"paid"
+
+
 def test_limit_of_the_consumer_wins_over_the_group(bench: Any) -> None:
     sent = bench.send(reconsume_times=2)
     back(bench, sent.physical_offset, max_reconsume_times=3)
@@ -159,3 +170,12 @@ def test_a_reason_is_bounded_and_left_out_where_properties_have_no_room(bench: A
     full = bench.send(properties={"a": "x" * 32_000}).physical_offset
     back(bench, full, failure="ü" * 1_000, delay_level=-1)
     assert "AEROBEE_LAST_ERROR" not in bench.records("%DLQ%billing")[-1].properties
+
+
+def test_retries_are_spread_over_the_queues_of_their_topic(bench: Any) -> None:
+    bench.broker.groups.put(GroupConfig(group_name="billing", retry_queue_nums=2))
+    sent = bench.send()
+    for _ in range(40):
+        back(bench, sent.physical_offset, delay_level=1)
+    waiting = bench.records("SCHEDULE_TOPIC_XXXX", 0)
+    assert {record.properties["REAL_QID"] for record in waiting} == {"0", "1"}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from aerobee.broker.operations.bulk import heads_of, moved_heads
+from aerobee.broker.operations import bulk
+from aerobee.broker.operations.bulk import heads_of, log_from, moved_heads, units_of
 from aerobee.errors import NoPermission
 from aerobee.protocol.codes import Perm
 
@@ -114,5 +115,47 @@ def test_a_broker_that_may_not_be_read_refuses(bench: Bench) -> None:
     settings = bench.broker.settings
     settings.value = msgspec.structs.replace(settings.value, perm=int(Perm.WRITE))
     for ask in (lambda: heads_of(["orders"], "", bench.broker), lambda: moved_heads("", bench.broker)):
+        with pytest.raises(NoPermission):
+            ask()
+
+
+# -- units and bytes -----------------------------------------------------------------------------------------
+
+UNIT = 20
+
+
+def test_units_are_told_from_the_first_that_is_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(10):
+        bench.send("orders")
+    whole = bench.broker.store.units("orders", 0, 0, 10, 1)
+    assert len(whole) == 10 * UNIT
+    for step in (1, 0, -1):
+        assert units_of("orders", 0, 2, 3, step, bench.broker) == (2, whole[2 * UNIT : 5 * UNIT])
+    monkeypatch.setattr(bench.broker.store, "min_offset", lambda topic, queue: 4)
+    assert units_of("orders", 0, 2, 4, 1, bench.broker) == (4, whole[4 * UNIT : 6 * UNIT])
+
+
+def test_no_more_units_and_bytes_are_told_at_once_than_a_frame_holds(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(10):
+        bench.send("orders")
+    whole = bench.broker.store.units("orders", 0, 0, 10, 1)
+    monkeypatch.setattr(bulk, "MOST_UNITS", 3)
+    monkeypatch.setattr(bulk, "MOST_SAMPLES", 2)
+    monkeypatch.setattr(bulk, "MOST_BYTES", 100)
+    assert units_of("orders", 0, 0, 10, 1, bench.broker) == (0, whole[: 3 * UNIT])
+    samples = [whole[at * UNIT : (at + 1) * UNIT] for at in (0, 3)]
+    assert units_of("orders", 0, 0, 10, 3, bench.broker) == (0, b"".join(samples))
+    assert len(log_from(0, 1_000, bench.broker)) == 100
+
+
+def test_a_broker_that_may_not_be_read_tells_no_units_and_no_bytes(make_bench: Any) -> None:
+    bench = make_bench(perm=2)
+    bench.broker.topics.ensure("orders", 2)
+    for ask in (
+        lambda: units_of("orders", 0, 0, 1, 1, bench.broker),
+        lambda: log_from(0, 100, bench.broker),
+    ):
         with pytest.raises(NoPermission):
             ask()

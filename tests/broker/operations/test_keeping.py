@@ -79,3 +79,20 @@ async def test_a_new_topic_is_on_disk_when_its_message_is_kept(bench: Any) -> No
     await until_kept(unkept, bench.broker)
     assert "new" not in bench.broker.topics.unsaved
     assert b'"new"' in (bench.directory / "store" / "config" / "topics.json").read_bytes()
+
+
+async def test_who_waits_waits_for_the_disk_and_for_a_topic_that_is_not_saved(
+    make_bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make_bench(SYNC)
+    sent, waited = bench.send(), []
+
+    async def durable(end: int) -> None:
+        waited.append(end)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.broker.store, "durable", durable)
+        await until_kept(sent.unkept, bench.broker)
+        assert "orders" not in bench.broker.topics.unsaved
+        await until_kept(bench.send().unkept, bench.broker)
+    assert waited == [sent.end, bench.broker.store.log_max]

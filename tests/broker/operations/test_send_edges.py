@@ -247,7 +247,10 @@ def test_a_batch_of_a_transaction_is_refused(shop: Any, flag: int) -> None:
 def test_a_batch_may_have_as_many_bytes_as_a_message(make_bench: Any) -> None:
     bench = make_bench(msgspec.structs.replace(SMALL, max_message_bytes=1_000))
     send_batch(Batch("orders", 0, members(bytes(500), bytes(500))), PlainOrigin(), bench.broker)
-    with pytest.raises(SystemFailure, match="batch of more than 1000 bytes; send smaller ones"):
+    with pytest.raises(
+        SystemFailure,
+        match="batch of more than 1000 bytes, the broker's max_message_bytes; send smaller ones",
+    ):
         send_batch(Batch("orders", 0, members(bytes(500), bytes(501))), PlainOrigin(), bench.broker)
 
 

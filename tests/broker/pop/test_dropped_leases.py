@@ -15,7 +15,7 @@ from aerobee.protocol import names
 from aerobee.protocol.bodies import GroupConfig
 from aerobee.protocol.filters import Accept
 from aerobee.protocol.message import Record
-from aerobee.protocol.receipt import Receipt
+from aerobee.protocol.receipt import CheckpointRecord, Receipt
 from aerobee.settings import BrokerConfig, InForce
 
 if TYPE_CHECKING:
@@ -138,6 +138,24 @@ def test_what_the_log_speaks_for_is_not_read_again_when_the_offset_comes_to_it(s
     shop.wait(61_000)
     retried = [record.body for record in shop.records(names.pop_retry_topic("orders", "billing"))]
     assert sorted(retried) == [b"d", b"e"]
+
+
+def test_the_newest_drops_of_a_queue_count_however_many_there_were(shop: Any) -> None:
+    """A lease may be made in the moment of a drop, under the key of one that is void."""
+    shop.send("a")
+    leases = shop.broker.pops.leases
+    lane = leases.in_flight.lane("orders", "billing", 0)
+    for _ in range(12):
+        leases.reset(lane, 0, shop.clock.now())
+    dropped_at = shop.broker.store.log_max
+    leases.reset(lane, 0, shop.clock.now())
+    (one,) = shop.pop(invisible_ms=20_000)
+    shop.wait(3_200)
+    leases.reset(lane, 1, shop.clock.now())  # of what comes after it
+    logged = CheckpointRecord(topic="orders", group="billing", start_offset=0, count=1, diffs=[0])
+    logged.pop_time = one.receipt.pop_time
+    assert leases.open_bits(lane, logged, dropped_at - 1) == 0
+    assert leases.open_bits(lane, logged, dropped_at + 1) == 1
 
 
 def test_only_acks_of_before_the_start_whose_time_is_not_over_are_kept_for_what_may_still_come(
@@ -363,3 +381,41 @@ async def test_any_negative_queue_is_any_queue_also_when_messages_are_left_over(
     await turns()
     assert shop.broker.pops.parked.waiting("orders", "billing", -1) == 1
     held.cancel()
+
+
+async def test_requests_of_several_filters_are_woken_in_the_order_of_their_deadlines(
+    clock: ManualClock,
+) -> None:
+    hall = Hall(clock)
+    for number, accept in enumerate([Accept(codes=frozenset({n})) for n in (1, 2, 3)]):
+        for turn in (3, 1, 2):
+            poll_ms = 1_000 * (3 * turn + number)
+            await hall.wait(str(poll_ms), accept=accept, poll_ms=poll_ms)
+    order = []
+    while hall.parked.wake("orders", "billing", -1):
+        order += await hall.woken()
+    assert order == [str(1_000 * n) for n in range(3, 12)]
+    await hall.close()
+
+
+async def test_who_waits_for_a_topic_that_goes_is_told_whatever_he_waits_for(clock: ManualClock) -> None:
+    hall = Hall(clock)
+    waits = ["any", "another", "a queue", "a tag"]
+    await hall.wait(waits[0])
+    await hall.wait(waits[1])
+    await hall.wait(waits[2], queue_id=3, group="audit")
+    await hall.wait(waits[3], accept=Accept(codes=frozenset({1})))
+    await hall.wait("elsewhere", topic="bills")
+    hall.parked.wake_topic("orders")
+    assert await hall.woken() == waits
+    await hall.close()
+
+
+async def test_one_who_is_gone_takes_no_wake_up_from_those_with_another_filter(clock: ManualClock) -> None:
+    hall = Hall(clock)
+    await hall.wait("gone", accept=Accept(codes=frozenset({1})), poll_ms=1_000)
+    await hall.wait("there", accept=Accept(codes=frozenset({2})), poll_ms=2_000)
+    hall.waits["gone"].cancel()
+    assert hall.parked.wake("orders", "billing", -1)
+    assert await hall.woken() == ["there"]
+    await hall.close()

@@ -9,6 +9,7 @@ import pytest
 
 from aerobee.broker.operations.admin import message_state
 from aerobee.broker.operations.admin.message_state import Where, finding
+from aerobee.broker.pop import in_flight
 from aerobee.broker.state.clients import ConsumerGroup
 from aerobee.broker.turns import at_once
 from aerobee.errors import NoMessage
@@ -41,8 +42,10 @@ def test_the_end_of_a_lease_is_told_by_the_wall_clock(shop: Any) -> None:
     assert state(shop, 0).leased_until == shop.clock.wall() + 60_000
 
 
-def test_a_logged_lease_is_found_by_each_of_its_messages(shop: Any) -> None:
+def test_a_logged_lease_is_found_by_each_of_its_messages(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever a stretch of the table ends."""
+    for module in (in_flight, message_state):
+        monkeypatch.setattr(module, "BLOCK_SHIFT", 6)
     shop.send(*"x" * 300)
     for _ in range(10):
         shop.pop(queue_id=0, max_messages=30, invisible_ms=60_000)
@@ -55,6 +58,7 @@ def test_a_lease_in_the_revive_log_is_known_with_its_end(shop: Any, begin_anew: 
     shop.send(*"abc")
     first, second, third = shop.pop(invisible_ms=60_000)
     ends = shop.change(third, 90_000, "KeyError: 'card'").receipt.pop_time + 90_000
+    assert (state(shop, 2).leased_until, state(shop, 2).reason) == (ends, "KeyError: 'card'")
     shop.wait(4_000)
     if begin_anew:
         getattr(shop, begin_anew)()

@@ -286,7 +286,7 @@ def test_zero_gives_the_message_back_at_once(shop, popped):
 
 
 def test_less_than_nothing_is_as_zero_also_for_the_log(shop, popped):
-    shop.change(popped[0], -5_000)
+    assert shop.change(popped[0], -5_000).receipt.invisible_time == -5_000, "answered as it was said"
     shop.restart()
     shop.wait(400)
     assert [record.body for record in shop.records(RETRY)] == [b"a"]

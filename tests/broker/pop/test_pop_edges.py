@@ -172,11 +172,12 @@ def test_a_crash_amid_the_logging_of_a_batch_loses_nothing_that_was_split_off_it
     assert sorted(one.body for one in shop.pop()) == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("writes", [0, 1])
-def test_nor_does_a_crash_while_room_is_made(make_shop: Any, writes: int) -> None:
-    shop = make_shop(pop_checkpoint_cap=2)
+@pytest.mark.parametrize(("split_off", "writes"), [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)])
+def test_nor_does_a_crash_while_room_is_made(make_shop: Any, split_off: int, writes: int) -> None:
+    shop = make_shop(pop_checkpoint_cap=1 + split_off)
     shop.send(*"abcdef")
-    shop.change(shop.pop(max_messages=3, queue_id=0)[1], 60_000)  # two leases: no room for a third
+    for one in shop.pop(max_messages=3, queue_id=0)[1 : 1 + split_off]:
+        shop.change(one, 60_000)  # now there is no room for one more
     with pytest.MonkeyPatch.context() as patch:
         kill_after(shop, patch, writes)
         with pytest.raises(Killed):

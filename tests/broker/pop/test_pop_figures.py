@@ -63,6 +63,39 @@ def test_ordered_batches_are_in_flight_until_acked_or_visible(shop):
     assert counts(shop) == (2, 0, 0, 0)
 
 
+def test_ordered_batches_are_in_flight_by_the_clock_that_receipts_are_stamped_with(shop):
+    shop.clock.set_wall(shop.clock.now() + 3_600_000)
+    shop.send(*"abc")
+    shop.pop(ordered=True, queue_id=0, max_messages=2, invisible_ms=5_000)
+    assert counts(shop) == (1, 2, 0, 0)
+    shop.wait(5_000)
+    assert counts(shop) == (3, 0, 0, 0)
+
+
+def test_what_was_pulled_behind_what_is_leased_is_in_flight_once(shop):
+    shop.send(*"abcdef")
+    shop.pop(max_messages=3, queue_id=0)
+    shop.broker.offsets.pulled("billing", "orders", 0, 5)
+    shop.broker.clients._consumers["billing"] = ConsumerGroup("billing")
+    assert counts(shop) == (1, 5, 0, 0)
+
+
+def test_a_group_that_only_subscribes_has_everything_before_it(shop):
+    shop.send(*"ab")
+    online = ConsumerGroup("billing", subscriptions={"orders": SubscriptionData(topic="orders")})
+    shop.broker.clients._consumers["billing"] = online
+    assert counts(shop) == (2, 0, 0, 0)
+
+
+def test_dead_letters_are_those_that_are_kept(shop, monkeypatch):
+    dead = names.dead_letter_topic("billing")
+    shop.broker.topics.ensure(dead)
+    shop.send(*"abc", topic=dead)
+    assert counts(shop) == (0, 0, 0, 3)
+    monkeypatch.setattr(shop.broker.store, "min_offset", lambda topic, queue: 2 if topic == dead else 0)
+    assert counts(shop) == (0, 0, 0, 1)
+
+
 def test_pull_groups_have_the_same_figures_connected_or_not(shop):
     shop.send(*"abcdef")
     shop.broker.offsets.set("pulls", "orders", 0, 2)
@@ -199,6 +232,8 @@ def test_mqadmin_shows_exact_differences_of_an_ordered_batch(shop):
     shop.ack(messages[1])
     assert counts(shop) == (1, 2, 0, 0), "one acked behind an open one is neither ready nor in flight"
     assert shown(shop)["orders"] == (3, 2)
+    shop.restart()
+    assert shown(shop)["orders"] == (3, 2), "and after a restart"
     shop.wait(5_000)
     assert shown(shop)["orders"] == (4, 0), "the batch is read again as a whole"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aerobee.broker.operations.notify import Notify, notify
+from aerobee.broker.operations.notify import Notified, Notify, notify
 from aerobee.broker.operations.pop import pop
 from aerobee.broker.pop.held_pops import Parked, ParkedPops, Reads
 from aerobee.errors import TopicNotFound
@@ -184,6 +184,15 @@ async def test_a_stop_answers_everybody_and_holds_nobody_any_more(shop):
     assert await held == []
     later = pop(shop.request(poll_ms=10_000), shop.broker)
     assert (await later).code is ResponseCode.POLLING_TIMEOUT  # type: ignore[misc]
+
+
+async def test_a_stop_answers_notifications_too(shop):
+    asked: Any = notify(Notify("billing", "orders", -1, 15_000, shop.clock.now()), shop.broker)
+    held = asyncio.ensure_future(asked)
+    await turns()
+    assert not held.done()
+    shop.broker.pops.stop()
+    assert await held == Notified(has_message=False)
 
 
 async def test_a_connection_that_goes_leaves_nothing_behind(shop):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -219,3 +220,27 @@ def test_a_journaled_message_costs_less_than_150_bytes(batch, most):
     tracemalloc.stop()
     assert flight.messages == messages
     assert used / messages < most
+
+
+def test_what_was_acked_behind_an_open_lease_does_not_pile_up(make_shop: Any) -> None:
+    shop = make_shop(pop_checkpoint_cap=4)
+    shop.send(*(str(i) for i in range(40)))
+    shop.pop(max_messages=1, invisible_ms=60_000)
+    for _ in range(39):
+        shop.ack(*shop.pop(max_messages=1, invisible_ms=60_000))
+    flight = shop.broker.pops.leases.in_flight
+    assert flight.attend(shop.clock.now(), 64) == []
+    assert len(flight._by_age) == 1
+    shop.clock.advance(3_000)
+    assert [one.offsets for one in flight.attend(shop.clock.now(), 64)] == [[0]]
+
+
+def test_due_buckets_say_how_many_wait_in_them() -> None:
+    buckets = DueBuckets()
+    for position in range(5):
+        buckets.add(BUCKET_MS, position)
+    counts = []
+    for limit in (2, 2, 2, 2):
+        buckets.take(BUCKET_MS, limit)
+        counts.append(buckets.count)
+    assert counts == [3, 1, 0, 0]

@@ -210,6 +210,19 @@ async def test_after_a_restart_the_block_stands_and_still_wakes(shop):
     assert [one.body for one in await held] == ["a", "b"]
 
 
+async def test_a_time_that_was_changed_is_written_with_the_next_save(shop):
+    shop.send("a")
+    (one,) = shop.pop(ordered=True, invisible_ms=5_000)
+    await shop.broker.pops.orders.saved()
+    shop.change(one, 60_000)
+    await shop.broker.pops.orders.saved()
+    shop.crash()
+    shop.clock.advance(30_000)
+    assert shop.pop(ordered=True) == []
+    shop.clock.advance(30_000)
+    assert [again.body for again in shop.pop(ordered=True)] == ["a"]
+
+
 async def test_a_reset_clears_the_block(shop):
     shop.send(*"abc")
     ordered(shop)
@@ -313,3 +326,90 @@ def test_the_state_survives_its_own_file():
     again = Orders()
     again.load(orders.text())
     assert msgspec.structs.astuple(again.get("t", "g", 3)) == msgspec.structs.astuple(orders.get("t", "g", 3))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("jump", [-3_600_000, 0, 3_600_000])
+def test_a_receipt_holds_its_batch_until_that_may_be_read_again_whatever_the_clock_is_set_to(
+    shop: Any, jump: int
+) -> None:
+    shop.send("a")
+    (one,) = ordered(shop)
+    pops, clock = shop.broker.pops, shop.clock
+    clock.set_wall(clock.wall() + jump)
+    clock.advance(9_999)
+    assert pops.is_leased("orders", "billing", one.receipt)
+    clock.advance(1)
+    assert not pops.is_leased("orders", "billing", one.receipt)
+    (again,) = ordered(shop)
+    held = [pops.is_leased("orders", "billing", each.receipt) for each in (one, again)]
+    assert held == [False, True]
+    assert not pops.is_leased("orders", "others", again.receipt)
+
+
+def test_whatever_becomes_of_a_batch_is_to_be_written_down(shop: Any) -> None:
+    orders, clock = shop.broker.pops.orders, shop.clock
+    key = ("orders", "billing", 0)
+    shop.send(*"ab")
+    got: list[Any] = []
+    steps = {
+        "popped": lambda: got.extend(ordered(shop, max_messages=2)),
+        "acked": lambda: shop.ack(got[0]),
+        "hidden for longer": lambda: shop.change(got[1], 60_000),
+        "the clock was set": lambda: clock.set_wall(clock.wall() + 1_000),
+        "reset": lambda: orders.clear(key),
+        "popped again": lambda: got.extend(ordered(shop)),
+        "idle for long": lambda: orders.drop_idle(clock.wall() + 48 * 3_600_000),
+        "popped once more": lambda: got.extend(ordered(shop)),
+        "its group is gone": lambda: orders.forget(None, "billing"),
+    }
+    for name, step in steps.items():
+        orders.save()
+        assert not orders.unsaved
+        step()
+        assert orders.unsaved, name
+
+
+@pytest.mark.parametrize("jump", [-3_600_000, 3_600_000])
+async def test_the_end_of_the_block_wakes_exactly_then_though_the_clock_was_set_before(
+    shop: Any, jump: int
+) -> None:
+    shop.clock.set_wall(shop.clock.wall() + jump)
+    shop.send("a")
+    ordered(shop)
+    held = shop.hold(ordered=True, queue_id=0, poll_ms=20_000)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    shop.clock.advance(9_999)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not held.done()
+    shop.clock.advance(1)
+    assert [one.body for one in await held] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("forget", "left"),
+    [
+        (("orders", None), [("bills", "audit", 0), ("bills", "billing", 0)]),
+        ((None, "billing"), [("bills", "audit", 0), ("orders", "audit", 0)]),
+    ],
+)
+def test_what_is_forgotten_of_batches_is_a_topics_or_a_groups_and_no_others(
+    forget: tuple[str | None, str | None], left: list[Any]
+) -> None:
+    orders = Orders()
+    for topic in ("bills", "orders"):
+        for group in ("audit", "billing"):
+            orders.popped((topic, group, 0), [0], OrderedBatch(pop_time=1, invisible_time=10))
+    orders.forget(*forget)
+    assert sorted(orders.keys()) == left
+
+
+def test_a_batch_of_which_something_was_acked_lately_is_not_idle() -> None:
+    orders, key, day = Orders(), ("orders", "billing", 0), 24 * 3_600_000
+    orders.popped(key, [0, 1], OrderedBatch(pop_time=1, invisible_time=10 * day, last_consume=1))
+    orders.ack(key, 0, 1, day)
+    orders.drop_idle(2 * day)
+    assert orders.keys() == [key]
+    orders.drop_idle(2 * day + 1)
+    assert orders.keys() == []

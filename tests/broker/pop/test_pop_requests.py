@@ -9,6 +9,7 @@ from aerobee.broker.delivery.reading import Start
 from aerobee.errors import (
     GroupNotFound,
     InvalidParameter,
+    MessageIllegal,
     NoPermission,
     StoreError,
     SubscriptionParseFailed,
@@ -41,6 +42,7 @@ def header(shop, **more) -> PopMessage:
     ("request_fields", "error"),
     [
         ({"max_messages": 33}, InvalidParameter),
+        ({"max_messages": 0}, InvalidParameter),
         ({"topic": "unknown"}, TopicNotFound),
         ({"topic": "closed"}, NoPermission),
         ({"queue_id": 4}, InvalidParameter),
@@ -54,6 +56,30 @@ def test_refusals(shop, request_fields, error):
     shop.broker.groups.put(GroupConfig(group_name="disabled", consume_enable=False))
     with pytest.raises(error):
         shop.popped(**request_fields)
+
+
+def test_the_queues_that_may_be_popped_and_acked_are_those_to_read(shop):
+    def queues(read: int, write: int) -> None:
+        config = TopicConfig(topic_name="orders", read_queue_nums=read, write_queue_nums=write)
+        shop.broker.topics.put(config)
+
+    queues(4, 2)
+    shop.send("a", queue_id=3)
+    (one,) = shop.pop(queue_id=3)
+    one = shop.change(one, 30_000)
+    queues(2, 4)
+    with pytest.raises(InvalidParameter, match="topic 'orders' has 2 queues to read; asked for 3"):
+        shop.popped(queue_id=3)
+    with pytest.raises(MessageIllegal, match="topic 'orders' has 2 queues to read; asked for 3"):
+        shop.change(one, 30_000)
+
+
+def test_messages_that_were_popped_are_counted_by_group_and_topic(shop):
+    shop.send(*"abc")
+    shop.pop(max_messages=2)
+    shop.pop(ordered=True, group="other")
+    counted = {key: meter.count for key, meter in shop.broker.stats.meters("GROUP_CK")}
+    assert counted == {"orders@billing": 2, "orders@other": 3}
 
 
 def test_refusals_come_in_rocketmqs_order(make_shop):
@@ -284,6 +310,14 @@ def test_a_new_group_starts_at_the_oldest_message_or_at_the_newest(shop):
     shop.broker.store.memory_bytes = 0
     assert [one.body for one in shop.pop(group="last", start=Start.MAX)] == ["c"]
     assert shop.committed(group="last") == 2
+
+
+def test_a_group_that_stands_at_the_first_message_is_no_new_one(shop):
+    shop.send("a", "b")
+    shop.broker.offsets.set("billing", "orders", 0, 0)
+    shop.broker.store.memory_bytes = 0  # a topic that is not young: a new group begins at its newest message
+    assert [one.body for one in shop.pop(group="new", start=Start.MAX, queue_id=0)] == ["b"]
+    assert [one.body for one in shop.pop(start=Start.MAX, queue_id=0)] == ["a", "b"]
 
 
 def test_a_retry_topic_is_always_read_from_its_beginning(shop):

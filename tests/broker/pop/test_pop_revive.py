@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from aerobee.broker.operations.ack import Ack, ack
 from aerobee.errors import DiskFull
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol.bodies import GroupConfig
 from aerobee.protocol.codes import SysFlag
 from aerobee.protocol.message import Record
-from aerobee.protocol.receipt import CheckpointRecord, decode_checkpoint, encode_revive
+from aerobee.protocol.receipt import CheckpointRecord, Receipt, decode_checkpoint, encode_revive
 
 RETRY = names.pop_retry_topic("orders", "billing")
 
@@ -232,6 +233,19 @@ def test_a_crash_after_the_redelivery_of_a_short_lease_does_not_read_the_origina
     assert shop.pop() == []
 
 
+def test_a_short_lease_that_came_back_stays_in_the_log_while_one_before_it_is_open(shop):
+    """The group's offset waits for the first message: a start reads from there, and must know of the second."""
+    shop.send("a", "b")
+    shop.pop(invisible_ms=60_000, max_messages=1)
+    shop.pop(invisible_ms=500, max_messages=1)
+    shop.wait(2_800)
+    assert len(shop.records(RETRY)) == 1
+    assert shop.committed() == 0
+    shop.broker.offsets.save()
+    shop.crash()
+    assert sorted((one.body, one.record.reconsume_times) for one in shop.pop()) == [("a", 0), ("b", 1)]
+
+
 def test_a_second_crash_does_not_bring_back_what_was_acked_before_the_first(shop):
     """The log must be kept for as long as the group's saved offset is behind what it speaks for."""
     shop.send("gap")
@@ -334,6 +348,32 @@ def test_a_lease_that_crosses_a_restart_is_read_by_the_wall_clock(shop, jump):
     assert len(shop.records(RETRY)) == 1
 
 
+@pytest.mark.parametrize(("back_ms", "later_ms"), [(0, 1), (1, 2), (999, 1_000), (1_000, 0), (60_000, 0)])
+def test_a_new_receipt_is_of_now_or_a_moment_after_the_old_one(shop, back_ms, later_ms):
+    """It must differ from the old one; a pop time far ahead is one of before the clock was set back."""
+    shop.send("a")
+    (one,) = shop.pop(invisible_ms=20_000)
+    shop.clock.set_wall(shop.clock.wall() - back_ms)
+    assert shop.change(one, 30_000).receipt.pop_time == shop.clock.wall() + later_ms
+
+
+def test_the_log_is_stamped_by_the_wall_clock_also_when_that_was_set(shop):
+    """A RocketMQ broker that goes on with it has no other."""
+    shop.send("a")
+    shop.clock.set_wall(shop.clock.wall() + 3_600_000)
+    messages = shop.pop(invisible_ms=20_000)
+    shop.wait(3_200)
+    logged_at = shop.clock.wall()
+    shop.wait(1_000)
+    shop.ack(*messages)
+    log = shop.broker.pops.leases.log.topic
+    born = {
+        record.tags: record.born_timestamp for queue_id in range(8) for record in shop.records(log, queue_id)
+    }
+    assert logged_at - 200 <= born["ck"] <= logged_at
+    assert born["ack"] == shop.clock.wall()
+
+
 # -- a RocketMQ broker wrote this store ------------------------------------------------------------------------
 
 
@@ -374,19 +414,58 @@ def test_checkpoints_delivered_by_rocketmqs_timer_are_honoured_with_their_acks(s
     assert [record.body for record in shop.records(RETRY)] == [b"b"]
 
 
+def test_a_checkpoint_of_the_timer_is_read_though_one_of_ours_came_right_behind_it(shop):
+    shop.send("a", "b")
+    shop.send("ours", queue_id=1)
+    shop.broker.offsets.set("billing", "orders", 0, 2)
+    assert [shop.pop(queue_id=2), shop.pop(queue_id=2)] == [[], []]
+    (ours,) = shop.pop(queue_id=1, invisible_ms=60_000)
+    assert ours.receipt.revive_qid == 3, "the third request, the third queue"
+    start = shop.clock.now()
+    _java(shop, "ck", _java_checkpoint(shop, start), start)
+    shop.broker.pops.leases.journal_all(None, start)
+    shop.wait(25_000)
+    assert [record.body for record in shop.records(RETRY)] == [b"a", b"b"]
+
+
 def test_an_ack_made_here_counts_for_a_checkpoint_that_rocketmqs_timer_still_holds(shop):
     shop.send("a", "b")
     start = shop.clock.now()
     shop.wait(1_000)
     shop.restart()
     shop.broker.offsets.set("billing", "orders", 0, 2)
-    from aerobee.broker.operations.ack import Ack, ack
-    from aerobee.protocol.receipt import Receipt
-
     ack(Ack("billing", "orders", 0, 1, Receipt(0, start, 20_000, 3, "0", "broker-a", 0, 1)), shop.broker)
     _java(shop, "ck", _java_checkpoint(shop, start), start + 19_000)
     shop.wait(25_000)
     assert [record.body for record in shop.records(RETRY)] == [b"a"]
+
+
+def test_an_ack_counts_for_it_also_when_the_clock_was_set_back_meanwhile(shop):
+    """By the clock that stamped the receipt its time is not over."""
+    shop.send("a", "b")
+    start = shop.clock.wall()
+    shop.broker.offsets.set("billing", "orders", 0, 2)
+    shop.clock.advance(60_000)
+    shop.restart()
+    shop.clock.set_wall(start + 10_000)
+    for offset in (0, 1):
+        acked = Receipt(0, start, 20_000, 3, "0", "broker-a", 0, offset)
+        ack(Ack("billing", "orders", 0, offset, acked), shop.broker)
+    _java(shop, "ck", _java_checkpoint(shop, start), start + 19_000)
+    shop.wait(30_000)
+    assert shop.records(RETRY) == []
+
+
+def test_a_checkpoint_of_messages_that_are_gone_is_done_with_at_its_time(shop):
+    shop.broker.offsets.set("billing", "orders", 0, 2)
+    counted, start = shop.broker.stats.counted.revived, shop.clock.now()
+    _java(shop, "ck", _java_checkpoint(shop, start), start)
+    log = shop.broker.pops.leases.log
+    shop.wait(19_000)
+    assert (log.behind, counted.total()) == (1, 0)
+    shop.wait(3_000)
+    assert (log.behind, counted["billing", "orders", 3]) == (0, 1)
+    assert shop.records(RETRY) == []
 
 
 def test_what_is_written_can_be_read_by_rocketmq(shop):
@@ -454,3 +533,15 @@ def test_the_newest_reason_counts_and_is_bounded(shop):
     (dead,) = shop.records("%DLQ%billing")
     assert dead.properties[props.LAST_ERROR].startswith("long long")
     assert len(dead.properties[props.LAST_ERROR]) == 1_000
+
+
+def test_an_ack_of_rocketmqs_timer_that_comes_before_its_checkpoint_counts(shop):
+    shop.send("a", "b")
+    start = shop.clock.now()
+    shop.broker.offsets.set("billing", "orders", 0, 2)
+    ack = {"ao": 0, "so": 0, "c": "billing", "t": "orders", "q": 0, "pt": start, "bn": "broker-a"}
+    _java(shop, "ack", msgspec.json.encode(ack), start + 20_000)
+    shop.wait(1_000)
+    _java(shop, "ck", _java_checkpoint(shop, start), start + 19_000)
+    shop.wait(25_000)
+    assert [record.body for record in shop.records(RETRY)] == [b"b"]

@@ -22,7 +22,7 @@ from aerobee.net.connection import Reply
 from aerobee.net.routes import Request
 from aerobee.protocol import names
 from aerobee.protocol.command import request as command_of
-from aerobee.protocol.headers.consume import AckMessage, Notification, PopMessage
+from aerobee.protocol.headers.consume import AckMessage, Notification, NotificationResult, PopMessage
 from aerobee.protocol.message import Record
 
 steps = st.lists(
@@ -202,6 +202,13 @@ async def test_a_notification_that_its_client_has_given_up_is_answered_without_w
         await asyncio.sleep(0)
     assert task.done()
     assert task.result().header.has_msg is False
+
+
+async def test_a_notification_is_told_that_too_many_wait(make_shop: Any) -> None:
+    shop = make_shop(pop_polling_total=0)
+    asked = Notification(consumer_group="billing", topic="orders", poll_time=5_000)
+    reply = await shop.ask(asked)
+    assert (reply.code, reply.header) == (0, NotificationResult(has_msg=False, polling_full=True))
 
 
 def binary(header: Any) -> Any:

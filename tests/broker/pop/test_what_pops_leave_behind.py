@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from aerobee.broker.operations.ack import MAX_BATCH_ACKS, batch_ack
+from aerobee.broker.operations.ack import MAX_BATCH_ACKS, ack_bits, batch_ack, open_bits
+from aerobee.broker.operations.pop import pop
 from aerobee.errors import InvalidParameter, SystemFailure
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
 from aerobee.protocol.bodies import BatchAckEntry
 from aerobee.protocol.codes import ResponseCode
-from aerobee.protocol.receipt import MAX_BITS, Receipt, bits_text
+from aerobee.protocol.receipt import MAX_BITS, Receipt, bits_text, real_topic
 
 RETRY = names.pop_retry_topic("orders", "billing")
 
@@ -103,6 +104,26 @@ async def test_a_pop_that_came_past_something_reads_on_though_too_many_wait(make
     assert shop.popped(poll_ms=15_000, **asked).code == ResponseCode.POLLING_FULL
 
 
+async def test_a_pop_that_reads_on_leaves_others_their_turns_and_ends_with_its_time(shop: Any) -> None:
+    """However much there is that does not match."""
+    shop.send(*"a" * 3_300, tags="other")
+    held = shop.hold(queue_id=0, expression="mine", expression_type="TAG", poll_ms=1_000)
+    await asyncio.sleep(0)
+    assert shop.committed() == 1_600, "a stretch a turn"
+    shop.clock.advance(1_000)
+    assert await held == []
+    assert shop.committed() == 3_200
+
+
+async def test_one_that_read_on_and_found_nothing_is_told_that_too_many_wait(make_shop: Any) -> None:
+    shop = make_shop(pop_polling_total=0)
+    shop.send(*"a" * 801, tags="other")
+    request = shop.request(queue_id=0, expression="mine", expression_type="TAG", poll_ms=15_000)
+    popped = await pop(request, shop.broker)  # type: ignore[misc]
+    assert (popped.code, popped.messages, popped.rest) == (ResponseCode.POLLING_FULL, [], 0)
+    assert shop.committed() == 801, "what does not match is passed all the same"
+
+
 async def test_what_a_held_pop_reads_is_known_from_when_it_last_looked(shop: Any) -> None:
     held = shop.hold()
     for _ in range(3):
@@ -130,3 +151,56 @@ def test_figures_of_the_revive_log_go_with_their_group_or_topic_and_no_others(sh
     assert set(written) == {("audit", "orders", "ck"), ("audit", "bills", "ck")}
     shop.broker.pops.remove_topic("orders")
     assert set(written) == {("audit", "bills", "ck")}
+
+
+def test_how_far_a_group_is_behind_is_told_by_the_last_message_it_got(shop: Any) -> None:
+    shop.send("a")
+    shop.clock.advance(5_000)
+    shop.send("b")
+    shop.clock.advance(700)
+    assert len(shop.pop()) == 2
+    assert shop.broker.stats.behind("billing", "orders", 0)[1] == 700
+
+
+def test_acks_taken_together_are_counted_one_by_one(shop: Any) -> None:
+    shop.send(*"abc")
+    first, *_ = shop.pop(queue_id=0)
+    place, receipt = ("orders", "billing", 0), first.receipt
+    assert open_bits(place, receipt.start_offset, receipt.pop_time, shop.broker) == 0b111
+    ack_bits(place, receipt.start_offset, receipt.pop_time, 0b101, shop.broker)
+    assert open_bits(place, receipt.start_offset, receipt.pop_time, shop.broker) == 0b010
+    assert {key: meter.count for key, meter in shop.broker.stats.meters("GROUP_ACK")} == {"orders@billing": 2}
+    shop.wait(4_000)
+    assert open_bits(place, receipt.start_offset, receipt.pop_time, shop.broker) == 0, "it is in the log"
+
+
+def test_an_ack_of_an_earlier_ordered_pop_moves_nothing(shop: Any) -> None:
+    shop.send("a", "b")
+    asked = {"ordered": True, "queue_id": 0, "invisible_ms": 1_000}
+    old, _ = shop.pop(**asked)
+    shop.wait(1_000)
+    new, _ = shop.pop(**asked)
+    shop.ack(old)
+    assert shop.committed() == 0
+    assert shop.broker.stats.meters("GROUP_ACK") == []
+    shop.ack(new)
+    assert shop.committed() == 1
+
+
+@pytest.mark.parametrize("flag", ["1", "2"])
+def test_a_batch_acks_messages_of_either_retry_topic(shop: Any, flag: str) -> None:
+    retry = real_topic("orders", "billing", flag)
+    shop.broker.topics.ensure(retry)
+    shop.send("a", topic=retry)
+    (one,) = shop.pop()
+    assert one.receipt.retry == flag
+    batch_ack([entry(one.receipt, 0, retry=flag)], shop.broker)
+    assert (shop.in_flight, shop.committed(topic=retry)) == (0, 1)
+
+
+def test_acks_in_order_of_a_queue_that_is_not_there_leave_no_offset(shop: Any) -> None:
+    shop.send("a")
+    (one,) = shop.pop(ordered=True, queue_id=0)
+    for queue_id in (-1, 4, 99):
+        batch_ack([entry(one.receipt, 0, queue_id=queue_id)], shop.broker)
+    assert set(shop.broker.offsets.table("billing", "orders")) <= {0}

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aerobee.broker.delivery.reading import correct, peek_position, relied_on
+from aerobee.broker.delivery.reading import accept_for, accept_for_pop, correct, peek_position, relied_on
 from aerobee.broker.operations.admin.settings import change_settings
 from aerobee.broker.operations.pop import plain, pop_again
 from aerobee.protocol import names
 from aerobee.protocol.bodies import ConsumerData, GroupConfig, Heartbeat, TopicConfig
 from aerobee.protocol.codes import ResponseCode
+from aerobee.settings import BrokerConfig
 from aerobee.store.results import Found, ReadStatus
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def join(broker: Any) -> None:
     "change",
     [
         lambda broker: change_settings("brokerPermission=4", broker),
+        lambda broker: change_settings("maxTransferCountOnMessageInMemory=7", broker),
         lambda broker: broker.groups.put(GroupConfig(group_name="billing", consume_enable=False)),
         lambda broker: broker.groups.forbid("billing", "orders", 4),
         lambda broker: broker.topics.put(TopicConfig(topic_name="orders", perm=2)),
@@ -142,3 +144,10 @@ def test_what_goes_into_the_revive_log_is_counted_by_kind(shop: Any) -> None:
     shop.ack(*found[:2])
     written = shop.broker.pops.leases.log.written
     assert written == {("billing", "orders", "ck"): 3, ("billing", "orders", "ack"): 2}
+
+
+@pytest.mark.parametrize("kind", [None, "TAG", "SQL92"])
+@pytest.mark.parametrize("expression", [None, "", "*"])
+def test_who_names_nothing_reads_everything(kind: str | None, expression: str | None) -> None:
+    assert accept_for(kind, expression, BrokerConfig(property_filter=False)) is None
+    assert accept_for_pop(kind, expression) is None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.broker.state.clients import Clients, ConsumerGroup
+from aerobee.errors import AccessDenied
 from aerobee.protocol.bodies import (
     ConsumerData,
     Heartbeat,
@@ -92,6 +93,19 @@ def test_joining_leaving_and_a_changed_topic_are_told_and_nothing_else() -> None
     clients.closed(link)
     assert changes.take() == []  # nobody is left to be told
     assert clients.group("g") is None
+
+
+def test_who_leaves_is_told_by_the_word_it_joined_by(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "aerobee")
+    clients, link = Clients(), FakeLink()
+    both = beat("one", "g", subscribe("t"), producer_data_set=[ProducerData(group_name="p")])
+    clients.heartbeat(link, both, now=0)
+    clients.closed(link)
+    told = {record.getMessage() for record in caplog.records if "client=one" in record.getMessage()}
+    assert told == {
+        "joined producer_group=p client=one peer=10.0.0.1:5000", "left producer_group=p client=one",
+        "joined group=g client=one peer=10.0.0.1:5000", "left group=g client=one",
+    }  # fmt: skip
 
 
 def test_client_that_comes_back_on_a_new_connection_is_not_removed_with_the_old_one() -> None:
@@ -259,3 +273,79 @@ def test_who_leaves_takes_what_it_said_along() -> None:
     group.fingerprints["two"] = 7
     clients.unregister("two", None, "g")
     assert (group.expressions.keys(), group.fingerprints, group.conflicts) == ({"one"}, {}, {})
+
+
+def test_the_full_form_is_asked_for_when_any_group_of_a_heartbeat_needs_it() -> None:
+    clients = Clients()
+    known = beat("one", "g", subscribe("t"), heartbeat_fingerprint=9)
+    clients.heartbeat(FakeLink(), known, now=0)
+    clients.remember_fingerprint(known)
+    other = beat("one", "new", subscribe("t"), heartbeat_fingerprint=10)
+    changed = beat("one", "g", subscribe("t"), heartbeat_fingerprint=10)
+    changed.consumer_data_set = [*changed.consumer_data_set, *other.consumer_data_set]
+    assert clients.needs_full_form(changed)
+    assert not clients.needs_full_form(other)
+
+
+def test_one_more_who_subscribes_like_another_is_no_new_conflict(caplog: pytest.LogCaptureFixture) -> None:
+    clients = Clients()
+    for client, tag in (("one", "A"), ("two", "B"), ("three", "B")):
+        clients.heartbeat(FakeLink(), beat(client, "g", subscribe("t", tag)), now=0)
+    assert caplog.text.count("subscribe differently") == 1
+    clients.heartbeat(FakeLink(), beat("four", "g", subscribe("t", "C")), now=0)
+    assert caplog.text.count("subscribe differently") == 2
+
+
+def test_what_a_reader_brought_takes_no_memory_when_it_is_forgotten() -> None:
+    clients = Clients()
+    clients.learn("g", "t", None, "*", now=0)
+    clients.learn("g", "u", None, "*", now=1)
+    clients.expire(600_001)
+    assert clients.readers("t") == set()
+    assert clients.readers("u") == {"g"}
+    clients.expire(600_002)
+    assert clients._learned == {}
+
+
+def test_a_heartbeat_says_that_something_changed_when_any_of_its_groups_did() -> None:
+    clients, link = Clients(), FakeLink()
+    both = beat("one", "g", subscribe("t"))
+    both.consumer_data_set = [*both.consumer_data_set, *beat("one", "h", subscribe("t")).consumer_data_set]
+    clients.heartbeat(link, beat("one", "h", subscribe("t")), now=0)
+    assert clients.heartbeat(link, both, now=1)
+    assert not clients.heartbeat(link, both, now=2)
+
+
+def test_a_topic_that_a_group_gave_up_is_told_to_its_members() -> None:
+    clients, link = Clients(), FakeLink()
+    clients.heartbeat(link, beat("one", "g", subscribe("t"), subscribe("u")), now=0)
+    changes = Changes(clients)
+    assert clients.heartbeat(link, beat("one", "g", subscribe("t")), now=1)
+    assert changes.take() == ["g"]
+    assert (clients.subscribers("u"), clients.subscribers("t")) == (set(), {"g"})
+
+
+def test_a_connection_that_went_leaves_nothing_behind() -> None:
+    clients, link = Clients(), FakeLink()
+    clients.heartbeat(link, beat("one", "g", subscribe("t")), now=0)
+    clients.register_producer(link, "two", "p", 0)
+    clients.closed(link)
+    assert (clients._by_link, clients._members, clients.groups(), clients.producer_groups()) == (
+        {},
+        {},
+        {},
+        {},
+    )
+
+
+@pytest.mark.parametrize("other", ["bob", "", None])
+def test_a_client_id_is_its_users_as_long_as_it_lives(other: str | None) -> None:
+    clients, link = Clients(), FakeLink()
+    link.attributes["user"] = "alice"
+    clients.check_owner("one", other)
+    clients.heartbeat(link, beat("one", "g", subscribe("t")), now=0)
+    clients.check_owner("one", "alice")
+    with pytest.raises(AccessDenied, match="in use by another user"):
+        clients.check_owner("one", other)
+    clients.closed(link)
+    clients.check_owner("one", other)

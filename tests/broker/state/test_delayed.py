@@ -133,3 +133,50 @@ def test_what_is_due_in_this_moment_waits_no_more(bench: Any, late_ms: int) -> N
     assert counted(bench, table, "billing") == (2, True)
     bench.clock.advance(1 + late_ms)
     assert counted(bench, table, "billing") == (0, True)
+
+
+def test_a_hole_in_a_level_hides_nothing_behind_it(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a unit that was never written: what is due is looked for on both sides of it."""
+    table = Delayed()
+    back(bench, "billing", 5)
+    unit = bench.broker.store.unit
+    monkeypatch.setattr(bench.broker.store, "unit", lambda *at: None if at[2] == 2 else unit(*at))
+    assert counted(bench, table, "billing") == (5, True) or table.count("%RETRY%billing")[0] == 2
+    bench.clock.advance(11_000)
+    assert counted(bench, table, "billing") == (0, True)
+
+
+def test_a_look_that_finds_more_waiting_than_the_last_one_counts_anew(bench: Any) -> None:
+    """The machine's clock was set meanwhile."""
+    table, store, began = Delayed(), bench.broker.store, bench.clock.now()
+    back(bench, "billing", 3)
+    bench.clock.advance(5_000)
+    back(bench, "billing", 2)
+    for at, count in ((12_000, 2), (1_000, 5), (16_000, 0), (2_000, 5)):
+        at_once(table.look(store, began + at))
+        assert table.count("%RETRY%billing") == (count, True)
+        assert (len(table._counts), len(table._names)) == (count > 0, count > 0), (
+            "nothing is kept of what is gone"
+        )
+
+
+@pytest.mark.parametrize("jump", [-3_600_000, 3_600_000])
+def test_a_clock_that_was_set_makes_no_retry_due_and_none_wait_longer(bench: Any, jump: int) -> None:
+    table = Delayed()
+    back(bench, "billing", 3)
+    bench.clock.set_wall(bench.clock.wall() + jump)
+    back(bench, "billing", 1)
+    assert counted(bench, table, "billing") == (4, True)
+    bench.clock.advance(10_001)
+    assert counted(bench, table, "billing") == (0, True)
+
+
+def test_what_still_waits_is_not_read_again_when_some_became_due(bench: Any, reads: list[int]) -> None:
+    table = Delayed()
+    back(bench, "billing", 3)
+    bench.clock.advance(5_000)
+    back(bench, "billing", 2)
+    assert counted(bench, table, "billing") == (5, True)
+    bench.clock.advance(6_000)
+    assert counted(bench, table, "billing") == (2, True)
+    assert len(reads) == 5

@@ -43,6 +43,15 @@ def test_system_groups_are_always_there(tmp_path: Path) -> None:
     assert groups.require("CID_RMQ_SYS_SOMETHING").group_name == "CID_RMQ_SYS_SOMETHING"
 
 
+def test_what_an_operator_set_for_a_group_of_the_systems_is_kept(tmp_path: Path) -> None:
+    groups = Groups(tmp_path, ManualClock())
+    groups.put(GroupConfig(group_name="TOOLS_CONSUMER", consume_enable=False))
+    groups.save()
+    again = Groups(tmp_path, ManualClock())
+    assert again.require("TOOLS_CONSUMER").consume_enable is False
+    assert again.data_version == groups.data_version
+
+
 def test_group_may_be_forbidden_to_read_a_topic(tmp_path: Path) -> None:
     groups = Groups(tmp_path, ManualClock())
     groups.forbid("billing", "orders", 4)
@@ -103,3 +112,27 @@ async def test_what_was_forbidden_to_a_deleted_group_is_not_forbidden_to_a_new_o
     assert Groups(tmp_path, ManualClock()).get("billing") is None
     groups.delete("unknown")
     assert "unknown" not in groups.unsaved
+
+
+async def test_who_remembers_a_groups_settings_by_their_version_sees_that_they_were_taken_back(
+    tmp_path: Path, broken_disk: BrokenDisk
+) -> None:
+    groups = Groups(tmp_path, ManualClock())
+    groups.put(GroupConfig(group_name="billing"))
+    await groups.saved()
+    broken_disk.refuse = True
+    seen = [groups.data_version]
+    groups.put(GroupConfig(group_name="billing", consume_enable=False))
+    seen.append(groups.data_version)
+    with pytest.raises(DiskFull):
+        await groups.saved()
+    assert groups.data_version not in seen
+
+
+def test_what_is_put_as_it_is_changes_nothing(tmp_path: Path) -> None:
+    groups = Groups(tmp_path, ManualClock())
+    groups.put(GroupConfig(group_name="billing"))
+    groups.save()
+    version = groups.data_version
+    groups.put(GroupConfig(group_name="billing"))
+    assert (groups.data_version, groups.unsaved) == (version, {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -223,6 +224,7 @@ def test_each_is_asked_about_once_and_no_more_than_wanted_at_a_time() -> None:
     found.start(0, 0)
     for place, due in enumerate((30, 10, 20)):
         found.read(half(place, due=due))
+        assert found.cursor == place + 1
     assert found.next_due() == 10
     assert [each.origin for each in found.due(9, 5)] == []
     assert [each.origin for each in found.due(30, 2)] == [1, 2]
@@ -244,3 +246,86 @@ def test_memory_is_bounded_by_the_number_given(monkeypatch: pytest.MonkeyPatch) 
     found.read(half(1))
     assert found.room == 0
     assert [int(each) for each in Outcome] == [0, 8, 12]
+
+
+def test_a_start_far_on_takes_no_memory_for_what_was_before_it() -> None:
+    found = HalfMessages()
+    found.start(80_000_000, 0)
+    found.replay_op(0, [80_000_001])
+    assert found.ended_unread(80_000_001)
+    assert len(found._ended._bits) == 1
+
+
+def test_a_word_about_a_copy_that_was_not_read_yet_ends_all_copies() -> None:
+    """One that an earlier run appended, with more open before it than memory has room for."""
+    found = HalfMessages()
+    found.start(0, 0)
+    found.read(half(0))
+    found.read(half(1))
+    found.read(half(2, origin=0))
+    assert found.end(0, 5, Outcome.COMMIT) == [0, 2, 5]
+    assert found.ended_unread(5)
+    found.read(half(5, origin=0))
+    assert [each.origin for each in found.open()] == [1]
+
+
+def test_an_op_is_needed_as_long_as_any_message_named_beside_it() -> None:
+    """They are counted by the hundred: the latest of all they name decides."""
+    found = HalfMessages()
+    found.start(0, 0)
+    for place in range(10):
+        found.read(half(place))
+    for place in (9, 3, 0, 1, 2, 4):
+        found.end(place, place, Outcome.COMMIT)
+    assert (found.half_progress, found.op_progress) == (5, 0)
+    for place in (5, 6, 7, 8):
+        found.end(place, place, Outcome.COMMIT)
+    assert (found.half_progress, found.op_progress) == (10, 10)
+
+
+def test_a_restart_begins_at_what_was_not_read_yet_though_the_open_one_has_a_newer_copy() -> None:
+    found = HalfMessages()
+    found.start(0, 0)
+    found.read(half(0))
+    first = found.find(0)
+    assert first is not None
+    found.moved(first, 5, 500, 0)  # appended behind four that nobody has read
+    assert (found.cursor, found.half_progress) == (1, 1)
+    for place in range(1, 5):
+        found.read(half(place))
+        found.end(place, place, Outcome.ROLLBACK)
+    assert (found.cursor, found.half_progress) == (5, 5)
+
+
+def test_an_op_of_a_message_that_was_not_read_yet_is_needed() -> None:
+    found = HalfMessages()
+    found.start(0, 0)
+    assert found.end(0, 0, Outcome.COMMIT) == [0]
+    assert (found.half_progress, found.op_progress) == (0, 0)
+    found.read(half(0))
+    assert (found.open(), found.half_progress, found.op_progress) == ([], 1, 1)
+
+
+def test_a_topic_is_counted_as_long_as_something_of_it_is_open() -> None:
+    found = HalfMessages()
+    found.start(0, 0)
+    for place, topic in enumerate(("orders", "orders", "bills")):
+        found.read(msgspec.structs.replace(half(place), topic=topic))
+    assert dict(found.by_topic) == {"orders": 2, "bills": 1}
+    found.end(2, 2, Outcome.COMMIT)
+    found.forget(0)
+    assert dict(found.by_topic) == {"orders": 1}
+    found.end(1, 1, Outcome.ROLLBACK)
+    assert dict(found.by_topic) == {}
+
+
+def test_when_all_was_read_nothing_is_kept_of_those_that_ended_before() -> None:
+    found = HalfMessages()
+    found.start(0, 0)
+    for place in range(104):
+        found.end(place, place, Outcome.COMMIT)
+    assert len(found._ended._bits) == 13
+    for place in range(104):
+        found.read(half(place))
+    found.settled()
+    assert (len(found._ended._bits), found.open()) == (0, [])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -166,3 +166,26 @@ def test_who_asks_for_names_may_do_with_them_what_he_likes(offsets: Offsets) -> 
     assert offsets.groups_of("orders") == {"billing"}
     assert (offsets.topics_of("billing"), offsets.groups()) == ({"orders"}, {"billing"})
     assert offsets.get("billing", "orders", 0) == 5
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda offsets: offsets.set("g", "t", 0, 6),
+        lambda offsets: offsets.set_reset("g", "t", 0, 3),
+        lambda offsets: offsets.clone("g", "h", "t"),
+        lambda offsets: offsets.remove_group("g"),
+        lambda offsets: offsets.remove_topic("t"),
+    ],
+)
+def test_whatever_becomes_of_an_offset_is_to_be_written_down(tmp_path: Path, change: Any) -> None:
+    offsets = Offsets(tmp_path, ManualClock())
+    offsets.set("g", "t", 0, 5)
+    offsets.save()
+    assert not offsets.unsaved
+    change(offsets)
+    assert offsets.unsaved
+    offsets.save()
+    again = Offsets(tmp_path, ManualClock())
+    for group in ("g", "h"):
+        assert again.table(group, "t") == offsets.table(group, "t")

@@ -82,3 +82,12 @@ def test_a_lock_is_known_by_group_and_queue_while_it_lives() -> None:
     assert locks.holds_any("g", now=100_000), "one of them lives"
     locks.unlock("g", "one", [Q0, Q1])
     assert locks.owner("g", Q1, now=100_000) == "two"
+
+
+def test_a_group_without_locks_takes_no_memory() -> None:
+    locks = QueueLocks()
+    locks.lock("g", "one", [Q0, Q1], now=0)
+    locks.unlock("g", "one", [Q0])
+    assert locks.owner("g", Q1, now=0) == "one"
+    locks.unlock("g", "one", [Q1])
+    assert locks._locks == {}

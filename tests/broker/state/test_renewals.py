@@ -103,3 +103,23 @@ def test_a_lease_is_extended_to_three_hours_after_the_first_delivery_and_no_furt
     lease.renewed = 99
     assert renewals.extension(lease, START) == STEPS_MS[-1]
     assert STEPS_MS == (60_000, 180_000, 300_000, 600_000, 1_800_000, 3_600_000)
+
+
+def test_a_lease_renewed_before_its_time_is_due_by_its_newest_end_only() -> None:
+    renewals = Renewals()
+    renewals.hold("g", "t", "c", receipt())
+    (lease,) = renewals.of_client("c")
+    renewals.renewed(lease, receipt(pop_time=START + 30_000))
+    assert renewals.due(START + 90_000 - AHEAD_MS - 1) == []
+    assert renewals.due(START + 90_000 - AHEAD_MS) == [lease]
+    assert renewals.due(START + 200_000) == []
+
+
+def test_the_last_renewal_ends_three_hours_after_the_first_delivery() -> None:
+    renewals = Renewals()
+    renewals.hold("g", "t", "c", receipt())
+    (lease,) = renewals.of_client("c")
+    end = START + LONGEST_MS
+    assert renewals.extension(lease, end - STEPS_MS[0]) == STEPS_MS[0]
+    assert renewals.extension(lease, end - AHEAD_MS - 1) == AHEAD_MS + 1
+    assert renewals.extension(lease, end - AHEAD_MS) is None

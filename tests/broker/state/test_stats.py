@@ -264,3 +264,52 @@ def test_rates_of_seconds_are_from_one_sample_a_second_however_often_it_ticks() 
         stats.tick(now)
     assert [second.at - 1_000_000 for second in stats._seconds] == [0, 1_000, 2_000]
     assert stats.broker_rates(10)["put"] == 2.5
+
+
+def test_the_rates_of_a_topic_and_of_a_group_are_of_the_last_minute() -> None:
+    stats = Stats(0)
+    for turn in range(1, 66):
+        if turn < 3:
+            stats.sent("orders", 60, 0)
+            stats.got("billing", "orders", 60, 0)
+        stats.tick(turn * TEN_S)
+        if turn == 2:
+            assert (stats.send_rate("orders"), stats.consume_rate("billing", "orders")) == (6.0, 6.0)
+    assert (stats.send_rate("orders"), stats.consume_rate("billing", "orders")) == (0.0, 0.0)
+
+
+def test_what_is_removed_is_a_whole_name_and_not_what_begins_like_it() -> None:
+    stats = Stats(0)
+    for group in ("bill", "billing"):
+        for topic in ("order", "orders"):
+            stats.got(group, topic, 1, 1)
+            stats.fell_behind(group, topic, 0, 1, 1)
+    stats.remove_group("bill")
+    assert [key for key, _ in stats.meters("GROUP_GET")] == ["order@billing", "orders@billing"]
+    stats.remove_topic("order")
+    assert [key for key, _ in stats.meters("GROUP_GET")] == ["orders@billing"]
+    assert stats.behind("billing", "orders", 0) == (1, 1)
+
+
+def test_what_only_metrics_show_goes_with_its_topic_and_its_group() -> None:
+    stats = Stats(0)
+    counted = stats.counted
+    for group, topic in (("bill", "orders"), ("audit", "orders"), ("bill", "trades")):
+        for pairs in (counted.dead, counted.retried):
+            pairs[group, topic] += 1
+        counted.revived[group, topic, 3] += 1
+        counted.came[topic].moved_count += 1
+        for table in (counted.committed, counted.rolled_back, counted.timer_in, counted.timer_out):
+            table[topic] += 1
+        for histograms in (counted.finish_s, counted.delay_s):
+            histograms.add(topic, 1)
+    stats.remove_group("bill")
+    assert list(counted.dead) == list(counted.retried) == [("audit", "orders")]
+    assert list(counted.revived) == [("audit", "orders", 3)]
+    stats.remove_topic("orders")
+    assert not (counted.dead or counted.retried or counted.revived)
+    assert list(counted.came) == ["trades"]
+    for table in (counted.committed, counted.rolled_back, counted.timer_in, counted.timer_out):
+        assert list(table) == ["trades"]
+    for histograms in (counted.finish_s, counted.delay_s):
+        assert [key for key, _ in histograms] == ["trades"]

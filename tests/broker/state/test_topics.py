@@ -119,6 +119,9 @@ def test_reserved_and_retry_topics_are_not_plain(topics: Topics) -> None:
     assert topics.plain("orders") is not None
     assert topics.plain("SCHEDULE_TOPIC_XXXX") is None
     assert topics.plain("%RETRY%group") is None
+    for odd in ("or ders", "orders+", "a" * 128, "audit_REPLY_TOPIC"):
+        topics.ensure(odd)
+        assert topics.plain(odd) is None, odd
     topics.delete("orders")
     assert topics.plain("orders") is None
 
@@ -144,3 +147,9 @@ def test_a_topic_is_made_with_as_many_queues_as_its_model_allows_but_not_with_no
         with pytest.raises(InvalidParameter, match=f"asked for with {none} queues"):
             topics.create_for_send("t", "model", none, "shop")
     assert topics.get("t") is None
+
+
+def test_a_topic_made_by_a_send_has_no_more_queues_than_its_model_is_written_to(topics: Topics) -> None:
+    topics.put(TopicConfig(topic_name="TBW102", read_queue_nums=8, write_queue_nums=3, perm=7))
+    made = topics.create_for_send("new", "TBW102", 4, "a test")
+    assert (made.read_queue_nums, made.write_queue_nums, made.perm) == (3, 3, 6)

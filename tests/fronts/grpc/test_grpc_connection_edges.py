@@ -58,6 +58,45 @@ async def test_a_refusal_in_the_middle_of_a_read_leaves_what_comes_after_it_alon
         assert (line.connection.kept_bytes, line.port.unfinished.total) == (0, 0)
 
 
+async def test_what_comes_while_an_answer_waits_for_its_window_is_neither_served_nor_kept() -> None:
+    told: list[bytes] = []
+
+    def heard(exchange: Exchange, data: bytes) -> None:
+        told.append(data)
+        exchange.answer(b"enough")
+
+    def opened(exchange: Exchange) -> None:
+        exchange.hears(heard, Exchange.finish)
+
+    async with line_of(Method(Exchange.answer, opened)) as line:
+        line.say(frames.settings({frames.INITIAL_WINDOW: 0}))
+        number = begun(line, as_message(b"one"))
+        line.say(frame(DATA, 0, number, as_message(b"two")), frame(DATA, 0, number, as_message(b"three")[:6]))
+        assert told == [b"one"]
+        assert (line.connection.kept_bytes, line.port.unfinished.total) == (0, 0)
+        line.say(frames.window_update(number, 100))
+        heard_last = line.hear(number)
+        assert (heard_last.messages, heard_last.status) == ([b"enough"], 0)
+
+
+@pytest.mark.parametrize("more", [b"\0", as_message(b"abc")[:6]])
+async def test_a_call_that_ends_within_a_message_is_not_served_with_the_one_before(more: bytes) -> None:
+    async with line_of() as line:
+        number = begun(line, as_message(b"one"))
+        line.say(frame(DATA, END_STREAM, number, more))
+        heard = line.hear(number)
+        assert (heard.status, heard.messages) == (Code.INTERNAL, [])
+
+
+async def test_a_second_message_is_not_served_in_the_place_of_the_first() -> None:
+    async with line_of() as line:
+        number = begun(line, as_message(b"one"))
+        line.say(frame(DATA, END_STREAM, number, as_message(b"two")))
+        heard = line.hear(number)
+        assert (heard.status, heard.messages) == (Code.INTERNAL, [])
+        assert heard.headers[0]["grpc-message"] == "more than one message where a call takes one"
+
+
 async def test_of_two_answers_the_first_counts() -> None:
     def twice(exchange: Exchange, data: bytes) -> None:
         exchange.answer(b"one")
@@ -125,6 +164,50 @@ async def test_whoever_wants_to_know_is_told_once_that_a_call_is_over(how: str) 
         assert told == ([] if how == "lost" else [how])
         line.wire.abort()
         assert told == [how]
+
+
+async def test_who_was_told_of_an_end_that_waits_for_its_window_is_not_told_again_when_the_client_goes() -> (
+    None
+):
+    told: list[str] = []
+
+    def opened(exchange: Exchange) -> None:
+        exchange.on_stop = lambda: told.append("over")
+        exchange.answer(b"waits")
+
+    async with line_of(Method(Exchange.answer, opened)) as line:
+        line.say(frames.settings({frames.INITIAL_WINDOW: 0}))
+        begun(line, b"")
+        assert told == ["over"]
+        line.wire.abort()
+        assert told == ["over"]
+
+
+async def test_the_answer_to_the_last_message_of_a_stream_ends_it_and_keeps_nothing() -> None:
+    """Headers once, whatever was said before; whoever wants to know is told, and bytes behind it are let go."""
+    told: list[bytes | str] = []
+
+    def heard(exchange: Exchange, data: bytes) -> None:
+        told.append(data)
+        if data == b"last":
+            exchange.answer(b"two")
+
+    def opened(exchange: Exchange) -> None:
+        exchange.on_stop = lambda: told.append("over")
+        exchange.hears(heard, Exchange.finish)
+
+    for speaks_first in (False, True):
+        told.clear()
+        async with line_of(Method(Exchange.answer, opened)) as line:
+            number = begun(line, b"")
+            if speaks_first:
+                line.connection.streams.open[number].write(b"one")  # type: ignore[attr-defined]
+            line.say(frame(DATA, END_STREAM, number, as_message(b"last") + b"\0\0"))
+            answered = line.hear(number)
+            assert answered.messages == ([b"one", b"two"] if speaks_first else [b"two"])
+            assert (len(answered.headers), answered.status) == (2, 0)
+            assert told == [b"last", "over"]
+            assert (line.connection.kept_bytes, line.port.unfinished.total) == (0, 0)
 
 
 async def test_work_whose_call_is_ended_by_another_hand_ends() -> None:
@@ -208,6 +291,18 @@ async def test_who_completes_one_message_and_begins_another_is_last_in_line() ->
             headers,
             frame(DATA, 0, rest, as_message(bytes(900))[:300]),
         )
+        begun(third, as_message(bytes(900))[:400])
+        assert (first.wire.closed, second.wire.closed) == (False, True)
+        await second.close()
+        await third.close()
+
+
+async def test_a_message_that_came_whole_makes_the_one_under_way_younger() -> None:
+    async with line_of(max_unfinished=1_000) as first:
+        second, third = (Line(lambda path: ECHO, beside=first) for _ in range(2))
+        begun(first, as_message(bytes(900))[:400])
+        begun(second, as_message(bytes(900))[:400])
+        first.call("/x", b"whole")
         begun(third, as_message(bytes(900))[:400])
         assert (first.wire.closed, second.wire.closed) == (False, True)
         await second.close()

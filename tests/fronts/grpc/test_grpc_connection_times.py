@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aerobee.fronts.grpc.connection import KEEPALIVE_MS, KEEPALIVE_WAIT_MS
+from aerobee.clock import ManualClock
+from aerobee.fronts.grpc.connection import KEEPALIVE_MS, KEEPALIVE_WAIT_MS, ConnectionLimits
+from aerobee.fronts.grpc.port import GrpcPort
+from aerobee.net.tls import TlsMode
+from aerobee.net.unfinished import Unfinished
 from aerobee.protocol.http2 import frames
 from aerobee.protocol.http2.frames import PING, PREFACE, Reason, frame
 from aerobee.protocol.http2.streams import StreamLimits
@@ -88,6 +93,7 @@ async def test_a_call_waits_while_the_socket_is_full() -> None:
     async with line_of(held(many)) as line:
         line.connection.pause_writing()
         number = line.call("/x", b"q")
+        assert not line.connection.streams.open[number].has_room  # type: ignore[attr-defined]
         for _ in range(5):
             await asyncio.sleep(0)
         assert sent == []
@@ -228,6 +234,26 @@ async def test_calls_that_never_end_are_cut_when_the_port_has_waited() -> None:
         assert not line.connection.held
 
 
+async def test_a_closing_port_waits_for_every_call_not_only_the_first_that_ends() -> None:
+    go_on = [asyncio.Event() for _ in range(3)]
+    calls = iter(go_on)
+
+    async def waits(exchange: Exchange) -> None:
+        await next(calls).wait()
+        exchange.answer(b"done")
+
+    async with line_of(held(waits)) as line:
+        numbers = [line.call("/x", b"q") for _ in go_on]
+        closing = asyncio.ensure_future(line.port.close(10_000))
+        await until(line.goodbye)
+        for number, event in zip(numbers, go_on, strict=True):
+            assert not line.wire.closed
+            event.set()
+            await until(lambda number=number: line.hear(number).ended)  # type: ignore[misc]
+        await closing
+        assert [line.hear(number).messages for number in numbers] == [[b"done"]] * 3
+
+
 async def test_a_port_with_idle_connections_closes_at_once() -> None:
     async with line_of() as line:
         async with asyncio.timeout(10):
@@ -238,22 +264,54 @@ async def test_a_port_with_idle_connections_closes_at_once() -> None:
 
 async def test_a_port_waits_for_connections_that_take_their_time_to_close() -> None:
     async with line_of() as line:
-        loop = asyncio.get_running_loop()
-        line.wire.close = lambda: loop.call_later(0.003, line.wire.abort)  # type: ignore[method-assign,assignment]
+        loop, gone = asyncio.get_running_loop(), line.wire.abort
+        cut: list[bool] = []
+        line.wire.abort = lambda: cut.append(True) or gone()  # type: ignore[method-assign,func-returns-value]
+        line.wire.close = lambda: loop.call_later(0.003, gone)  # type: ignore[method-assign,assignment]
         async with asyncio.timeout(10):
             await line.port.close(60_000)
         assert line.wire.closed
+        assert not cut, "it was still being read"
 
 
 async def test_the_port_looks_after_its_connections_every_second() -> None:
     async with line_of(idle_close_ms=3_000) as line:
+        others = [Line(lambda path: ECHO, beside=line, idle_close_ms=3_000) for _ in range(2)]
+        wires = [each.wire for each in (line, *others)]
         await line.port.start("127.0.0.1", 0)
         line.clock.advance(2_000)
-        assert not line.wire.closed
+        assert not any(wire.closed for wire in wires)
         line.clock.advance(1_000)
-        assert line.wire.closed
+        assert all(wire.closed for wire in wires)
         await line.port.close(0)
         seen: list[int] = []
         line.port._connections = [SimpleNamespace(tick=seen.append)]  # type: ignore[assignment,list-item]
         line.clock.advance(5_000)
         assert seen == [], "and not when it is closed"
+
+
+@pytest.mark.parametrize("speaks_tls", [False, True])
+async def test_the_port_admits_so_many_and_lets_go_who_says_nothing(speaks_tls: bool) -> None:
+    """Also before it is known whether TLS is spoken: who comes must begin within the time for it."""
+    tls: Any = SimpleNamespace(mode=TlsMode.PERMISSIVE, context=None) if speaks_tls else None
+    limits = ConnectionLimits(max_message=100, handshake_ms=20 if speaks_tls else 60_000)
+    port = GrpcPort(
+        lambda path: ECHO, ManualClock(), Unfinished(1_000), limits=limits, max_connections=1, tls=tls
+    )
+    number = await port.start("127.0.0.1", 0)
+    readers = []
+    async with asyncio.timeout(4):
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection("127.0.0.1", number)
+            readers.append((reader, writer))
+            await until(lambda: port._door.waiting or port._connections)
+        with suppress(ConnectionError):
+            assert await readers[1][0].read() == b"", "one too many"
+        if speaks_tls:
+            with suppress(ConnectionError):
+                assert await readers[0][0].read() == b""
+        else:
+            assert not readers[0][0].at_eof()
+    for _, writer in readers:
+        writer.transport.abort()
+    await port.close(0)

@@ -217,6 +217,24 @@ async def test_a_delayed_message_can_be_recalled(client: Any) -> None:
     assert (answer.status.code, answer.message_id) == (pb.OK, "01" + "A" * 32)
 
 
+async def test_an_ack_that_names_no_topic_or_no_group_is_refused_as_a_whole(client: Any) -> None:
+    handle = "0 1700000000000 30000 0 0 broker-a 0 0 0"
+    for topic, group, code in (
+        ("a b", "g", pb.ILLEGAL_TOPIC),
+        ("rmq_sys_wheel_timer", "g", pb.ILLEGAL_TOPIC),
+        ("t", "a b", pb.ILLEGAL_CONSUMER_GROUP),
+    ):
+        answer = await client.ack(topic, handle, group)
+        assert (answer.status.code, list(answer.entries)) == (code, []), (topic, group)
+
+
+async def test_a_broker_that_allows_no_recall_gives_no_handle_for_it(client_of: Any) -> None:
+    async with client_of(recall=False) as client:
+        due = client.server.clock.now() + 3_600_000
+        (entry,) = (await client.send("t", deliver_at=due)).entries
+        assert (entry.status.code, entry.recall_handle) == (pb.OK, "")
+
+
 async def test_reading_by_offset(client: Any) -> None:
     client.server.broker.topics.ensure("t", queues=1)
     for i in range(3):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.broker.broker import assemble
+from aerobee.broker.operations.admin.groups import consumer_connection
 from aerobee.broker.operations.receive import max_attempts
 from aerobee.clock import ManualClock
 from aerobee.errors import AccessDenied, NetworkError
@@ -18,6 +19,7 @@ from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.status import Refused
 from aerobee.fronts.grpc.telemetry import OUTBOX, Peer, Peers
 from aerobee.protocol.bodies import (
+    Connection,
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,
@@ -28,6 +30,7 @@ from aerobee.protocol.bodies import (
     ProducerData,
     RetryPolicy,
 )
+from aerobee.protocol.codes import VERSION
 from aerobee.protocol.command import request as command_of
 from aerobee.protocol.headers.consume import NotifyIdsChanged
 from aerobee.protocol.headers.transaction import CheckTransaction
@@ -216,6 +219,12 @@ def test_a_consumer_is_told_how_to_receive(peers: Peers, broker: Any, ordered: b
     assert broker.clients.consumer_ids("billing") == ["c1"]
 
 
+def test_tools_list_a_client_as_they_list_those_of_remoting(peers: Peers, broker: Any) -> None:
+    peers.settle(peers.of(calling(said={"x-mq-language": "JAVA"})), consuming(orders="*"))
+    (shown,) = consumer_connection("billing", broker).connection_set
+    assert shown == Connection(client_addr="10.0.0.1:1", client_id="c1", language="JAVA", version=VERSION)
+
+
 def test_a_group_with_a_backoff_of_its_own_is_told_that(peers: Peers, broker: Any) -> None:
     policy = RetryPolicy(
         type="EXPONENTIAL", exponential_retry_policy=ExponentialRetry(initial=5, max=60, multiplier=3)
@@ -261,7 +270,19 @@ def test_settings_that_are_not_taken_register_nobody(
     with pytest.raises(Refused) as refused:
         peers.settle(peer, settings)
     assert refused.value.code == code
+    peers.register(peer)  # as its next heartbeat does
     assert broker.clients.find_client("c1") is None
+
+
+def test_settings_that_are_not_taken_leave_those_before_them(peers: Peers, broker: Any) -> None:
+    peer = peers.of(calling())
+    peers.settle(peer, consuming(orders="A"))
+    bad = consuming(group="a b", bills="*")
+    with pytest.raises(Refused):
+        peers.settle(peer, bad)
+    peers.register(peer)
+    (group,) = broker.clients.groups().values()
+    assert (group.name, list(group.subscriptions)) == ("billing", ["orders"])
 
 
 def test_a_group_of_a_namespace_is_told_its_own_settings(peers: Peers, broker: Any) -> None:

@@ -13,6 +13,7 @@ from aerobee import errors
 from aerobee.broker.delivery.reading import Start
 from aerobee.broker.operations.pop import Pop
 from aerobee.broker.operations.pull import Pull
+from aerobee.broker.operations.receive import Delivery
 from aerobee.broker.state.routes import Host
 from aerobee.clock import ManualClock
 from aerobee.fronts.grpc import offsets, receive, route, status, telemetry
@@ -22,6 +23,7 @@ from aerobee.fronts.grpc.generated import messaging_pb2 as pb
 from aerobee.fronts.grpc.status import Refused
 from aerobee.protocol.bodies import TopicConfig
 from aerobee.protocol.message import Record, encode
+from aerobee.protocol.receipt import Receipt
 from aerobee.store.results import Found, ReadStatus
 
 NOW = 1_700_000_000_000
@@ -139,6 +141,34 @@ def test_a_receive_is_a_pop_of_any_queue(batch: int, wanted: int, group: str) ->
 
 async def answers(made: Any) -> list[Any]:
     return [each async for each in made]
+
+
+async def test_what_was_on_its_way_when_its_client_left_is_given_back_with_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = [
+        Delivery(Record("orders", b"%d" % at, "", 0, at), Receipt(0, 1, 60_000, 0, "0", "b", 0, at), 1)
+        for at in range(4)
+    ]
+    back: list[tuple[str, str, int]] = []
+
+    async def received(request: Any, broker: Any) -> list[Delivery]:
+        return found
+
+    def given_back(group: str, topic: str, receipt: Receipt, broker: Any) -> None:
+        back.append((group, topic, receipt.offset))
+
+    monkeypatch.setattr(receive, "receive", received)
+    monkeypatch.setattr(receive, "give_back", given_back)
+    asked = SimpleNamespace(group="billing", topic="orders")
+    monkeypatch.setattr(receive, "_pop_request", lambda *_: asked)
+    monkeypatch.setattr(receive, "_brought", lambda delivery, topic: (topic, delivery.record.body))
+    caller: Any = SimpleNamespace(peer=None, remaining_ms=None)
+    stream = receive.receive_message(caller, receiving(), None)  # type: ignore[arg-type]
+    assert (await anext(stream)).status.code == pb.OK
+    assert [await anext(stream), await anext(stream)] == [("orders", b"0"), ("orders", b"1")]
+    await stream.aclose()  # type: ignore[attr-defined]
+    assert back == [("billing", "orders", 1), ("billing", "orders", 2), ("billing", "orders", 3)]
 
 
 @pytest.mark.parametrize(("batch", "wanted"), [(-1, 1), (0, 1), (1, 1), (2, 2), (32, 32), (33, 32)])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -96,6 +97,20 @@ async def test_what_was_changed_and_refused_is_in_the_audit_log(secured: Server,
     assert '"port":"http"' in log.replace(" ", "")
     assert "CreateTopic" in log and "DeleteTopic" in log
     assert "geheim" not in log
+
+
+async def test_the_audit_log_says_where_a_group_was_moved(secured: Server, tmp_path: Path) -> None:
+    await act(secured.http_address, "/api/topics/orders", {"queues": 1}, **ADMIN)
+    await act(secured.http_address, "/api/groups/billing", {}, **ADMIN)
+    for given in ({"timestamp": 0}, {"timestamp": 1_700_000_000_123}, {}):
+        moved = {"topic": "orders", **given}
+        assert (await act(secured.http_address, "/api/groups/billing/reset", moved, **ADMIN)).status == 200
+    said = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    assert [each["change"] for each in said if each["request"] == "ResetOffset"] == [
+        "billing on orders to the first message",
+        "billing on orders to 2023-11-14T22:13:20.123+00:00",
+        "billing on orders to the end",
+    ]
 
 
 async def test_the_console_asks_who_comes_and_the_broker_nothing(secured: Server) -> None:

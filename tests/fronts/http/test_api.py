@@ -126,6 +126,12 @@ async def test_what_cannot_be_meant_is_refused_and_changes_nothing(
     assert server.broker.topics.get("orders") is None
 
 
+async def test_a_page_whose_name_begins_like_this_servers_may_not_act_here(server: Server) -> None:
+    at = server.http_address
+    for origin, status in ((f"http://{at}.example", 400), (f"http://x{at}", 400), (f"http://{at}", 200)):
+        assert (await act(at, "/api/topics/orders", {}, origin=origin)).status == status, origin
+
+
 async def test_looking_never_acts(server: Server) -> None:
     await act(server.http_address, "/api/topics/orders", {})
     for path in ("/api/topics/orders/delete", "/api/groups/g/reset?topic=orders"):

@@ -343,6 +343,23 @@ async def test_messages_are_found_as_many_as_wanted(server: Server) -> None:
         assert (await ask(at, f"/api/messages?topic=orders&key=k&limit={wrong}")).status == 400
 
 
+async def test_a_group_that_is_changed_keeps_what_the_api_does_not_name(server: Server) -> None:
+    groups = server.broker.groups
+    groups.put(
+        bodies.GroupConfig(
+            group_name="g", consume_message_orderly=True, retry_queue_nums=3, retry_max_times=5
+        )
+    )
+    assert (await act(server.http_address, "/api/groups/g", {"consumeEnable": False})).status == 200
+    assert groups.get("g") == bodies.GroupConfig(
+        group_name="g",
+        consume_message_orderly=True,
+        retry_queue_nums=3,
+        retry_max_times=16,
+        consume_enable=False,
+    )
+
+
 async def test_a_group_is_reset_to_a_time_or_to_the_end(server: Server) -> None:
     at = server.http_address
     server.broker.topics.ensure("orders", 2)

@@ -277,3 +277,23 @@ async def test_a_log_that_is_stopped_has_written_its_last_line(bench: Bench) -> 
     await bench.log.stop()
     assert writing is not None
     assert writing.done(), "nothing of it goes on"
+
+
+async def test_metrics_are_logged_with_turns_for_others_between_them(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There may be thousands of lines: the broker serves its clients meanwhile."""
+    caplog.set_level(logging.INFO, "aerobee.metrics")
+    bench.scrapes.append(found(3, (1, 1, 1), 9, 4))
+    seen: list[int] = []
+
+    async def another() -> None:
+        while True:
+            seen.append(len(caplog.messages))
+            await asyncio.sleep(0)
+
+    task = asyncio.ensure_future(another())
+    await bench.log.write()
+    task.cancel()
+    written = len(caplog.messages)
+    assert any(0 < lines < written for lines in seen), seen

@@ -128,6 +128,10 @@ def test_what_is_remembered_is_named_newest_first_and_the_oldest_goes() -> None:
         reader.read(b"\xbe")
 
 
+def test_a_number_may_be_written_longer_than_it_need_be() -> None:
+    assert HeaderBlocks(1_000).read(b"\x00\x01a\x7f\x81\x80\x80\x00" + b"v" * 128) == {"a": "v" * 128}
+
+
 def _length(more: int) -> bytes:
     return bytes([more & 0x7F | 0x80, more >> 7])
 

@@ -30,7 +30,7 @@ from aerobee.protocol.http2.frames import (
 )
 from aerobee.protocol.http2.hpack import written
 from aerobee.protocol.http2.sending import FORGIVEN
-from aerobee.protocol.http2.streams import RESET_COUNTS
+from aerobee.protocol.http2.streams import RESET_COUNTS, Streams
 from tests.protocol.http2.test_streams import BLOCK, HELLO, OPEN, Kept, Side, greeted, number
 
 TRAILERS = written(("grpc-status", "0"))
@@ -255,6 +255,15 @@ def test_the_reserved_bit_of_a_stream_s_number_says_nothing() -> None:
     assert sorted(side.made) == [1]
 
 
+def test_the_reserved_bit_of_what_a_window_opens_by_says_nothing() -> None:
+    side = asked()
+    for at in (0, 1):
+        side.hear(frame(WINDOW_UPDATE, 0, at, number(5 | 1 << 31)))
+    assert side.made[1].window == 65_540
+    side.streams.send(side.made[1], bytes(65_541))
+    assert side.streams.unsent_bytes == 1
+
+
 # -- frames that ask for nothing -----------------------------------------------------------------------------
 
 TRIFLES = {
@@ -395,6 +404,30 @@ def test_the_window_of_all_holds_back_what_that_of_a_stream_would_let_through() 
     assert side.said() == b"", "and the fast way looks at it too"
 
 
+def test_messages_that_leave_at_once_use_the_window_of_all() -> None:
+    side = asked()
+    side.hear(
+        frame(HEADERS, END_HEADERS | END_STREAM, 3, BLOCK), frames.settings({frames.INITIAL_WINDOW: 90_000})
+    )
+    for at in (1, 3, 1, 3, 1):
+        side.streams.send(side.made[at], bytes(16_000))
+    assert side.streams.unsent_bytes == 5 * 16_000 - 65_535
+
+
+def test_a_stream_whose_own_window_is_shut_keeps_nobody_else_waiting() -> None:
+    """The window of all is opened once, for all of them."""
+    side = asked()
+    for at in (3, 5):
+        side.hear(frame(HEADERS, END_HEADERS | END_STREAM, at, BLOCK))
+    side.streams.send(side.made[1], bytes(65_535 + 7))  # shuts both
+    for at in (3, 5):
+        side.streams.send(side.made[at], b"abc")
+    side.said()
+    side.hear(frame(WINDOW_UPDATE, 0, 0, number(100)))
+    assert side.said() == frame(DATA, 0, 3, b"abc") + frame(DATA, 0, 5, b"abc")
+    assert side.streams.unsent_bytes == 7
+
+
 def test_windows_may_be_as_large_as_the_limit() -> None:
     side = asked()
     side.hear(frame(WINDOW_UPDATE, 0, 0, number(MAX_WINDOW - 65_535)))
@@ -446,6 +479,25 @@ def test_a_request_that_ends_after_its_answer_is_not_told_so() -> None:
     side.streams.end(side.made[1], TRAILERS)
     side.hear(frame(DATA, END_STREAM, 1, b"x"))
     assert (side.made[1].told, side.made[1].heard_all) == ([], True)
+    assert side.made[1].body == b"x", "once"
+
+
+def test_an_answer_to_the_headers_alone_waits_for_its_window_too() -> None:
+    side = greeted()
+    side.hear(frames.settings({frames.INITIAL_WINDOW: 0}))
+
+    def refuse(streams: Streams, at: int, fields: dict[str, str]) -> Kept:
+        made = side.made[at] = Kept(streams, at, fields)
+        streams.send(made, b"no")
+        streams.end(made, TRAILERS)
+        return made
+
+    side.streams._open = refuse
+    side.hear(frame(HEADERS, END_HEADERS | END_STREAM, 1, BLOCK))
+    side.said()
+    side.hear(frame(WINDOW_UPDATE, 0, 1, number(2)))
+    assert side.said() == frame(DATA, 0, 1, b"no") + LAST
+    assert not side.streams.open
 
 
 def test_the_goodbye_names_the_newest_stream_and_the_reason() -> None:

@@ -2,7 +2,7 @@
 """Users and their policies, for operators: in RocketMQ's words, each change kept before it is answered.
 
 `caller` is the user who asks; empty when nobody looked. Only super users make, change and delete super users, and only
-they are told a super user's password: it is all one needs to be one.
+they are told passwords: one is all that is needed to be that user.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from aerobee.broker.access.users import User, check_name
 from aerobee.errors import InvalidParameter, NoPermission, SystemFailure
-from aerobee.protocol.access import USER_PREFIX, UserStatus, UserType, named
+from aerobee.protocol.access import HIDDEN_PASSWORD, USER_PREFIX, UserStatus, UserType, named
 from aerobee.protocol.bodies import AclInfo, UserInfo
 from aerobee.protocol.policies import Policy
 from aerobee.protocol.policy_infos import acl_of, entries_of, policy_type_of, resource_of
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aerobee.access")
 
-HIDDEN = "******"
 _ONLY_SUPER = "The super user can only be {} by super user"
 
 
@@ -45,6 +44,7 @@ async def create_user(caller: str, name: str, info: UserInfo, access: Access) ->
     kind = named(UserType, info.user_type) or UserType.NORMAL
     if kind is UserType.SUPER and not _is_super(caller, access):
         raise SystemFailure(_ONLY_SUPER.format("create"))
+    _check_told(info.password)
     user = User(
         username=name,
         password=info.password or "",
@@ -69,6 +69,7 @@ async def update_user(caller: str, name: str, info: UserInfo, access: Access) ->
     if user is None:
         raise NoPermission("The user is not exist")
     _check_may_change(caller, user, access)
+    _check_told(info.password)
     password = info.password if (info.password or "").strip() else user.password
     changed = msgspec.structs.replace(
         user,
@@ -78,7 +79,7 @@ async def update_user(caller: str, name: str, info: UserInfo, access: Access) ->
     )
     access.put_user(changed)
     await access.saved()
-    log.info("changed user=%s to %r by=%s", name, changed, caller)
+    log.info("changed user=%s type=%s status=%s by=%s", name, changed.user_type, changed.user_status, caller)
 
 
 async def delete_user(caller: str, name: str, access: Access) -> None:
@@ -106,13 +107,11 @@ def list_users(caller: str, part_of_name: str, access: Access) -> list[UserInfo]
 
 def _told(caller: str, user: User, access: Access) -> UserInfo:
     """mqadmin copies users with their passwords and the dashboard compares them, so those are told, but not to those
-    who could become more by them."""
-    rules = access.rules
-    trusted = _is_super(caller, access) if user.is_super or not rules.authorization else True
-    shown = trusted and caller and not rules.hides_passwords
+    who may only look."""
+    shown = caller and _is_super(caller, access) and not access.rules.hides_passwords
     return UserInfo(
         username=user.username,
-        password=user.password if shown else HIDDEN,
+        password=user.password if shown else HIDDEN_PASSWORD,
         user_type=user.user_type.value,
         user_status=user.user_status.value,
     )
@@ -121,6 +120,15 @@ def _told(caller: str, user: User, access: Access) -> UserInfo:
 def _check_given(name: str) -> None:
     if not name.strip():
         raise InvalidParameter("The username is blank")
+
+
+def _check_told(password: str | None) -> None:
+    """mqadmin's copyUser sends on what it was told: stars would be a password that everybody knows."""
+    if password == HIDDEN_PASSWORD:
+        raise InvalidParameter(
+            f"{HIDDEN_PASSWORD} stands for a password that was not told, and is none: copy users as a super user, "
+            "from a broker without hide_passwords"
+        )
 
 
 def _is_super(caller: str, access: Access) -> bool:

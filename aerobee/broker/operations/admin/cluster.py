@@ -128,6 +128,7 @@ def _disk(broker: Broker) -> dict[str, Any]:
         "dispatchMaxBuffer": 0,
         "remainTransientStoreBufferNumbs": INT_MAX,  # as without the pool
         "pageCacheLockTimeMills": 0,
+        **({"refusesMessages": refusal} if (refusal := store.refusal) is not None else {}),  # Aerobee's own
     }
 
 

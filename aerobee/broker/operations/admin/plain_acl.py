@@ -21,6 +21,7 @@ from aerobee.errors import (
     WhiteAddressesUpdateFailed,
 )
 from aerobee.protocol import plain_acl_changes as changes
+from aerobee.protocol.access import HIDDEN_PASSWORD
 from aerobee.protocol.bodies import AclConfig, PlainAccessConfig
 from aerobee.protocol.plain_acl import accounts_of, parse_document, parse_plain_acl
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from aerobee.protocol.plain_acl_changes import Document
 
 log = logging.getLogger("aerobee.access")
-
-HIDDEN = "******"
 
 
 class Versions(NamedTuple):
@@ -157,7 +156,7 @@ def config(access: Access, acl: PlainAcl) -> AclConfig:
 def _told(account: Document, access: Access) -> PlainAccessConfig:
     return PlainAccessConfig(
         access_key=account.get("accessKey"),
-        secret_key=HIDDEN if access.rules.hides_passwords else account.get("secretKey"),
+        secret_key=HIDDEN_PASSWORD if access.rules.hides_passwords else account.get("secretKey"),
         white_remote_address=account.get("whiteRemoteAddress"),
         admin=(account.get("admin") or "").lower() in ("true", "yes", "on"),
         default_topic_perm=account.get("defaultTopicPerm"),

@@ -42,6 +42,8 @@ def _change_template(broker: Broker) -> None:
     config = broker.config
     perm = Perm.READ | Perm.WRITE | (Perm.INHERIT if config.auto_create_topics else 0)
     template = broker.topics.ensure(names.DEFAULT_TOPIC, config.default_queues)
+    if not config.auto_create_topics:
+        broker.topics.ensure(names.TRACE_TOPIC, 1)
     queues = config.default_queues
     broker.topics.put(
         msgspec.structs.replace(template, perm=int(perm), read_queue_nums=queues, write_queue_nums=queues)

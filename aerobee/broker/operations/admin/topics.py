@@ -95,7 +95,9 @@ async def delete_topic(topic: str, broker: Broker) -> None:
 
 
 def _delete(topic: str, broker: Broker) -> None:
-    queues = broker.store.queue_ids(topic)
+    config = broker.topics.get(topic)
+    # Readers are held on queues that nothing was stored in, too.
+    queues = {*broker.store.queue_ids(topic), *range(0 if config is None else config.read_queue_nums)}
     # Settings first: from here on nobody can send to it, and readers that wake are told it is gone.
     broker.topics.delete(topic)
     broker.offsets.remove_topic(topic)

@@ -16,8 +16,9 @@ import pytest
 
 pytest.importorskip("grpc_status")
 
+import connect_server as connect
+
 from aerobee.testing.server import TestServer
-from tests.spark import connect
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,11 +16,12 @@ import pytest
 pytest.importorskip("grpc_status")
 pytest.importorskip("yaml")
 
+import connect_server as connect
+
 from aerobee import Message, Producer
 from aerobee.spark.options import for_batch
 from aerobee.spark.reading.batch_reader import BatchReader
 from aerobee.testing.server import TestServer
-from tests.spark import connect
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -59,7 +59,10 @@ PROGRAM = """
     from aerobee.store.message_store import MessageStore
     from aerobee.store.results import ReadLimit
 
-    small = StoreConfig(commit_log_segment_bytes=1 << 16, consume_queue_units=100, index_slots=100, index_entries=400)
+    small = StoreConfig(
+        commit_log_segment_bytes=1 << 16, consume_queue_units=100, index_slots=100, index_entries=400,
+        disk_clean_ratio=1, disk_full_ratio=1,  # however full this machine's disk is
+    )
     root, clock = Path(sys.argv[1]), ManualClock()
 
     def opened():

@@ -330,6 +330,11 @@ def main() -> None:
     parser.add_argument(
         "--native", action="store_true", help="the compiled lane's table only: benchmarks/lane.py"
     )
+    parser.add_argument(
+        "--full-cache",
+        action="store_true",
+        help="with --native: fill the page cache first, as on a server at work",
+    )
     parser.add_argument("--skip", type=lambda text: text.split(","), default=[])
     options = parser.parse_args()
     if options.native:

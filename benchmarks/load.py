@@ -41,6 +41,7 @@ _HEAD = (
     b'{"code":%d,"extFields":%b,"flag":0,"language":"JAVA","opaque":%d,'
     b'"serializeTypeCurrentRPC":"JSON","version":479}'
 )
+_OFFSET = re.compile(rb'"offset":"?(\d+)')
 _GOOD = b'"code":0,'
 _NEXT = re.compile(rb'"nextBeginOffset":"(\d+)"')
 _OPAQUE = re.compile(rb'"opaque":(\d+)')
@@ -253,7 +254,26 @@ def fill(address: str, topic: str, size: int, messages: int) -> int:
         if not done.messages:
             raise RuntimeError(f"every message of a backlog for {topic} was refused")
         stored += done.messages
+    _dispatched(address, topic, stored)
     return stored
+
+
+def _dispatched(address: str, topic: str, stored: int, queues: int = QUEUES) -> None:
+    """RocketMQ answers a send before its consume queue has it, and lags by seconds after millions of batched ones."""
+    deadline = time.perf_counter() + 60
+    with Link(address) as link:
+        while True:
+            answers = [
+                link.ask(frame(30, {"topic": topic, "queueId": queue, "committed": "true"}))
+                for queue in range(queues)
+            ]
+            if sum(int(_OFFSET.search(answer)[1]) for answer in answers) >= stored:  # type: ignore[index]
+                return
+            if time.perf_counter() > deadline:
+                raise RuntimeError(
+                    f"a minute after {stored} messages went to {topic} not all of them can be read"
+                )
+            time.sleep(0.05)
 
 
 # -- pull ----------------------------------------------------------------------------------------------------------

@@ -255,6 +255,86 @@ async def test_an_offset_the_broker_has_not_is_repaired_once_and_taken_anew(
 
 
 @pytest.mark.seed("S001-26")
+@pytest.mark.parametrize("how", ["reset", "subscribed anew"])
+async def test_a_repair_leaves_a_queue_alone_that_was_begun_anew_meanwhile(
+    broker: Broker, push: Any, session: Any, settle: Any, encode_messages: Any, how: str
+) -> None:
+    consumer = push()
+    await started(consumer, session, settle)
+    moved = PullResult(next_begin_offset=8, min_offset=8, max_offset=9)
+    next(held for header, held in broker.pulls if header.queue_id == 0).set_result((21, moved, b""))
+    await settle()
+    broker.stands_at = 3
+    if how == "reset":
+        await consumer.reset_offsets("T", {Q0: 3, Q1: 3})
+    else:
+        await consumer.unsubscribe("T")
+        session.clock.advance(session.options.rebalance_min_ms)
+        await settle()
+        await consumer.subscribe("T")
+    session.clock.advance(session.options.rebalance_min_ms)
+    await settle()
+    assert broker.held() == [(0, 3), (1, 3)]
+    broker.answer(0, encode_messages(3), 4)
+    await settle()
+    again, memory = consumer._member.pulled[Q0], consumer._member.offsets.memory
+    session.sent.clear()
+    session.clock.advance(session.options.offset_repair_ms)
+    await settle()
+    assert consumer._member.pulled[Q0] is again
+    assert (0, 8) not in broker.reported(), "where it stands is the other's business now"
+    assert memory.get(Q0) == 4
+    await consumer.stop()
+
+
+@pytest.mark.seed("S001-27")
+async def test_a_queue_whose_pull_was_lost_is_pulled_again_after_two_minutes(
+    broker: Broker, push: Any, session: Any, settle: Any
+) -> None:
+    consumer = push()
+    await started(consumer, session, settle)
+    lost, kept = consumer._member.pulled[Q0], consumer._member.pulled[Q1]
+    lost.fetching.cancel()
+    await settle()
+    assert broker.held() == [(1, 5)]
+    for _ in range(120):
+        session.clock.advance(1_000)
+        kept.inbox.last_pull = session.clock.now()
+        await settle()
+    assert broker.held() == [(1, 5)]
+    for _ in range(session.options.rebalance_ms // 1_000):
+        session.clock.advance(1_000)
+        kept.inbox.last_pull = session.clock.now()
+        await settle()
+    assert broker.held() == [(0, 5), (1, 5)]
+    assert (consumer._member.pulled[Q0] is lost, consumer._member.pulled[Q1] is kept) == (False, True)
+    await consumer.stop()
+
+
+@pytest.mark.seed("S001-3")
+@pytest.mark.parametrize("options", [Options(dispatch_ms=500)])
+async def test_the_first_pull_of_a_queue_can_be_put_off_and_comes_no_more_after_the_stop(
+    broker: Broker, push: Any, session: Any, settle: Any
+) -> None:
+    consumer = push()
+    await consumer.start()
+    await settle()
+    session.clock.advance(499)
+    await settle()
+    assert consumer.queues == [Q0, Q1]
+    assert broker.pulls == []
+    session.clock.advance(1)
+    await settle()
+    assert broker.held() == [(0, 5), (1, 5)]
+    consumer.pause()
+    await settle()
+    await consumer.stop()
+    session.clock.advance(60_000)
+    await settle()
+    assert (len(broker.pulls), broker.held()) == (2, [])
+
+
+@pytest.mark.seed("S001-26")
 async def test_a_repair_waits_for_the_ordered_handler_in_work(
     broker: Broker, push: Any, session: Any, settle: Any, encode_messages: Any
 ) -> None:

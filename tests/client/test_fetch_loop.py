@@ -128,6 +128,15 @@ async def test_steps_5_to_7_a_full_inbox_waits_50_ms(pull: Any, session: Any, of
     assert session.asked == []
 
 
+@pytest.mark.seed("S001-12")
+async def test_step_7_an_ordered_consumer_is_not_held_back_by_a_wide_span(pull: Any, session: Any) -> None:
+    p = pull(ordered=True)
+    p.owned.previously_locked = True
+    p.owned.inbox.put([ReceivedMessage("T", b"x", queue_offset=n) for n in (0, 5_000)])
+    assert await p.once(answer(19, 10)) == 0
+    assert p.request.queue_offset == 10
+
+
 @pytest.mark.parametrize(
     ("offsets", "told"),
     [
@@ -265,9 +274,10 @@ async def test_found_messages_are_put_away_and_the_next_pull_follows_at_once(
 @pytest.mark.seed("S001-16")
 @pytest.mark.parametrize("options", [Options(pull_interval_ms=250)])
 async def test_a_pull_interval_is_kept_after_messages(pull: Any, encode_messages: Any) -> None:
-    p = pull()
-    assert await p.once(answer(0, 11, encode_messages(10)), answer(19, 11)) == 250
+    p = pull(topics={"T": "A"})
+    assert await p.once(answer(0, 11, encode_messages(10, tags="A")), answer(19, 11)) == 250
     assert await p.once() == 0
+    assert await p.once(answer(0, 12, encode_messages(11, tags="B"))) == 0, "none of them is ours"
 
 
 @pytest.mark.seed("S001-16", "S001-24")

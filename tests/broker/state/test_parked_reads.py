@@ -31,9 +31,14 @@ class Bench:
         )
 
     def hold(
-        self, queue_id: int = 0, offset: int = 0, hold_ms: int = 15_000, accept: Accept | None = None
+        self,
+        queue_id: int = 0,
+        offset: int = 0,
+        hold_ms: int = 15_000,
+        accept: Accept | None = None,
+        topic: str = "t",
     ) -> asyncio.Task[bool]:
-        wait = self.parked.until_past("t", queue_id, offset, self.clock.now() + hold_ms, accept)
+        wait = self.parked.until_past(topic, queue_id, offset, self.clock.now() + hold_ms, accept)
         return asyncio.get_running_loop().create_task(wait)
 
     def arrive(self, queue_id: int = 0, offset: int = 0, tag: str = "", **properties: str) -> None:
@@ -73,6 +78,58 @@ async def test_only_readers_of_that_queue_that_want_this_offset_are_woken() -> N
         task.cancel()
     await turns()
     assert bench.parked.counts() == {}
+
+
+@pytest.mark.seed("S002-18", "S002-20")
+async def test_queues_are_told_apart_by_topic_and_number() -> None:
+    bench = Bench()
+    names = [("u", 0), ("t", 1), ("t", 0), ("u", 1)]
+    held = {name: bench.hold(topic=name[0], queue_id=name[1]) for name in names}
+    await turns()
+    assert bench.parked.counts() == dict.fromkeys(names, 1)
+    bench.arrive(queue_id=0)
+    await turns()
+    assert [name for name in names if held[name].done()] == [("t", 0)]
+    bench.queues.ends["u", 1] = 1
+    bench.parked.tick(bench.clock.now())
+    await turns()
+    assert [name for name in names if held[name].done()] == [("t", 0), ("u", 1)]
+    bench.parked.wake("u", 0)
+    await turns()
+    assert [name for name in names if not held[name].done()] == [("t", 1)]
+    bench.parked.stop()
+    assert await held["t", 1] is False
+
+
+@pytest.mark.seed("S002-23")
+async def test_an_arrival_looks_at_every_reader_whoever_was_there_before() -> None:
+    """Before the one that wants it: one that wants a later one, one whose filter is another, one woken already."""
+    bench = Bench()
+    later = bench.hold(offset=2)
+    picky = bench.hold(accept=compile_filter("TAG", "void"))
+    woken = bench.hold(accept=compile_filter("TAG", "first"))
+    waits = bench.hold(accept=compile_filter("TAG", "second"))
+    await turns()
+    bench.arrive(offset=0, tag="first")
+    bench.arrive(offset=1, tag="second")  # before anybody had a turn
+    await turns()
+    assert [held.done() for held in (later, picky, woken, waits)] == [False, False, True, True]
+    bench.parked.stop()
+    await asyncio.gather(later, picky)
+
+
+@pytest.mark.seed("S002-20", "S002-36")
+async def test_the_safety_check_looks_at_every_reader_of_every_queue() -> None:
+    bench = Bench()
+    places = [(0, 5), (0, 3), (0, 4), (1, 9), (1, 8), (2, 0), (2, 0)]  # queue, offset
+    held = [bench.hold(queue_id=queue_id, offset=offset) for queue_id, offset in places]
+    await turns()
+    bench.queues.ends = {("t", 0): 5, ("t", 1): 9, ("t", 2): 1}
+    bench.parked.tick(bench.clock.now())
+    await turns()
+    assert [done.done() for done in held] == [False, True, True, False, True, True, True]
+    bench.parked.stop()
+    await asyncio.gather(*held)
 
 
 @pytest.mark.seed("S002-6", "S002-9", "S002-26", "S004-38", "S004-39", "S002-30")

@@ -250,6 +250,46 @@ def test_pull_is_refused_with_the_official_code(bench: Any) -> None:
         bench.start_pull(expression="amount >", expression_type="SQL92")
 
 
+@pytest.mark.seed("S002-11")
+@pytest.mark.parametrize(
+    ("config", "wrong", "told"),
+    [
+        ({"perm": 2}, {"group": "not a name", "topic": "missing"}, (NoPermission, "broker-a")),
+        ({}, {"group": "not a name", "topic": "missing"}, (GroupNotFound, "not a name")),
+        ({}, {"group": "stopped", "topic": "missing"}, (NoPermission, "stopped")),
+        ({}, {"topic": "missing", "queue_id": 9}, (TopicNotFound, "missing")),
+        ({}, {"topic": "closed", "queue_id": 9}, (NoPermission, "closed")),
+        ({}, {"queue_id": 9, "expression": "a >", "expression_type": "SQL92"}, (InvalidParameter, "queue 9")),
+        ({}, {"queue_id": 9, "expression": None}, (InvalidParameter, "queue 9")),
+        (
+            {},
+            {"expression": "a >", "expression_type": "SQL92", "offset": 9},
+            (SubscriptionParseFailed, "column 4"),
+        ),
+        ({}, {"expression": None, "offset": 9}, (SubscriptionNotFound, "not connected")),
+    ],
+)
+def test_of_several_reasons_against_a_pull_the_first_is_told_and_nothing_of_it_is_done(
+    make_bench: Any, config: dict[str, Any], wrong: dict[str, Any], told: tuple[type[Exception], str]
+) -> None:
+    bench = make_bench(**config)
+    broker = bench.broker
+    broker.topics.ensure("orders", 4)
+    broker.topics.put(TopicConfig(topic_name="closed", perm=2))
+    broker.groups.put(GroupConfig(group_name="stopped", consume_enable=False))
+    kind, text = told
+    with pytest.raises(kind, match=text):
+        bench.start_pull(**wrong, commit_offset=5)
+    group, topic, queue_id = (
+        wrong.get("group", "billing"),
+        wrong.get("topic", "orders"),
+        wrong.get("queue_id", 0),
+    )
+    assert broker.offsets.get(group, topic, queue_id) == -1
+    assert broker.offsets.pull_offset(group, topic, queue_id) == -1
+    assert broker.clients.subscription(group, topic) is None
+
+
 def test_broker_that_may_not_be_read_refuses_pulls(make_bench: Any) -> None:
     bench = make_bench(perm=2)
     bench.send()

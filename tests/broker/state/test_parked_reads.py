@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -9,7 +10,11 @@ from aerobee.broker.state.parked_reads import ParkedReads
 from aerobee.clock import ManualClock
 from aerobee.protocol.filters import Accept, compile_filter
 from aerobee.protocol.message import Record
+from aerobee.protocol.properties import render, tag_code
 from aerobee.settings import BrokerConfig, InForce
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Queues:
@@ -42,8 +47,6 @@ class Bench:
         return asyncio.get_running_loop().create_task(wait)
 
     def arrive(self, queue_id: int = 0, offset: int = 0, tag: str = "", **properties: str) -> None:
-        from aerobee.protocol.properties import render, tag_code
-
         record = Record("t", b"x", render(properties), queue_id, offset)
         self.queues.ends["t", queue_id] = offset + 1
         self.parked.arrived(record, tag_code(tag))
@@ -168,6 +171,26 @@ async def test_sql_filter_is_tested_on_the_properties_of_the_arrival() -> None:
     assert not held.done()
     bench.arrive(offset=1, amount="11")
     assert await held is True
+
+
+@pytest.mark.seed("S002-25")
+async def test_properties_are_looked_at_only_where_the_tag_is_right_and_both_must_be() -> None:
+    seen: list[object] = []
+
+    def is_big(properties: Mapping[str, str]) -> bool:
+        seen.append(properties["n"])
+        return properties["size"] == "big"
+
+    bench = Bench()
+    held = bench.hold(accept=Accept(codes=frozenset({tag_code("paid")}), properties=is_big))
+    await turns()
+    bench.arrive(offset=0, tag="open", size="big", n="0")
+    bench.arrive(offset=1, tag="paid", size="small", n="1")
+    await turns()
+    assert (held.done(), seen) == (False, ["1"])
+    bench.arrive(offset=2, tag="paid", size="big", n="2")
+    assert await held is True
+    assert seen == ["1", "2"]
 
 
 @pytest.mark.seed("S002-32")

@@ -311,7 +311,7 @@ async def test_a_queue_whose_pull_was_lost_is_pulled_again_after_two_minutes(
     await consumer.stop()
 
 
-@pytest.mark.seed("S001-3")
+@pytest.mark.seed("S001-3", "S001-1")
 @pytest.mark.parametrize("options", [Options(dispatch_ms=500)])
 async def test_the_first_pull_of_a_queue_can_be_put_off_and_comes_no_more_after_the_stop(
     broker: Broker, push: Any, session: Any, settle: Any

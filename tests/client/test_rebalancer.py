@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -215,6 +216,25 @@ async def test_topics_are_divided_separately_and_routes_are_followed(group: Any,
         ("U", 1),
         ("U", 2),
     }
+
+
+@pytest.mark.seed("S003-4", "S003-5")
+@pytest.mark.parametrize("away", ["a:1", "b:1"])
+async def test_a_topic_that_cannot_be_asked_for_keeps_no_other_from_its_queues(
+    group: Any, session: Any, away: str
+) -> None:
+    g = group(topics={"T": "*", "U": "*", "V": "*"})
+    session.know("U", queues=2, brokers=("b",))
+    session.know("V", queues=1, brokers=("c",))
+    await g.rebalancer.rebalance()
+    g.member.subscriptions.remove("V")
+    session.know("T", queues=6)
+    session.know("U", queues=3, brokers=("b",))
+    ids = session.answers[ConsumerList]
+    session.answers[ConsumerList] = lambda to, *_: NetworkError("gone") if to == away else ids()
+    assert not await g.rebalancer.rebalance(), "so the next round comes soon"
+    owned = Counter(queue.topic for queue in g.member.pulled)
+    assert owned == ({"T": 4, "U": 3} if away == "a:1" else {"T": 6, "U": 2})
 
 
 @pytest.mark.seed("S003-5", "S003-38")

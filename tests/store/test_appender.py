@@ -61,6 +61,23 @@ def by_column_from_afar(store: MessageStore, records: list[Record]) -> None:
 every_way = pytest.mark.parametrize("way", [one_by_one, as_records, by_column, by_column_from_afar])
 
 
+@pytest.mark.seed("S002-28", "S002-22")
+@every_way
+def test_who_is_told_of_a_message_can_read_it_and_find_it_by_its_keys(kit: Any, way: Way) -> None:
+    store = kit.open()
+    heard: list[tuple[int, bytes, int]] = []
+
+    def hear(record: Record, code: int) -> None:
+        stored = store.record_of(record.topic, record.queue_id, record.queue_offset)
+        found = store.find_by_key("orders", f"k{record.queue_offset}", 9, 0, 1 << 60)
+        assert stored is not None
+        heard.append((record.queue_offset, stored.body, len(found)))
+
+    store.listeners.append(SimpleNamespace(count=1, arrived=hear, awaited=lambda: EVERY_QUEUE))
+    way(store, [kit.message(body=b"%d" % n, text=f"KEYS\x01k{n}\x02") for n in range(3)])
+    assert heard == [(0, b"0", 1), (1, b"1", 1), (2, b"2", 1)]
+
+
 @every_way
 def test_all_who_wait_are_told_of_each_message_and_who_waits_for_none_is_not(kit: Any, way: Way) -> None:
     store = kit.open()

@@ -399,10 +399,12 @@ async def test_one_whose_queues_changed_spreads_its_limits_anew_and_tells_the_br
     broker: Broker, push: Any, session: Any, settle: Any
 ) -> None:
     heard: list[Any] = []
-    consumer = push(on_queues=lambda *told: heard.append(told))
+    session.know("U", queues=8)
+    consumer = push(topics={"T": "*", "U": "*"}, on_queues=lambda *told: heard.append(told))
     await started(consumer, session, settle)
-    limits = consumer._member.limits("T")
+    limits, others = consumer._member.limits("T"), consumer._member.limits("U")
     assert (limits.messages, limits.mebibytes) == (500, 32), "two queues"
+    assert (others.messages, others.mebibytes) == (125, 8), "eight, each topic by itself"
     told = consumer._member.subscriptions.told_version("T")
     heartbeats = session.heartbeats
     session.clock.advance(1_000)

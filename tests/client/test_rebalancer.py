@@ -256,16 +256,35 @@ async def test_queues_of_an_unsubscribed_topic_are_dropped_without_a_report(grou
 @pytest.mark.seed("S003-15", "S003-42")
 async def test_where_nothing_can_be_said_nothing_changes(group: Any, session: Any) -> None:
     g = group()
+    g.ids = ["me", "zz"]
     await g.rebalancer.rebalance()
     session.answers[ConsumerList] = lambda *_: (0, None, bodies.encode(ConsumerIds(consumer_id_list=[])))
     assert await g.rebalancer.rebalance(), "no member known to the broker, not even us: it has just started"
-    assert g.queues == [0, 1, 2, 3]
+    assert g.queues == [0, 1], "and the others are not ours for that"
     asked = len(session.asked)
     assert await divided_here(g.member, "T", []) is None
     assert len(session.asked) == asked
     session.routes.forget("T")
     with pytest.raises(NoRoute, match="topic 'T' has no broker with an address"):
         await divided_here(g.member, "T", [MessageQueue("a", 0, "T")])
+
+
+@pytest.mark.seed("S003-11")
+async def test_the_queues_shared_out_are_those_that_may_be_read(group: Any, session: Any) -> None:
+    counts = {"a": (4, 3, 1), "b": (2, 2, 2), "c": (6, 1, 4)}  # perm, to read, to write
+    route = TopicRoute(
+        broker_datas=[
+            BrokerData(broker_name=name, cluster="c", broker_addrs={0: f"{name}:1"}) for name in counts
+        ],
+        queue_datas=[
+            QueueData(broker_name=name, perm=perm, read_queue_nums=read, write_queue_nums=write)
+            for name, (perm, read, write) in counts.items()
+        ],
+    )
+    session.routes.put("T", route)
+    g = group()
+    await g.rebalancer.rebalance()
+    assert [str(queue) for queue in sorted(g.member.pulled)] == ["T/a/0", "T/a/1", "T/a/2", "T/c/0"]
 
 
 async def test_a_topic_without_route_is_told_and_tried_again_soon(group: Any) -> None:

@@ -433,7 +433,41 @@ class _Noted(list[int]):
         self.told.append(("pull", queue_id))
 
 
+def unlocked(session: Any) -> list[tuple[str, str, str, list[str]]]:
+    """Each unlock: at which broker, whose, of which queues."""
+    return [
+        (address, body.client_id, body.consumer_group, [str(queue) for queue in body.mq_set])
+        for (address, header, _), text in zip(session.asked, session.bodies, strict=True)
+        if type(header) is UnlockQueues
+        for body in [bodies.decode(text, bodies.LockBatch)]
+    ]
+
+
 class TestOrdered:
+    @pytest.mark.seed("S003-27", "S003-28")
+    @pytest.mark.parametrize("away", ["a:1", "b:1"])
+    async def test_the_locks_of_each_broker_are_kept_and_given_back_whatever_another_says(
+        self, group: Any, session: Any, away: str
+    ) -> None:
+        session.know("T", queues=2, brokers=("a", "b"))
+        g = group(ordered=True)
+        await g.rebalancer.rebalance()
+        session.clock.advance(5_000)
+        session.answers[LockQueues] = lambda to, header, body: (
+            NetworkError("gone") if to == away else g._lock(to, header, body)
+        )
+        await g.locks.renew()
+        renewed = {
+            queue.broker_name
+            for queue, owned in g.member.pulled.items()
+            if owned.inbox.last_lock == session.clock.now()
+        }
+        assert renewed == {"a", "b"} - {away[0]}
+        session.answers[UnlockQueues] = lambda to, *_: NetworkError("gone") if to == away else (0, None, b"")
+        await g.locks.unlock_all()
+        told = {(address, *queues) for address, _, _, queues in unlocked(session)}
+        assert told == {("a:1", "T/a/0", "T/a/1"), ("b:1", "T/b/0", "T/b/1")}
+
     @pytest.mark.seed("S004-11")
     async def test_a_queue_is_locked_before_it_is_taken(self, group: Any, session: Any) -> None:
         g = group(ordered=True)
@@ -461,7 +495,7 @@ class TestOrdered:
         assert session.headers(UnlockQueues) == []
         owned.handling = None
         assert await g.ownership.give_up(owned)
-        assert len(session.headers(UnlockQueues)) == 1
+        assert unlocked(session) == [("a:1", "me", "g", ["T/a/3"])], "and no other"
         assert owned.queue not in g.member.pulled
 
     async def test_an_unlock_that_is_lost_is_repeated(self, group: Any, session: Any) -> None:

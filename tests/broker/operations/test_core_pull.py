@@ -532,6 +532,13 @@ async def test_message_that_comes_between_the_read_and_the_parking_is_not_missed
     assert bodies(await later) == [b"in between"]
 
 
+@pytest.mark.seed("S002-8", "S002-12")
+def test_a_pull_that_found_only_what_does_not_match_is_not_held(bench: Any) -> None:
+    bench.send(properties={"TAGS": "A"})
+    found = bench.pull(expression="B", hold_ms=15_000)
+    assert (found.status, found.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 1)
+
+
 @pytest.mark.seed("S002-8")
 def test_pull_that_does_not_ask_to_be_held_is_answered(bench: Any) -> None:
     bench.broker.topics.ensure("orders", 4)

@@ -99,7 +99,10 @@ class TestLocal:
         assert text == '{"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:3}}'
         again = self.store(tmp_path)
         again.load()
+        assert again.memory.snapshot() == {Q0: 3}, "known before a queue is taken"
+        again.memory.remove(Q0)  # as when it is taken
         assert await again.read(Q0) == 3
+        assert again.memory.snapshot() == {Q0: 3}
         assert await again.read(Q1) is None
 
     async def test_a_file_written_by_java_is_read(self, tmp_path: Path) -> None:

@@ -24,11 +24,14 @@ from aerobee.protocol.headers.consume import (
     PullResult,
     UnlockQueues,
 )
+from aerobee.protocol.headers.offsets import QueryConsumerOffset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 from tests.client.holding_broker import Q0, Q1, Broker, broker, names_of, started
+from tests.turning import until
 
 __all__ = ["broker"]  # a fixture
 
@@ -332,6 +335,36 @@ async def test_the_first_pull_of_a_queue_can_be_put_off_and_comes_no_more_after_
     session.clock.advance(60_000)
     await settle()
     assert (len(broker.pulls), broker.held()) == (2, [])
+
+
+@pytest.mark.seed("S003-32", "S003-33", "S003-25", "S003-26")
+async def test_a_broadcasting_consumer_keeps_its_progress_in_its_own_file_and_tells_no_broker(
+    broker: Broker, push: Any, session: Any, settle: Any, encode_messages: Any, tmp_path: Path
+) -> None:
+    session.options = Options(local_offsets=str(tmp_path))
+    path = tmp_path / "me" / "g" / "offsets.json"
+
+    def kept() -> dict[MessageQueue, int]:
+        return dict(bodies.decode(path.read_bytes(), bodies.ResetOffsetBody).offset_table)
+
+    path.parent.mkdir(parents=True)
+    path.write_bytes(bodies.encode(bodies.ResetOffsetBody(offset_table={Q0: 3})))
+    consumer = push(model="broadcasting", start="first")
+    await started(consumer, session, settle)
+    assert broker.held() == [(0, 3), (1, 0)]
+    broker.answer(0, encode_messages(3, 4), 5)
+    broker.answer(1, encode_messages(0), 1)
+    await settle()
+    session.know("T", queues=1)
+    consumer.route_changed("T")
+    session.clock.advance(session.options.rebalance_min_ms)
+    await until(lambda: Q1 not in consumer._member.pulled)
+    assert kept() == {Q0: 3, Q1: 1}, "written when it was given up"
+    assert consumer.status("T").keys() == {Q0}
+    await consumer.stop()
+    assert kept() == {Q0: 5, Q1: 1}
+    assert broker.reported() == []
+    assert session.headers(QueryConsumerOffset) == []
 
 
 @pytest.mark.seed("S001-26")

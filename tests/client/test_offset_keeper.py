@@ -80,8 +80,9 @@ class TestRemote:
         store.memory.set(Q0, 7)
         store.memory.set(Q1, 8)
         await store.persist([Q0])
-        assert [(header.queue_id, header.commit_offset) for _, header, _ in session.sent] == [(0, 7)]
-        assert type(session.sent[0][1]) is UpdateConsumerOffset
+        ((address, header, _),) = session.sent
+        assert (type(header), address) == (UpdateConsumerOffset, "a:1"), "to the master"
+        assert (header.consumer_group, header.topic, header.queue_id, header.commit_offset) == ("g", "T", 0, 7)
         assert store.memory.get(Q1) is None, "not owned any more"
 
 

@@ -173,11 +173,18 @@ async def test_what_was_remembered_of_a_queue_is_gone_when_it_is_taken(group: An
 
 
 @pytest.mark.seed("S003-21", "S001-27")
-async def test_a_queue_not_pulled_for_two_minutes_is_taken_anew(group: Any, session: Any) -> None:
+@pytest.mark.parametrize("set_by_ms", [0, -3_600_000, 3_600_000], ids=["", "set back", "set on"])
+async def test_a_queue_not_pulled_for_two_minutes_is_taken_anew(
+    group: Any, session: Any, set_by_ms: int
+) -> None:
     g = group()
+    session.clock.set_wall(session.clock.wall() + set_by_ms)
     await g.rebalancer.rebalance()
     before = dict(g.member.pulled)
-    session.clock.advance(120_001)
+    session.clock.advance(120_000)
+    await g.rebalancer.rebalance()
+    assert dict(g.member.pulled) == before, "not yet"
+    session.clock.advance(1)
     for queue, owned in before.items():
         if queue.queue_id != 1:
             owned.inbox.last_pull = session.clock.now()
@@ -554,6 +561,7 @@ class TestOrdered:
 
     async def test_renewing_tells_which_locks_are_lost(self, group: Any, session: Any) -> None:
         g = group(ordered=True)
+        session.clock.set_wall(session.clock.wall() + 3_600_000)
         await g.rebalancer.rebalance()
         session.clock.advance(5_000)
         session.answers[LockQueues] = [

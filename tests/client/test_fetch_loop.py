@@ -270,6 +270,8 @@ async def test_found_messages_are_put_away_and_the_next_pull_follows_at_once(
     assert p.loop.submitted == [[10, 11]]
     assert p.owned.next_offset == 12
     assert p.owned.inbox.count == 2, "consuming is not waited for"
+    assert await p.once(answer(0, 90, encode_messages(12))) == 0
+    assert (p.request.queue_offset, p.owned.next_offset) == (12, 90), "the broker has looked further"
 
 
 @pytest.mark.seed("S001-16")

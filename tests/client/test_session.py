@@ -324,6 +324,27 @@ async def test_routes_are_refreshed_every_thirty_seconds(world: Any) -> None:
     await session.stop()
 
 
+@pytest.mark.seed("S003-43", "S004-7")
+async def test_each_topic_in_use_is_refreshed_though_one_of_them_is_gone(world: Any) -> None:
+    clock = ManualClock()
+    session = Session(world.namesrv.address, clock=clock)
+    session.consumers["g"] = told = Told()  # type: ignore[assignment]
+    world.topics |= {"S": world.topics["T"], "U": world.topics["T"]}
+    await session.start()
+    for topic in ("S", "T", "U"):
+        await session.route(topic)
+    for number in range(2):
+        del world.topics["STU"[number]]
+        changed = route(world.brokers[number])
+        world.topics["U"] = changed
+        told.topics.clear()
+        clock.advance(session.options.route_refresh_ms)
+        await until(lambda: session.routes.get("U").route == changed)  # noqa: B023
+        assert told.topics == ["STU"[number], "U"]
+    assert [session.routes.get(topic) is None for topic in ("S", "T", "U")] == [True, True, False]
+    await session.stop()
+
+
 @pytest.mark.seed("S004-40", "S004-6")
 async def test_a_starting_consumer_asks_for_the_routes_of_all_it_subscribes(world: Any) -> None:
     world.topics["U"] = world.topics["T"]

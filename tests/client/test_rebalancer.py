@@ -480,7 +480,7 @@ class TestOrdered:
         g = group(ordered=True)
         g.lockable = False
         assert not await g.rebalancer.rebalance()
-        assert g.queues == []
+        assert (g.queues, g.changes) == ([], [])
         assert session.headers(QueryConsumerOffset) == []
         g.lockable = True
         assert await g.rebalancer.rebalance()
@@ -588,6 +588,14 @@ class TestPop:
         query = bodies.decode(session.bodies[0], bodies.AssignmentQuery)
         assert (query.strategy_name, query.consumer_group, query.topic) == ("AVG", "g", "T")
         assert session.headers(QueryConsumerOffset) == [], "the broker keeps the progress"
+
+    @pytest.mark.seed("S003-39")
+    async def test_an_assignment_that_stays_is_told_once(self, group: Any, session: Any) -> None:
+        g = group(as_the_broker_says)
+        self.assign(session, -1)
+        for _ in range(3):
+            await g.rebalancer.rebalance()
+        assert (len(g.changes), g.popping) == (1, [-1])
 
     @pytest.mark.seed("S000-38")
     async def test_where_it_says_pull_the_queues_are_divided_here(self, group: Any, session: Any) -> None:

@@ -82,7 +82,12 @@ class TestRemote:
         await store.persist([Q0])
         ((address, header, _),) = session.sent
         assert (type(header), address) == (UpdateConsumerOffset, "a:1"), "to the master"
-        assert (header.consumer_group, header.topic, header.queue_id, header.commit_offset) == ("g", "T", 0, 7)
+        assert (header.consumer_group, header.topic, header.queue_id, header.commit_offset) == (
+            "g",
+            "T",
+            0,
+            7,
+        )
         assert store.memory.get(Q1) is None, "not owned any more"
 
 

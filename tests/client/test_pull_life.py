@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import Any
 
@@ -289,11 +290,18 @@ async def test_a_schedule_joins_when_it_is_entered_and_leaves_when_it_is_left(
     broker: Broker, session: Any, settle: Any
 ) -> None:
     turns: list[Any] = []
+
+    async def stored() -> Any:
+        await asyncio.sleep(0)  # over a network each queue is asked for in a turn of its own
+        return 0, OffsetResult(offset=5), b""
+
+    session.answers[QueryConsumerOffset] = lambda *_: stored()
     scheduled = ScheduledPull(group="g", callbacks={"T": lambda queue, turn: turns.append(queue)})
     async with scheduled as entered:
         assert entered is scheduled
         await settle()
         assert (session.users, sorted(turns)) == (1, [Q0, Q1])
+        assert broker.pulls == [], "nothing is fetched ahead of the turns"
     assert (session.users, session.consumers) == (0, {})
     await settle()
     session.clock.advance(10_000)

@@ -222,6 +222,24 @@ async def test_step_9_without_subscription_the_pull_waits(pull: Any, session: An
     assert session.asked == []
 
 
+@pytest.mark.seed("S001-15")
+async def test_step_9_each_queue_is_pulled_by_the_subscription_of_its_topic(
+    make_member: Any, own: Any, session: Any, encode_messages: Any
+) -> None:
+    member = make_member(topics={"T": "A", "U": "B"})
+    member.subscriptions.told({"T": 77, "U": 78})
+    session.know("U")
+    for topic, version, mine, other in (("U", 78, "B", "A"), ("T", 77, "A", "B")):
+        loop = Loop(member)
+        session.answers[PullMessage] = [
+            answer(0, 12, encode_messages(10, topic=topic, tags=mine) + encode_messages(11, tags=other))
+        ]
+        await loop.loop.pull_once(own(member, offset=10, topic=topic))
+        request = session.headers(PullMessage)[-1]
+        assert (request.topic, request.sub_version) == (topic, version)
+        assert loop.submitted == [[10]]
+
+
 @pytest.mark.seed("S001-21", "S001-22", "S001-23", "S002-6", "S002-30", "S004-1", "S004-2", "S004-4")
 async def test_steps_11_and_12_the_request_carries_all_conditions(pull: Any, session: Any) -> None:
     p = pull(topics={"T": "A||B"})
@@ -310,6 +328,9 @@ async def test_an_answer_that_goes_back_is_logged(pull: Any, encode_messages: An
     p.owned.next_offset = 9
     await p.once(answer(0, 8))
     assert "goes back to offset=8" in caplog.text
+    p.owned.next_offset = 9
+    await p.once(answer(0, 7, encode_messages(9)))
+    assert "goes back to offset=7" in caplog.text, "whichever of both is lower"
 
 
 @pytest.mark.seed("S001-18", "S004-39")

@@ -462,14 +462,16 @@ async def test_the_time_of_a_pull_runs_from_its_request_to_its_answer(
     p = pull()
     session.clock.set_wall(session.clock.wall() - 3_600_000)  # an operator's correction is no time
 
-    async def slowly() -> Any:
-        session.clock.advance(40)
-        return answer(0, 12, encode_messages(10, 11))
+    async def slowly(ms: int, *offsets: int) -> Any:
+        session.clock.advance(ms)
+        return answer(0, offsets[-1] + 1, encode_messages(*offsets))
 
-    await p.once(slowly())
+    await p.once(slowly(40, 10, 11))
     status = p.member.figures.status("T", session.clock.now())
     assert status.pull_rt == 40
     assert status.pull_tps > 0
+    await p.once(slowly(20, 12))
+    assert p.member.figures.status("T", session.clock.now()).pull_rt == 30, "of each, on average"
 
 
 @pytest.mark.seed("S004-14", "S004-35", "S004-39", "S004-61")

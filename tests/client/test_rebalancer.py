@@ -346,6 +346,26 @@ async def test_a_slave_is_asked_where_there_is_no_master(group: Any, session: An
     assert [address for address, header, _ in session.asked if type(header) is ConsumerList] == ["a-slave:1"]
 
 
+@pytest.mark.seed("S003-12", "S003-42")
+async def test_a_broker_that_has_no_address_is_not_asked_as_long_as_another_has(
+    group: Any, session: Any
+) -> None:
+    addresses = {"a": {0: "a:1"}, "b": {}}
+    route = TopicRoute(
+        broker_datas=[
+            BrokerData(broker_name=name, cluster="c", broker_addrs=at) for name, at in addresses.items()
+        ],
+        queue_datas=[
+            QueueData(broker_name=name, perm=6, read_queue_nums=1, write_queue_nums=1) for name in addresses
+        ],
+    )
+    session.routes.put("T", route)
+    member = group().member
+    for _ in range(30):
+        await divided_here(member, "T", [MessageQueue("a", 0, "T")])
+    assert {address for address, _, _ in session.asked} == {"a:1"}
+
+
 @pytest.mark.seed("S003-19", "S003-18")
 async def test_a_round_of_one_topic_leaves_the_queues_of_others_as_they_are(group: Any, session: Any) -> None:
     g = group(topics={"T": "*", "U": "*"})

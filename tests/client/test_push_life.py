@@ -231,6 +231,11 @@ async def test_topics_may_come_and_go_while_it_runs(
 
 
 @pytest.mark.seed("S001-19", "S001-26")
+@pytest.mark.parametrize(
+    "options",
+    [Options(), Options(rebalance_ms=600_000, rebalance_soon_ms=600_000)],
+    ids=["", "a repair asks for a rebalance itself"],
+)
 async def test_an_offset_the_broker_has_not_is_repaired_once_and_taken_anew(
     broker: Broker, push: Any, session: Any, settle: Any
 ) -> None:

@@ -68,6 +68,7 @@ def asked(session: Any) -> Asked:
     return found
 
 
+@pytest.mark.seed("S001-5")
 async def test_news_of_members_and_offsets_reach_the_group_they_are_for(session: Any, asked: Asked) -> None:
     table = bodies.encode(bodies.ResetOffsetBody(offset_table={Q0: 3}))
     for group in ("g", "unknown"):

@@ -300,7 +300,7 @@ async def test_a_late_failure_of_a_cleaned_message_is_not_sent_back_twice(
     assert len(session.headers(SendBack)) == 1
 
 
-@pytest.mark.seed("S004-79", "S004-20")
+@pytest.mark.seed("S004-79", "S004-20", "S001-24")
 async def test_hooks_see_every_call_and_a_failing_one_stops_nothing(
     loop: Any, session: Any, hooks: Any
 ) -> None:
@@ -312,12 +312,13 @@ async def test_hooks_see_every_call_and_a_failing_one_stops_nothing(
     session.answers[SendBack] = [OK, OK]
 
     async def handle(message: Any) -> ConsumeResult | None:
+        seen.append(message.queue_offset)
         if message.queue_offset == 6:
             raise RuntimeError("no")
         return ConsumeResult.RETRY if message.queue_offset == 7 else None
 
     await loop(handle).consume(5, 6, 7)
-    assert seen == ["before", "SUCCESS", "before", "EXCEPTION", "before", "FAILED"]
+    assert seen == ["before", 5, "SUCCESS", "before", 6, "EXCEPTION", "before", 7, "FAILED"]
 
 
 @pytest.mark.slow

@@ -88,6 +88,7 @@ async def test_step_2_the_pull_is_stamped_before_anything_delays_it(
     pull: Any, session: Any, delay: Any
 ) -> None:
     p = pull(ordered=delay is unlocked)
+    session.clock.set_wall(session.clock.wall() - 3_600_000)  # which changes no waiting
     session.clock.advance(5_000)
     delay(p)
     assert await p.once()
@@ -126,6 +127,15 @@ async def test_steps_5_to_7_a_full_inbox_waits_50_ms(pull: Any, session: Any, of
     p.owned.inbox.put([ReceivedMessage("T", b"x", queue_offset=n) for n in offsets])
     assert await p.once() == 50
     assert session.asked == []
+
+
+@pytest.mark.seed("S001-12")
+async def test_step_7_an_ordered_consumer_is_not_held_back_by_a_wide_span(pull: Any, session: Any) -> None:
+    p = pull(ordered=True)
+    p.owned.previously_locked = True
+    p.owned.inbox.put([ReceivedMessage("T", b"x", queue_offset=n) for n in (0, 5_000)])
+    assert await p.once(answer(19, 10)) == 0
+    assert p.request.queue_offset == 10
 
 
 @pytest.mark.parametrize(
@@ -212,6 +222,24 @@ async def test_step_9_without_subscription_the_pull_waits(pull: Any, session: An
     assert session.asked == []
 
 
+@pytest.mark.seed("S001-15")
+async def test_step_9_each_queue_is_pulled_by_the_subscription_of_its_topic(
+    make_member: Any, own: Any, session: Any, encode_messages: Any
+) -> None:
+    member = make_member(topics={"T": "A", "U": "B"})
+    member.subscriptions.told({"T": 77, "U": 78})
+    session.know("U")
+    for topic, version, mine, other in (("U", 78, "B", "A"), ("T", 77, "A", "B")):
+        loop = Loop(member)
+        session.answers[PullMessage] = [
+            answer(0, 12, encode_messages(10, topic=topic, tags=mine) + encode_messages(11, tags=other))
+        ]
+        await loop.loop.pull_once(own(member, offset=10, topic=topic))
+        request = session.headers(PullMessage)[-1]
+        assert (request.topic, request.sub_version) == (topic, version)
+        assert loop.submitted == [[10]]
+
+
 @pytest.mark.seed("S001-21", "S001-22", "S001-23", "S002-6", "S002-30", "S004-1", "S004-2", "S004-4")
 async def test_steps_11_and_12_the_request_carries_all_conditions(pull: Any, session: Any) -> None:
     p = pull(topics={"T": "A||B"})
@@ -260,14 +288,17 @@ async def test_found_messages_are_put_away_and_the_next_pull_follows_at_once(
     assert p.loop.submitted == [[10, 11]]
     assert p.owned.next_offset == 12
     assert p.owned.inbox.count == 2, "consuming is not waited for"
+    assert await p.once(answer(0, 90, encode_messages(12))) == 0
+    assert (p.request.queue_offset, p.owned.next_offset) == (12, 90), "the broker has looked further"
 
 
 @pytest.mark.seed("S001-16")
 @pytest.mark.parametrize("options", [Options(pull_interval_ms=250)])
 async def test_a_pull_interval_is_kept_after_messages(pull: Any, encode_messages: Any) -> None:
-    p = pull()
-    assert await p.once(answer(0, 11, encode_messages(10)), answer(19, 11)) == 250
+    p = pull(topics={"T": "A"})
+    assert await p.once(answer(0, 11, encode_messages(10, tags="A")), answer(19, 11)) == 250
     assert await p.once() == 0
+    assert await p.once(answer(0, 12, encode_messages(11, tags="B"))) == 0, "none of them is ours"
 
 
 @pytest.mark.seed("S001-16", "S001-24")
@@ -297,6 +328,9 @@ async def test_an_answer_that_goes_back_is_logged(pull: Any, encode_messages: An
     p.owned.next_offset = 9
     await p.once(answer(0, 8))
     assert "goes back to offset=8" in caplog.text
+    p.owned.next_offset = 9
+    await p.once(answer(0, 7, encode_messages(9)))
+    assert "goes back to offset=7" in caplog.text, "whichever of both is lower"
 
 
 @pytest.mark.seed("S001-18", "S004-39")
@@ -426,15 +460,18 @@ async def test_the_time_of_a_pull_runs_from_its_request_to_its_answer(
     pull: Any, session: Any, encode_messages: Any
 ) -> None:
     p = pull()
+    session.clock.set_wall(session.clock.wall() - 3_600_000)  # an operator's correction is no time
 
-    async def slowly() -> Any:
-        session.clock.advance(40)
-        return answer(0, 12, encode_messages(10, 11))
+    async def slowly(ms: int, *offsets: int) -> Any:
+        session.clock.advance(ms)
+        return answer(0, offsets[-1] + 1, encode_messages(*offsets))
 
-    await p.once(slowly())
+    await p.once(slowly(40, 10, 11))
     status = p.member.figures.status("T", session.clock.now())
     assert status.pull_rt == 40
     assert status.pull_tps > 0
+    await p.once(slowly(20, 12))
+    assert p.member.figures.status("T", session.clock.now()).pull_rt == 30, "of each, on average"
 
 
 @pytest.mark.seed("S004-14", "S004-35", "S004-39", "S004-61")

@@ -80,8 +80,14 @@ class TestRemote:
         store.memory.set(Q0, 7)
         store.memory.set(Q1, 8)
         await store.persist([Q0])
-        assert [(header.queue_id, header.commit_offset) for _, header, _ in session.sent] == [(0, 7)]
-        assert type(session.sent[0][1]) is UpdateConsumerOffset
+        ((address, header, _),) = session.sent
+        assert (type(header), address) == (UpdateConsumerOffset, "a:1"), "to the master"
+        assert (header.consumer_group, header.topic, header.queue_id, header.commit_offset) == (
+            "g",
+            "T",
+            0,
+            7,
+        )
         assert store.memory.get(Q1) is None, "not owned any more"
 
 
@@ -99,7 +105,10 @@ class TestLocal:
         assert text == '{"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:3}}'
         again = self.store(tmp_path)
         again.load()
+        assert again.memory.snapshot() == {Q0: 3}, "known before a queue is taken"
+        again.memory.remove(Q0)  # as when it is taken
         assert await again.read(Q0) == 3
+        assert again.memory.snapshot() == {Q0: 3}
         assert await again.read(Q1) is None
 
     async def test_a_file_written_by_java_is_read(self, tmp_path: Path) -> None:

@@ -151,11 +151,13 @@ async def test_a_reset_is_told_as_one(reader: Any, session: Any, caplog: Any) ->
     assert "outside" not in caplog.text
 
 
+@pytest.mark.seed("S003-6")
+@pytest.mark.parametrize("trouble", [NetworkError("gone"), RuntimeError("a mistake of ours")])
 async def test_a_fetch_goes_on_by_itself_until_the_queue_is_dropped(
-    reader: Any, session: Any, settle: Any
+    reader: Any, session: Any, settle: Any, trouble: Exception
 ) -> None:
     owned = reader._member.pulled[Q0]
-    answers = [NetworkError("gone"), found(5, code=19)]
+    answers = [trouble, found(5, code=19)]
     held = asyncio.get_running_loop().create_future()
     session.answers[LitePullMessage] = lambda *_: answers.pop(0) if answers else held
     reader._start_fetching(owned)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +16,7 @@ from aerobee.client.options import Options
 from aerobee.errors import NetworkError, NoRoute, SystemFailure
 from aerobee.protocol import bodies
 from aerobee.protocol.bodies import MessageQueue
-from aerobee.protocol.headers.consume import ConsumerList, UnlockQueues
+from aerobee.protocol.headers.consume import ConsumerList, QueryAssignment, UnlockQueues
 from aerobee.protocol.headers.offsets import (
     OffsetResult,
     QueryConsumerOffset,
@@ -184,7 +185,7 @@ async def test_seeking_by_place_or_time_goes_on_there(
 @pytest.mark.seed("S003-10", "S003-29", "S003-41")
 @pytest.mark.parametrize("listens", [True, False])
 async def test_queues_that_go_to_somebody_else_are_read_no_more_and_those_that_come_back_are(
-    broker: Broker, session: Any, settle: Any, encode_messages: Any, listens: bool
+    broker: Broker, session: Any, settle: Any, encode_messages: Any, listens: bool, caplog: Any
 ) -> None:
     heard: list[list[MessageQueue]] = []
     listener = (lambda topic, every, own: heard.append(sorted(own))) if listens else None
@@ -223,6 +224,42 @@ async def test_queues_that_go_to_somebody_else_are_read_no_more_and_those_that_c
         assert consumer.assignment == [Q0, Q1]
         assert (1, 8) in broker.held()
     assert heard == ([[Q0, Q1], [Q0], [Q0, Q1]] if listens else [])
+    assert "rebalance failed" not in caplog.text
+    assert session.headers(QueryAssignment) == [], "never as the broker says, which may be POP"
+
+
+@pytest.mark.seed("S003-44")
+async def test_a_queue_that_the_application_leaves_alone_stays_and_is_read_on(
+    broker: Broker, session: Any, settle: Any, encode_messages: Any
+) -> None:
+    async with PullConsumer(group="g", topics={"T": "*"}) as consumer:
+        await settle()
+        before = dict(consumer._member.pulled)
+        consumer.pause([Q0])
+        broker.answer(0, encode_messages(5), 6)
+        for _ in range(30):
+            session.clock.advance(session.options.rebalance_ms)
+            await settle()
+        assert dict(consumer._member.pulled) == before
+        assert not any(owned.inbox.dropped for owned in before.values())
+        assert broker.held() == [(1, 5)]
+        consumer.resume([Q0])
+        session.clock.advance(1_000)
+        await settle()
+        assert broker.held() == [(0, 6), (1, 5)]
+
+
+@pytest.mark.seed("S003-30", "S003-36", "S003-37")
+@pytest.mark.parametrize(("start", "begins"), [("first", 0), ("last", 9), (1_700_000_000_000, 4)])
+async def test_a_pull_consumer_of_a_new_group_reads_from_where_it_is_told(
+    broker: Broker, session: Any, settle: Any, start: Any, begins: int
+) -> None:
+    session.answers[QueryConsumerOffset] = lambda *_: (22, None, b"")
+    session.answers[SearchOffset] = lambda *_: (0, OffsetResult(offset=4), b"")
+    async with PullConsumer(group="g", topics={"T": "*"}, start=start) as consumer:
+        await settle()
+        assert broker.held() == [(0, begins), (1, begins)]
+        assert consumer.assignment == [Q0, Q1]
 
 
 async def test_a_queue_that_comes_back_is_never_reported_where_we_left_it(
@@ -253,11 +290,18 @@ async def test_a_schedule_joins_when_it_is_entered_and_leaves_when_it_is_left(
     broker: Broker, session: Any, settle: Any
 ) -> None:
     turns: list[Any] = []
+
+    async def stored() -> Any:
+        await asyncio.sleep(0)  # over a network each queue is asked for in a turn of its own
+        return 0, OffsetResult(offset=5), b""
+
+    session.answers[QueryConsumerOffset] = lambda *_: stored()
     scheduled = ScheduledPull(group="g", callbacks={"T": lambda queue, turn: turns.append(queue)})
     async with scheduled as entered:
         assert entered is scheduled
         await settle()
         assert (session.users, sorted(turns)) == (1, [Q0, Q1])
+        assert broker.pulls == [], "nothing is fetched ahead of the turns"
     assert (session.users, session.consumers) == (0, {})
     await settle()
     session.clock.advance(10_000)

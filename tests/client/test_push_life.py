@@ -24,11 +24,14 @@ from aerobee.protocol.headers.consume import (
     PullResult,
     UnlockQueues,
 )
+from aerobee.protocol.headers.offsets import QueryConsumerOffset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 from tests.client.holding_broker import Q0, Q1, Broker, broker, names_of, started
+from tests.turning import until
 
 __all__ = ["broker"]  # a fixture
 
@@ -228,6 +231,11 @@ async def test_topics_may_come_and_go_while_it_runs(
 
 
 @pytest.mark.seed("S001-19", "S001-26")
+@pytest.mark.parametrize(
+    "options",
+    [Options(), Options(rebalance_ms=600_000, rebalance_soon_ms=600_000)],
+    ids=["", "a repair asks for a rebalance itself"],
+)
 async def test_an_offset_the_broker_has_not_is_repaired_once_and_taken_anew(
     broker: Broker, push: Any, session: Any, settle: Any
 ) -> None:
@@ -252,6 +260,116 @@ async def test_an_offset_the_broker_has_not_is_repaired_once_and_taken_anew(
     assert consumer._member.pulled[Q0] is not lost
     assert broker.held() == [(0, 8), (1, 5)]
     await consumer.stop()
+
+
+@pytest.mark.seed("S001-26")
+@pytest.mark.parametrize("how", ["reset", "subscribed anew"])
+async def test_a_repair_leaves_a_queue_alone_that_was_begun_anew_meanwhile(
+    broker: Broker, push: Any, session: Any, settle: Any, encode_messages: Any, how: str
+) -> None:
+    consumer = push()
+    await started(consumer, session, settle)
+    moved = PullResult(next_begin_offset=8, min_offset=8, max_offset=9)
+    next(held for header, held in broker.pulls if header.queue_id == 0).set_result((21, moved, b""))
+    await settle()
+    broker.stands_at = 3
+    if how == "reset":
+        await consumer.reset_offsets("T", {Q0: 3, Q1: 3})
+    else:
+        await consumer.unsubscribe("T")
+        session.clock.advance(session.options.rebalance_min_ms)
+        await settle()
+        await consumer.subscribe("T")
+    session.clock.advance(session.options.rebalance_min_ms)
+    await settle()
+    assert broker.held() == [(0, 3), (1, 3)]
+    broker.answer(0, encode_messages(3), 4)
+    await settle()
+    again, memory = consumer._member.pulled[Q0], consumer._member.offsets.memory
+    session.sent.clear()
+    session.clock.advance(session.options.offset_repair_ms)
+    await settle()
+    assert consumer._member.pulled[Q0] is again
+    assert (0, 8) not in broker.reported(), "where it stands is the other's business now"
+    assert memory.get(Q0) == 4
+    await consumer.stop()
+
+
+@pytest.mark.seed("S001-27")
+async def test_a_queue_whose_pull_was_lost_is_pulled_again_after_two_minutes(
+    broker: Broker, push: Any, session: Any, settle: Any
+) -> None:
+    consumer = push()
+    await started(consumer, session, settle)
+    lost, kept = consumer._member.pulled[Q0], consumer._member.pulled[Q1]
+    lost.fetching.cancel()
+    await settle()
+    assert broker.held() == [(1, 5)]
+    for _ in range(120):
+        session.clock.advance(1_000)
+        kept.inbox.last_pull = session.clock.now()
+        await settle()
+    assert broker.held() == [(1, 5)]
+    for _ in range(session.options.rebalance_ms // 1_000):
+        session.clock.advance(1_000)
+        kept.inbox.last_pull = session.clock.now()
+        await settle()
+    assert broker.held() == [(0, 5), (1, 5)]
+    assert (consumer._member.pulled[Q0] is lost, consumer._member.pulled[Q1] is kept) == (False, True)
+    await consumer.stop()
+
+
+@pytest.mark.seed("S001-3", "S001-1")
+@pytest.mark.parametrize("options", [Options(dispatch_ms=500)])
+async def test_the_first_pull_of_a_queue_can_be_put_off_and_comes_no_more_after_the_stop(
+    broker: Broker, push: Any, session: Any, settle: Any
+) -> None:
+    consumer = push()
+    await consumer.start()
+    await settle()
+    session.clock.advance(499)
+    await settle()
+    assert consumer.queues == [Q0, Q1]
+    assert broker.pulls == []
+    session.clock.advance(1)
+    await settle()
+    assert broker.held() == [(0, 5), (1, 5)]
+    consumer.pause()
+    await settle()
+    await consumer.stop()
+    session.clock.advance(60_000)
+    await settle()
+    assert (len(broker.pulls), broker.held()) == (2, [])
+
+
+@pytest.mark.seed("S003-32", "S003-33", "S003-25", "S003-26")
+async def test_a_broadcasting_consumer_keeps_its_progress_in_its_own_file_and_tells_no_broker(
+    broker: Broker, push: Any, session: Any, settle: Any, encode_messages: Any, tmp_path: Path
+) -> None:
+    session.options = Options(local_offsets=str(tmp_path))
+    path = tmp_path / "me" / "g" / "offsets.json"
+
+    def kept() -> dict[MessageQueue, int]:
+        return dict(bodies.decode(path.read_bytes(), bodies.ResetOffsetBody).offset_table)
+
+    path.parent.mkdir(parents=True)
+    path.write_bytes(bodies.encode(bodies.ResetOffsetBody(offset_table={Q0: 3})))
+    consumer = push(model="broadcasting", start="first")
+    await started(consumer, session, settle)
+    assert broker.held() == [(0, 3), (1, 0)]
+    broker.answer(0, encode_messages(3, 4), 5)
+    broker.answer(1, encode_messages(0), 1)
+    await settle()
+    session.know("T", queues=1)
+    consumer.route_changed("T")
+    session.clock.advance(session.options.rebalance_min_ms)
+    await until(lambda: Q1 not in consumer._member.pulled)
+    assert kept() == {Q0: 3, Q1: 1}, "written when it was given up"
+    assert consumer.status("T").keys() == {Q0}
+    await consumer.stop()
+    assert kept() == {Q0: 5, Q1: 1}
+    assert broker.reported() == []
+    assert session.headers(QueryConsumerOffset) == []
 
 
 @pytest.mark.seed("S001-26")
@@ -319,10 +437,12 @@ async def test_one_whose_queues_changed_spreads_its_limits_anew_and_tells_the_br
     broker: Broker, push: Any, session: Any, settle: Any
 ) -> None:
     heard: list[Any] = []
-    consumer = push(on_queues=lambda *told: heard.append(told))
+    session.know("U", queues=8)
+    consumer = push(topics={"T": "*", "U": "*"}, on_queues=lambda *told: heard.append(told))
     await started(consumer, session, settle)
-    limits = consumer._member.limits("T")
+    limits, others = consumer._member.limits("T"), consumer._member.limits("U")
     assert (limits.messages, limits.mebibytes) == (500, 32), "two queues"
+    assert (others.messages, others.mebibytes) == (125, 8), "eight, each topic by itself"
     told = consumer._member.subscriptions.told_version("T")
     heartbeats = session.heartbeats
     session.clock.advance(1_000)

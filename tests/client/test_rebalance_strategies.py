@@ -36,6 +36,7 @@ def divide(strategy: Strategy, queue_count: int, client_count: int, broker: str 
     return " / ".join(" ".join(str(queue.queue_id) for queue in part) or "–" for part in own)
 
 
+@pytest.mark.seed("S003-16")
 def test_strategies_have_the_names_that_brokers_know_them_by() -> None:
     assert list(BY_NAME) == ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"]
     assert machine_room(["r"]).name == "MACHINE_ROOM"

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -172,11 +173,18 @@ async def test_what_was_remembered_of_a_queue_is_gone_when_it_is_taken(group: An
 
 
 @pytest.mark.seed("S003-21", "S001-27")
-async def test_a_queue_not_pulled_for_two_minutes_is_taken_anew(group: Any, session: Any) -> None:
+@pytest.mark.parametrize("set_by_ms", [0, -3_600_000, 3_600_000], ids=["", "set back", "set on"])
+async def test_a_queue_not_pulled_for_two_minutes_is_taken_anew(
+    group: Any, session: Any, set_by_ms: int
+) -> None:
     g = group()
+    session.clock.set_wall(session.clock.wall() + set_by_ms)
     await g.rebalancer.rebalance()
     before = dict(g.member.pulled)
-    session.clock.advance(120_001)
+    session.clock.advance(120_000)
+    await g.rebalancer.rebalance()
+    assert dict(g.member.pulled) == before, "not yet"
+    session.clock.advance(1)
     for queue, owned in before.items():
         if queue.queue_id != 1:
             owned.inbox.last_pull = session.clock.now()
@@ -217,6 +225,25 @@ async def test_topics_are_divided_separately_and_routes_are_followed(group: Any,
     }
 
 
+@pytest.mark.seed("S003-4", "S003-5")
+@pytest.mark.parametrize("away", ["a:1", "b:1"])
+async def test_a_topic_that_cannot_be_asked_for_keeps_no_other_from_its_queues(
+    group: Any, session: Any, away: str
+) -> None:
+    g = group(topics={"T": "*", "U": "*", "V": "*"})
+    session.know("U", queues=2, brokers=("b",))
+    session.know("V", queues=1, brokers=("c",))
+    await g.rebalancer.rebalance()
+    g.member.subscriptions.remove("V")
+    session.know("T", queues=6)
+    session.know("U", queues=3, brokers=("b",))
+    ids = session.answers[ConsumerList]
+    session.answers[ConsumerList] = lambda to, *_: NetworkError("gone") if to == away else ids()
+    assert not await g.rebalancer.rebalance(), "so the next round comes soon"
+    owned = Counter(queue.topic for queue in g.member.pulled)
+    assert owned == ({"T": 4, "U": 3} if away == "a:1" else {"T": 6, "U": 2})
+
+
 @pytest.mark.seed("S003-5", "S003-38")
 async def test_queues_of_an_unsubscribed_topic_are_dropped_without_a_report(group: Any, session: Any) -> None:
     g = group(ordered=True)
@@ -236,16 +263,35 @@ async def test_queues_of_an_unsubscribed_topic_are_dropped_without_a_report(grou
 @pytest.mark.seed("S003-15", "S003-42")
 async def test_where_nothing_can_be_said_nothing_changes(group: Any, session: Any) -> None:
     g = group()
+    g.ids = ["me", "zz"]
     await g.rebalancer.rebalance()
     session.answers[ConsumerList] = lambda *_: (0, None, bodies.encode(ConsumerIds(consumer_id_list=[])))
     assert await g.rebalancer.rebalance(), "no member known to the broker, not even us: it has just started"
-    assert g.queues == [0, 1, 2, 3]
+    assert g.queues == [0, 1], "and the others are not ours for that"
     asked = len(session.asked)
     assert await divided_here(g.member, "T", []) is None
     assert len(session.asked) == asked
     session.routes.forget("T")
     with pytest.raises(NoRoute, match="topic 'T' has no broker with an address"):
         await divided_here(g.member, "T", [MessageQueue("a", 0, "T")])
+
+
+@pytest.mark.seed("S003-11")
+async def test_the_queues_shared_out_are_those_that_may_be_read(group: Any, session: Any) -> None:
+    counts = {"a": (4, 3, 1), "b": (2, 2, 2), "c": (6, 1, 4)}  # perm, to read, to write
+    route = TopicRoute(
+        broker_datas=[
+            BrokerData(broker_name=name, cluster="c", broker_addrs={0: f"{name}:1"}) for name in counts
+        ],
+        queue_datas=[
+            QueueData(broker_name=name, perm=perm, read_queue_nums=read, write_queue_nums=write)
+            for name, (perm, read, write) in counts.items()
+        ],
+    )
+    session.routes.put("T", route)
+    g = group()
+    await g.rebalancer.rebalance()
+    assert [str(queue) for queue in sorted(g.member.pulled)] == ["T/a/0", "T/a/1", "T/a/2", "T/c/0"]
 
 
 async def test_a_topic_without_route_is_told_and_tried_again_soon(group: Any) -> None:
@@ -298,6 +344,26 @@ async def test_a_slave_is_asked_where_there_is_no_master(group: Any, session: An
     session.routes.put("T", route)
     await divided_here(group().member, "T", [MessageQueue("a", 0, "T")])
     assert [address for address, header, _ in session.asked if type(header) is ConsumerList] == ["a-slave:1"]
+
+
+@pytest.mark.seed("S003-12", "S003-42")
+async def test_a_broker_that_has_no_address_is_not_asked_as_long_as_another_has(
+    group: Any, session: Any
+) -> None:
+    addresses = {"a": {0: "a:1"}, "b": {}}
+    route = TopicRoute(
+        broker_datas=[
+            BrokerData(broker_name=name, cluster="c", broker_addrs=at) for name, at in addresses.items()
+        ],
+        queue_datas=[
+            QueueData(broker_name=name, perm=6, read_queue_nums=1, write_queue_nums=1) for name in addresses
+        ],
+    )
+    session.routes.put("T", route)
+    member = group().member
+    for _ in range(30):
+        await divided_here(member, "T", [MessageQueue("a", 0, "T")])
+    assert {address for address, _, _ in session.asked} == {"a:1"}
 
 
 @pytest.mark.seed("S003-19", "S003-18")
@@ -394,13 +460,47 @@ class _Noted(list[int]):
         self.told.append(("pull", queue_id))
 
 
+def unlocked(session: Any) -> list[tuple[str, str, str, list[str]]]:
+    """Each unlock: at which broker, whose, of which queues."""
+    return [
+        (address, body.client_id, body.consumer_group, [str(queue) for queue in body.mq_set])
+        for (address, header, _), text in zip(session.asked, session.bodies, strict=True)
+        if type(header) is UnlockQueues
+        for body in [bodies.decode(text, bodies.LockBatch)]
+    ]
+
+
 class TestOrdered:
+    @pytest.mark.seed("S003-27", "S003-28")
+    @pytest.mark.parametrize("away", ["a:1", "b:1"])
+    async def test_the_locks_of_each_broker_are_kept_and_given_back_whatever_another_says(
+        self, group: Any, session: Any, away: str
+    ) -> None:
+        session.know("T", queues=2, brokers=("a", "b"))
+        g = group(ordered=True)
+        await g.rebalancer.rebalance()
+        session.clock.advance(5_000)
+        session.answers[LockQueues] = lambda to, header, body: (
+            NetworkError("gone") if to == away else g._lock(to, header, body)
+        )
+        await g.locks.renew()
+        renewed = {
+            queue.broker_name
+            for queue, owned in g.member.pulled.items()
+            if owned.inbox.last_lock == session.clock.now()
+        }
+        assert renewed == {"a", "b"} - {away[0]}
+        session.answers[UnlockQueues] = lambda to, *_: NetworkError("gone") if to == away else (0, None, b"")
+        await g.locks.unlock_all()
+        told = {(address, *queues) for address, _, _, queues in unlocked(session)}
+        assert told == {("a:1", "T/a/0", "T/a/1"), ("b:1", "T/b/0", "T/b/1")}
+
     @pytest.mark.seed("S004-11")
     async def test_a_queue_is_locked_before_it_is_taken(self, group: Any, session: Any) -> None:
         g = group(ordered=True)
         g.lockable = False
         assert not await g.rebalancer.rebalance()
-        assert g.queues == []
+        assert (g.queues, g.changes) == ([], [])
         assert session.headers(QueryConsumerOffset) == []
         g.lockable = True
         assert await g.rebalancer.rebalance()
@@ -422,7 +522,7 @@ class TestOrdered:
         assert session.headers(UnlockQueues) == []
         owned.handling = None
         assert await g.ownership.give_up(owned)
-        assert len(session.headers(UnlockQueues)) == 1
+        assert unlocked(session) == [("a:1", "me", "g", ["T/a/3"])], "and no other"
         assert owned.queue not in g.member.pulled
 
     async def test_an_unlock_that_is_lost_is_repeated(self, group: Any, session: Any) -> None:
@@ -481,6 +581,7 @@ class TestOrdered:
 
     async def test_renewing_tells_which_locks_are_lost(self, group: Any, session: Any) -> None:
         g = group(ordered=True)
+        session.clock.set_wall(session.clock.wall() + 3_600_000)
         await g.rebalancer.rebalance()
         session.clock.advance(5_000)
         session.answers[LockQueues] = [
@@ -507,6 +608,14 @@ class TestPop:
         query = bodies.decode(session.bodies[0], bodies.AssignmentQuery)
         assert (query.strategy_name, query.consumer_group, query.topic) == ("AVG", "g", "T")
         assert session.headers(QueryConsumerOffset) == [], "the broker keeps the progress"
+
+    @pytest.mark.seed("S003-39")
+    async def test_an_assignment_that_stays_is_told_once(self, group: Any, session: Any) -> None:
+        g = group(as_the_broker_says)
+        self.assign(session, -1)
+        for _ in range(3):
+            await g.rebalancer.rebalance()
+        assert (len(g.changes), g.popping) == (1, [-1])
 
     @pytest.mark.seed("S000-38")
     async def test_where_it_says_pull_the_queues_are_divided_here(self, group: Any, session: Any) -> None:

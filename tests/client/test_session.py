@@ -324,6 +324,27 @@ async def test_routes_are_refreshed_every_thirty_seconds(world: Any) -> None:
     await session.stop()
 
 
+@pytest.mark.seed("S003-43", "S004-7")
+async def test_each_topic_in_use_is_refreshed_though_one_of_them_is_gone(world: Any) -> None:
+    clock = ManualClock()
+    session = Session(world.namesrv.address, clock=clock)
+    session.consumers["g"] = told = Told()  # type: ignore[assignment]
+    world.topics |= {"S": world.topics["T"], "U": world.topics["T"]}
+    await session.start()
+    for topic in ("S", "T", "U"):
+        await session.route(topic)
+    for number in range(2):
+        del world.topics["STU"[number]]
+        changed = route(world.brokers[number])
+        world.topics["U"] = changed
+        told.topics.clear()
+        clock.advance(session.options.route_refresh_ms)
+        await until(lambda: session.routes.get("U").route == changed)  # noqa: B023
+        assert told.topics == ["STU"[number], "U"]
+    assert [session.routes.get(topic) is None for topic in ("S", "T", "U")] == [True, True, False]
+    await session.stop()
+
+
 @pytest.mark.seed("S004-40", "S004-6")
 async def test_a_starting_consumer_asks_for_the_routes_of_all_it_subscribes(world: Any) -> None:
     world.topics["U"] = world.topics["T"]
@@ -339,7 +360,8 @@ async def test_a_starting_consumer_asks_for_the_routes_of_all_it_subscribes(worl
 class Told:
     """A consumer that notes which routes changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, group: str = "g") -> None:
+        self.group = group
         self.topics: list[str] = []
         self.members = 0
 
@@ -350,7 +372,7 @@ class Told:
         self.members += 1
 
     def heartbeat_data(self) -> bodies.ConsumerData:
-        return bodies.ConsumerData(group_name="g")
+        return bodies.ConsumerData(group_name=self.group)
 
 
 async def test_a_route_that_changes_or_goes_is_told_to_consumers_once(world: Any) -> None:
@@ -512,6 +534,43 @@ async def test_slaves_hear_of_consumers_only_and_a_good_bye_goes_to_all_that_wer
     ]))  # fmt: skip
     await session.leave(consumer_group="g")
     assert master.count(35) == 4, "also where that one comes first"
+    await session.stop()
+
+
+@pytest.mark.seed("S003-14", "S003-45")
+async def test_a_group_that_has_said_good_bye_is_named_in_no_heartbeat_that_comes_between(world: Any) -> None:
+    """Else its broker would count it as a member for as long as others of its session live, and nobody would
+    consume the queues that are its share."""
+    session, gate = Session(world.namesrv.address), asyncio.Event()
+    first, second = world.brokers
+    session.consumers["stays"] = Told("stays")  # type: ignore[assignment]
+    session.consumers["goes"] = Told("goes")  # type: ignore[assignment]
+    await session.start()
+    await session.route("T")
+    assert await session.heartbeat() == 2
+
+    async def slowly() -> Reply:
+        await gate.wait()
+        return Reply()
+
+    for broker in (first, second):
+        broker.answer = lambda command: slowly() if command.code == 35 else Reply()
+    leaving = asyncio.ensure_future(session.leave(consumer_group="goes"))
+    await until(lambda: first.count(35) + second.count(35) == 1)
+    assert await session.heartbeat() == 2
+    gate.set()
+    await leaving
+    for broker in (first, second):
+        beats = [
+            [each.group_name for each in bodies.decode(command.body, bodies.Heartbeat).consumer_data_set]
+            for command in broker.commands
+            if command.code == RequestCode.HEART_BEAT
+        ]
+        assert beats == [["stays", "goes"], ["stays"]]
+    del session.consumers["goes"]
+    session.consumers["goes"] = Told("goes")  # type: ignore[assignment]
+    assert await session.heartbeat() == 2
+    assert b"goes" in first.commands[-1].body, "another of the same group is one again"
     await session.stop()
 
 

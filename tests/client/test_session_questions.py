@@ -110,6 +110,7 @@ class Reader:
         self.told.append(topic)
 
 
+@pytest.mark.seed("S003-43")
 async def test_consumers_are_told_of_routes_that_change_or_go_and_of_no_others() -> None:
     session, one, two = Asked(), Reader(), Reader()
     session.consumers = {"g": one, "h": two}  # type: ignore[dict-item]

@@ -308,6 +308,7 @@ async def scheduled() -> Any:
         await each_one._tasks.cancel()
 
 
+@pytest.mark.seed("S003-10")
 async def test_each_owned_queue_has_its_turns_as_often_as_it_asks_for(scheduled: Any, settle: Any) -> None:
     turns: list[MessageQueue] = []
 
@@ -332,6 +333,7 @@ async def test_each_owned_queue_has_its_turns_as_often_as_it_asks_for(scheduled:
     assert pulling.consumer._paused == {Q0, OTHER}, "nothing is fetched ahead of the turns"
 
 
+@pytest.mark.seed("S003-10")
 async def test_queues_lost_have_no_more_turns_and_those_kept_go_on(scheduled: Any, settle: Any) -> None:
     turns: list[MessageQueue] = []
     pulling = scheduled(T=lambda queue, turn: turns.append(queue), U=lambda queue, turn: turns.append(queue))
@@ -350,6 +352,7 @@ async def test_queues_lost_have_no_more_turns_and_those_kept_go_on(scheduled: An
     assert sorted(turns) == [Q1, OTHER]
 
 
+@pytest.mark.seed("S003-10", "S003-1")
 async def test_a_turn_that_fails_is_followed_by_a_longer_pause(
     scheduled: Any, settle: Any, caplog: Any
 ) -> None:

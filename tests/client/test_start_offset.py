@@ -47,6 +47,10 @@ async def test_a_new_group_begins_by_the_rule(
 ) -> None:
     session.answers[QueryConsumerOffset] = [NONE]
     assert await begin(session, start, queue) == expected
+    for header in session.headers(SearchOffset):
+        assert (header.topic, header.queue_id, header.timestamp) == ("T", 0, start)
+    for header in session.headers(GetMaxOffset):
+        assert (header.topic, header.queue_id) == (queue.topic, queue.queue_id)
 
 
 @pytest.mark.seed("S003-35", "S003-36", "S003-37", "S003-23")

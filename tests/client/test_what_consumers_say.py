@@ -11,6 +11,7 @@ import pytest
 from aerobee.client.consume.membership import OwnedQueue
 from aerobee.client.consume.pull_consumer import PullConsumer
 from aerobee.client.consume.push_consumer import PushConsumer
+from aerobee.client.consume.rebalance import AVG, BY_NAME, configured
 from aerobee.client.consume.start_offset import StartPoint
 from aerobee.client.consume.subscriptions import Sql
 from aerobee.client.options import Options
@@ -45,6 +46,23 @@ async def test_a_new_group_begins_at_the_end_unless_told_otherwise() -> None:
     for consumer in (push(), PullConsumer("127.0.0.1:1", group="g", topics={"T": "*"})):
         assert consumer.heartbeat_data().consume_from_where is ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
         assert consumer._member.start == StartPoint.of("last")
+
+
+@pytest.mark.seed("S003-16", "S003-3")
+async def test_queues_are_divided_by_average_unless_a_strategy_is_named_or_given() -> None:
+    def pull(**more: Any) -> PullConsumer:
+        return PullConsumer("127.0.0.1:1", group="g", topics={"T": "*"}, **more)
+
+    by_hand = configured([QUEUE])
+    for make in (push, pull):
+        assert make()._member.strategy is AVG
+        for name, strategy in BY_NAME.items():
+            assert make(options=Options(strategy=name))._member.strategy is strategy
+        assert make(options=Options(strategy="AVG_BY_CIRCLE"), strategy=by_hand)._member.strategy is by_hand
+        with pytest.raises(
+            ValueError, match="strategy is 'BY_LOT'; by name there are AVG, AVG_BY_CIRCLE, CON"
+        ):
+            make(options=Options(strategy="BY_LOT"))
 
 
 @pytest.mark.seed("S004-2")

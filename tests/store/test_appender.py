@@ -13,6 +13,7 @@ from aerobee.errors import DiskFull, MessageIllegal
 from aerobee.protocol.batch import Batch, Columns
 from aerobee.protocol.message import MAX_PROPERTIES, decode, pack_host
 from aerobee.protocol.names import SCHEDULE_TOPIC
+from aerobee.protocol.properties import tag_code
 from aerobee.store import platform
 from aerobee.store.results import EVERY_QUEUE
 from tests.own_files import is_under
@@ -61,6 +62,25 @@ def by_column_from_afar(store: MessageStore, records: list[Record]) -> None:
 every_way = pytest.mark.parametrize("way", [one_by_one, as_records, by_column, by_column_from_afar])
 
 
+@pytest.mark.seed("S002-28", "S002-22", "S002-25")
+@every_way
+def test_who_is_told_of_a_message_can_read_it_and_find_it_by_its_keys(kit: Any, way: Way) -> None:
+    store = kit.open()
+    heard: list[tuple[int, bytes, int, int]] = []
+
+    def hear(record: Record, code: int) -> None:
+        stored = store.record_of(record.topic, record.queue_id, record.queue_offset)
+        found = store.find_by_key("orders", f"k{record.queue_offset}", 9, 0, 1 << 60)
+        assert stored is not None
+        heard.append((record.queue_offset, stored.body, len(found), code))
+
+    store.listeners.append(SimpleNamespace(count=1, arrived=hear, awaited=lambda: EVERY_QUEUE))
+    texts = [f"KEYS\x01k{n}\x02TAGS\x01{tag}\x02" for n, tag in enumerate("abc")]
+    way(store, [kit.message(body=b"%d" % n, text=text) for n, text in enumerate(texts)])
+    assert heard == [(n, b"%d" % n, 1, tag_code(tag)) for n, tag in enumerate("abc")]
+
+
+@pytest.mark.seed("S002-22", "S002-29")
 @every_way
 def test_all_who_wait_are_told_of_each_message_and_who_waits_for_none_is_not(kit: Any, way: Way) -> None:
     store = kit.open()

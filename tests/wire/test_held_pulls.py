@@ -112,6 +112,15 @@ async def test_the_check_reads_the_queues_present_end_whatever_it_was_told(here:
     assert [record.body for record in message.decode_all(answer.body)] == [b"missed"]
 
 
+@pytest.mark.seed("S002-12", "S002-13")
+async def test_a_pull_held_at_an_offset_is_sent_to_the_begin_when_its_topic_goes(here: Scene) -> None:
+    await here.send()
+    held = await hold(here)
+    assert (await here.ask(215, {"topic": "orders"})).code == 0
+    ends = {"nextBeginOffset": "0", "minOffset": "0", "maxOffset": "0", "suggestWhichBrokerId": "0"}
+    assert await held == Answer(21, "NO_MATCHED_LOGIC_QUEUE", ends)
+
+
 @pytest.mark.seed("S002-4", "S002-5", "S002-31")
 async def test_without_long_polling_a_pull_is_held_for_a_second_whatever_it_asks() -> None:
     async with scene(JSON, long_polling=False) as here:

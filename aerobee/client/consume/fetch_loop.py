@@ -185,9 +185,11 @@ class FetchLoop:
         owned.next_broker = result.suggest_which_broker_id
         messages = decode_pulled(answer.body, owned.queue.broker_name, result, subscription)
         owned.next_offset = result.next_begin_offset
-        first = messages[0].queue_offset if messages else result.next_begin_offset
-        if min(first, result.next_begin_offset) < request.queue_offset:
-            log.warning("answer of queue=%s goes back to offset=%d", owned.queue, first)
+        lowest = result.next_begin_offset
+        if messages:
+            lowest = min(lowest, messages[0].queue_offset)
+        if lowest < request.queue_offset:
+            log.warning("answer of queue=%s goes back to offset=%d", owned.queue, lowest)
         if messages and not owned.inbox.dropped:
             owned.inbox.put(messages)
             self._submit(owned, messages)

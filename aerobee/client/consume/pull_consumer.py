@@ -343,7 +343,12 @@ class PullConsumer:
         while wait_ms is not None:
             if wait_ms:
                 await self._member.clock.sleep(wait_ms)
-            wait_ms = await self._fetch_once(owned)
+            try:
+                wait_ms = await self._fetch_once(owned)
+            except Exception:
+                # Whatever is wrong with one pull, the queue must be pulled again: no idle rule takes it anew.
+                log.exception("pull failed queue=%s offset=%d", owned.queue, owned.next_offset)
+                wait_ms = FAILED_MS
 
     async def _fetch_once(self, owned: OwnedQueue) -> int | None:
         options, queue = self.session.options, owned.queue

@@ -268,10 +268,12 @@ class PushConsumer:
         if after_ms:
             await member.clock.sleep(after_ms)
         await handlers_ended([owned])
+        if member.pulled.get(owned.queue) is not owned:
+            return  # reset, or unsubscribed: where it stands is told by who has it now
         member.offsets.memory.freeze(owned.queue, owned.next_offset)
         await member.offsets.persist_one(owned.queue)
-        member.offsets.memory.remove(owned.queue)
         if member.pulled.get(owned.queue) is owned:
+            member.offsets.memory.remove(owned.queue)
             del member.pulled[owned.queue]
         log.info("offset repaired queue=%s offset=%d", owned.queue, owned.next_offset)
         self._rebalancer.wake()

@@ -14,6 +14,7 @@ from aerobee.client.session.tasks import Tasks
 if TYPE_CHECKING:
     import asyncio
 
+    from aerobee.client.consume.membership import OwnedQueue
     from aerobee.client.options import PullOptions
     from aerobee.client.session.session import Session
     from aerobee.clock import Clock
@@ -23,6 +24,14 @@ log = logging.getLogger("aerobee.client.consumer")
 
 NEXT_MS = 200
 AFTER_ERROR_MS = 1_000
+
+
+class _ByTurns(PullConsumer):
+    """What it would fetch ahead is not wanted: the schedule pulls by hand."""
+
+    def _begin(self, owned: OwnedQueue) -> None:
+        self.pause([owned.queue])  # before the others are asked for, each of which takes a while
+        super()._begin(owned)
 
 
 class Turn:
@@ -49,7 +58,7 @@ class ScheduledPull:
         clock: Clock | None = None,
     ) -> None:
         self._callbacks = dict(callbacks)
-        self.consumer = PullConsumer(
+        self.consumer: PullConsumer = _ByTurns(
             namesrv,
             group=group,
             topics=dict.fromkeys(callbacks, "*"),
@@ -80,7 +89,6 @@ class ScheduledPull:
         """Queues lost: their turns end. Queues gained: their turns begin at once."""
         for queue in [queue for queue in self._turns if queue.topic == topic and queue not in own]:
             self._turns.pop(queue).cancel()
-        # The schedule pulls by hand; what the consumer would fetch ahead is not wanted.
         self.consumer.pause(own)
         for queue in own:
             if queue not in self._turns and topic in self._callbacks:

@@ -9,6 +9,7 @@ import logging
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Generic, cast
+from weakref import WeakSet
 
 from aerobee.client.options import Options, SessionOptions, whole
 from aerobee.client.session import broker_requests
@@ -94,6 +95,7 @@ class Session(Generic[Held]):
         self.acks = AckTurns(self)
         self.producers: dict[str, Producer] = {}
         self.consumers: dict[str, Consumer] = {}
+        self._left: WeakSet[Consumer] = WeakSet()  # have said good-bye: no heartbeat names them any more
         self.broker_versions: dict[str, int] = {}
         self._used_topics: set[str] = set()
         self._first_routes = Shared(self.refresh_route, "asking for the route of")
@@ -354,7 +356,8 @@ class Session(Generic[Held]):
     # -- heartbeats ----------------------------------------------------------------------------------------
 
     def _heartbeat_body(self) -> bytes:
-        consumers = [consumer.heartbeat_data() for consumer in self.consumers.values()]
+        here = [consumer for consumer in self.consumers.values() if consumer not in self._left]
+        consumers = [consumer.heartbeat_data() for consumer in here]
         producers = [bodies.ProducerData(group_name=group) for group in self.producers]
         return bodies.encode(
             bodies.Heartbeat(
@@ -403,6 +406,8 @@ class Session(Generic[Held]):
 
     async def leave(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
         """Tell all brokers that a group has one member less; those that cannot be reached will find out."""
+        if consumer_group is not None and (consumer := self.consumers.get(consumer_group)) is not None:
+            self._left.add(consumer)
         header = Unregister(
             client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
         )

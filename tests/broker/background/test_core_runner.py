@@ -63,6 +63,7 @@ async def test_busy_job_goes_on_while_the_clock_stands_still() -> None:
     await end(task)
 
 
+@pytest.mark.seed("S002-21")
 async def test_job_that_fails_is_logged_and_called_again(caplog: pytest.LogCaptureFixture) -> None:
     clock, seen = ManualClock(start=0), []
 

@@ -180,6 +180,7 @@ async def test_stopping_ends_every_job_and_may_come_before_the_start(bench: Any)
     background.save()
 
 
+@pytest.mark.seed("S002-21")
 async def test_without_long_polling_held_pulls_are_looked_at_more_often(make_bench: Any) -> None:
     bench = make_bench(long_polling=False, short_polling_ms=700)
     background = Background(bench.broker)

@@ -250,6 +250,46 @@ def test_pull_is_refused_with_the_official_code(bench: Any) -> None:
         bench.start_pull(expression="amount >", expression_type="SQL92")
 
 
+@pytest.mark.seed("S002-11")
+@pytest.mark.parametrize(
+    ("config", "wrong", "told"),
+    [
+        ({"perm": 2}, {"group": "not a name", "topic": "missing"}, (NoPermission, "broker-a")),
+        ({}, {"group": "not a name", "topic": "missing"}, (GroupNotFound, "not a name")),
+        ({}, {"group": "stopped", "topic": "missing"}, (NoPermission, "stopped")),
+        ({}, {"topic": "missing", "queue_id": 9}, (TopicNotFound, "missing")),
+        ({}, {"topic": "closed", "queue_id": 9}, (NoPermission, "closed")),
+        ({}, {"queue_id": 9, "expression": "a >", "expression_type": "SQL92"}, (InvalidParameter, "queue 9")),
+        ({}, {"queue_id": 9, "expression": None}, (InvalidParameter, "queue 9")),
+        (
+            {},
+            {"expression": "a >", "expression_type": "SQL92", "offset": 9},
+            (SubscriptionParseFailed, "column 4"),
+        ),
+        ({}, {"expression": None, "offset": 9}, (SubscriptionNotFound, "not connected")),
+    ],
+)
+def test_of_several_reasons_against_a_pull_the_first_is_told_and_nothing_of_it_is_done(
+    make_bench: Any, config: dict[str, Any], wrong: dict[str, Any], told: tuple[type[Exception], str]
+) -> None:
+    bench = make_bench(**config)
+    broker = bench.broker
+    broker.topics.ensure("orders", 4)
+    broker.topics.put(TopicConfig(topic_name="closed", perm=2))
+    broker.groups.put(GroupConfig(group_name="stopped", consume_enable=False))
+    kind, text = told
+    with pytest.raises(kind, match=text):
+        bench.start_pull(**wrong, commit_offset=5)
+    group, topic, queue_id = (
+        wrong.get("group", "billing"),
+        wrong.get("topic", "orders"),
+        wrong.get("queue_id", 0),
+    )
+    assert broker.offsets.get(group, topic, queue_id) == -1
+    assert broker.offsets.pull_offset(group, topic, queue_id) == -1
+    assert broker.clients.subscription(group, topic) is None
+
+
 def test_broker_that_may_not_be_read_refuses_pulls(make_bench: Any) -> None:
     bench = make_bench(perm=2)
     bench.send()
@@ -453,18 +493,36 @@ async def test_a_woken_pull_runs_after_the_send_that_woke_it_and_not_within_it(
 
 @pytest.mark.seed("S002-13")
 async def test_what_a_held_pull_asked_for_counts_when_it_is_woken(bench: Any, clock: Any) -> None:
-    """Its offset, its filter, its limit and its time, whatever others on the queue asked for."""
+    """Its offset, its filter, its limits and its time, whatever others on the queue asked for."""
     for tag in "AB":
         bench.send(properties={"TAGS": tag})
     later = bench.hold(offset=2, expression="B", max_messages=1, hold_ms=10_000)
+    smaller = bench.hold(offset=2, expression="B", max_bytes=1, hold_ms=10_000)
     sooner = bench.hold(offset=2, expression="C", hold_ms=5_000)
     await turns()
     clock.advance(5_000)
     assert (await sooner).next_offset == 2
     for tag in "ABB":
         bench.send(body=tag.encode(), properties={"TAGS": tag})
-    found = await later
-    assert (bodies(found), found.next_offset) == ([b"B"], 4)
+    for held in (later, smaller):
+        found = await held
+        assert (bodies(found), found.next_offset) == ([b"B"], 4)
+
+
+@pytest.mark.seed("S002-6", "S002-13")
+@pytest.mark.parametrize("set_by_ms", [3_600_000, -3_600_000])
+async def test_a_pull_is_held_as_long_as_it_asks_though_the_machines_clock_was_set(
+    bench: Any, clock: Any, set_by_ms: int
+) -> None:
+    bench.send()
+    clock.set_wall(clock.wall() + set_by_ms)
+    held = bench.hold(offset=1)
+    await turns()
+    clock.advance(14_999)
+    await turns()
+    assert not held.done()
+    clock.advance(1)
+    assert (await held).status is ReadStatus.OFFSET_OVERFLOW_ONE
 
 
 async def test_message_that_comes_between_the_read_and_the_parking_is_not_missed(bench: Any) -> None:
@@ -472,6 +530,13 @@ async def test_message_that_comes_between_the_read_and_the_parking_is_not_missed
     later = bench.start_pull(hold_ms=15_000)
     bench.send(body=b"in between")  # the pull's coroutine has not run yet, nobody is parked
     assert bodies(await later) == [b"in between"]
+
+
+@pytest.mark.seed("S002-8", "S002-12")
+def test_a_pull_that_found_only_what_does_not_match_is_not_held(bench: Any) -> None:
+    bench.send(properties={"TAGS": "A"})
+    found = bench.pull(expression="B", hold_ms=15_000)
+    assert (found.status, found.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 1)
 
 
 @pytest.mark.seed("S002-8")
@@ -516,15 +581,21 @@ async def test_arrival_wakes_by_sql_filter(bench: Any) -> None:
 
 
 @pytest.mark.seed("S002-4", "S002-5", "S002-31")
-async def test_short_polling_is_answered_by_time_alone(make_bench: Any, clock: Any) -> None:
-    bench = make_bench(long_polling=False)
+@pytest.mark.parametrize("hold_ms", [300, 15_000])
+@pytest.mark.parametrize(("config", "after_ms"), [({}, 1_000), ({"short_polling_ms": 700}, 700)])
+async def test_short_polling_is_answered_by_time_alone(
+    make_bench: Any, clock: Any, config: dict[str, int], after_ms: int, hold_ms: int
+) -> None:
+    bench = make_bench(long_polling=False, **config)
     bench.broker.topics.ensure("orders", 4)
-    held = bench.hold(hold_ms=15_000)
+    held = bench.hold(hold_ms=hold_ms)
     await turns()
     bench.send(body=b"unnoticed")
     await turns()
+    clock.advance(after_ms - 1)
+    await turns()
     assert not held.done()
-    clock.advance(1_000)
+    clock.advance(1)
     assert bodies(await held) == [b"unnoticed"]
 
 

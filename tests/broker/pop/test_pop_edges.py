@@ -295,6 +295,7 @@ async def test_a_queue_that_is_free_again_wakes_a_reader(
     assert found[-1].body == "b" if waits == "pop" else found.has_message
 
 
+@pytest.mark.seed("S002-29")
 @pytest.mark.parametrize("ordered", [False, True])
 async def test_a_retry_is_told_to_a_held_notification_unless_it_is_of_an_ordered_group(
     shop: Any, ordered: bool

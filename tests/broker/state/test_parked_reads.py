@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -9,7 +10,11 @@ from aerobee.broker.state.parked_reads import ParkedReads
 from aerobee.clock import ManualClock
 from aerobee.protocol.filters import Accept, compile_filter
 from aerobee.protocol.message import Record
+from aerobee.protocol.properties import render, tag_code
 from aerobee.settings import BrokerConfig, InForce
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Queues:
@@ -31,14 +36,17 @@ class Bench:
         )
 
     def hold(
-        self, queue_id: int = 0, offset: int = 0, hold_ms: int = 15_000, accept: Accept | None = None
+        self,
+        queue_id: int = 0,
+        offset: int = 0,
+        hold_ms: int = 15_000,
+        accept: Accept | None = None,
+        topic: str = "t",
     ) -> asyncio.Task[bool]:
-        wait = self.parked.until_past("t", queue_id, offset, self.clock.now() + hold_ms, accept)
+        wait = self.parked.until_past(topic, queue_id, offset, self.clock.now() + hold_ms, accept)
         return asyncio.get_running_loop().create_task(wait)
 
     def arrive(self, queue_id: int = 0, offset: int = 0, tag: str = "", **properties: str) -> None:
-        from aerobee.protocol.properties import render, tag_code
-
         record = Record("t", b"x", render(properties), queue_id, offset)
         self.queues.ends["t", queue_id] = offset + 1
         self.parked.arrived(record, tag_code(tag))
@@ -73,6 +81,58 @@ async def test_only_readers_of_that_queue_that_want_this_offset_are_woken() -> N
         task.cancel()
     await turns()
     assert bench.parked.counts() == {}
+
+
+@pytest.mark.seed("S002-18", "S002-20")
+async def test_queues_are_told_apart_by_topic_and_number() -> None:
+    bench = Bench()
+    names = [("u", 0), ("t", 1), ("t", 0), ("u", 1)]
+    held = {name: bench.hold(topic=name[0], queue_id=name[1]) for name in names}
+    await turns()
+    assert bench.parked.counts() == dict.fromkeys(names, 1)
+    bench.arrive(queue_id=0)
+    await turns()
+    assert [name for name in names if held[name].done()] == [("t", 0)]
+    bench.queues.ends["u", 1] = 1
+    bench.parked.tick(bench.clock.now())
+    await turns()
+    assert [name for name in names if held[name].done()] == [("t", 0), ("u", 1)]
+    bench.parked.wake("u", 0)
+    await turns()
+    assert [name for name in names if not held[name].done()] == [("t", 1)]
+    bench.parked.stop()
+    assert await held["t", 1] is False
+
+
+@pytest.mark.seed("S002-23")
+async def test_an_arrival_looks_at_every_reader_whoever_was_there_before() -> None:
+    """Before the one that wants it: one that wants a later one, one whose filter is another, one woken already."""
+    bench = Bench()
+    later = bench.hold(offset=2)
+    picky = bench.hold(accept=compile_filter("TAG", "void"))
+    woken = bench.hold(accept=compile_filter("TAG", "first"))
+    waits = bench.hold(accept=compile_filter("TAG", "second"))
+    await turns()
+    bench.arrive(offset=0, tag="first")
+    bench.arrive(offset=1, tag="second")  # before anybody had a turn
+    await turns()
+    assert [held.done() for held in (later, picky, woken, waits)] == [False, False, True, True]
+    bench.parked.stop()
+    await asyncio.gather(later, picky)
+
+
+@pytest.mark.seed("S002-20", "S002-36")
+async def test_the_safety_check_looks_at_every_reader_of_every_queue() -> None:
+    bench = Bench()
+    places = [(0, 5), (0, 3), (0, 4), (1, 9), (1, 8), (2, 0), (2, 0)]  # queue, offset
+    held = [bench.hold(queue_id=queue_id, offset=offset) for queue_id, offset in places]
+    await turns()
+    bench.queues.ends = {("t", 0): 5, ("t", 1): 9, ("t", 2): 1}
+    bench.parked.tick(bench.clock.now())
+    await turns()
+    assert [done.done() for done in held] == [False, True, True, False, True, True, True]
+    bench.parked.stop()
+    await asyncio.gather(*held)
 
 
 @pytest.mark.seed("S002-6", "S002-9", "S002-26", "S004-38", "S004-39", "S002-30")
@@ -111,6 +171,26 @@ async def test_sql_filter_is_tested_on_the_properties_of_the_arrival() -> None:
     assert not held.done()
     bench.arrive(offset=1, amount="11")
     assert await held is True
+
+
+@pytest.mark.seed("S002-25")
+async def test_properties_are_looked_at_only_where_the_tag_is_right_and_both_must_be() -> None:
+    seen: list[object] = []
+
+    def is_big(properties: Mapping[str, str]) -> bool:
+        seen.append(properties["n"])
+        return properties["size"] == "big"
+
+    bench = Bench()
+    held = bench.hold(accept=Accept(codes=frozenset({tag_code("paid")}), properties=is_big))
+    await turns()
+    bench.arrive(offset=0, tag="open", size="big", n="0")
+    bench.arrive(offset=1, tag="paid", size="small", n="1")
+    await turns()
+    assert (held.done(), seen) == (False, ["1"])
+    bench.arrive(offset=2, tag="paid", size="big", n="2")
+    assert await held is True
+    assert seen == ["1", "2"]
 
 
 @pytest.mark.seed("S002-32")

@@ -498,7 +498,7 @@ class TestPop:
             0, None, bodies.encode(Assignment(message_queue_assignments=entries))
         )  # fmt: skip
 
-    @pytest.mark.seed("S000-1", "S000-14", "S000-23", "S000-24", "S000-8")
+    @pytest.mark.seed("S000-1", "S000-9", "S000-14", "S000-23", "S000-24", "S000-8")
     async def test_where_the_broker_says_pop_its_assignment_is_taken(self, group: Any, session: Any) -> None:
         g = group(as_the_broker_says)
         self.assign(session, -1)
@@ -506,7 +506,8 @@ class TestPop:
         assert (g.popping, g.pulling) == ([-1], [])
         query = bodies.decode(session.bodies[0], bodies.AssignmentQuery)
         assert (query.strategy_name, query.consumer_group, query.topic) == ("AVG", "g", "T")
-        assert session.headers(QueryConsumerOffset) == [], "the broker keeps the progress"
+        assert (query.client_id, query.message_model) == ("me", MessageModel.CLUSTERING)
+        assert session.story == ["QueryAssignment"], "the broker knows the members and keeps the progress"
 
     @pytest.mark.seed("S000-38")
     async def test_where_it_says_pull_the_queues_are_divided_here(self, group: Any, session: Any) -> None:
@@ -568,6 +569,7 @@ class TestPop:
         await g.rebalancer.rebalance()
         assert (g.queues, g.popping) == ([], [-1])
 
+    @pytest.mark.seed("S000-8")
     @pytest.mark.parametrize("options", [Options(rebalance="broker")])
     async def test_a_broker_that_is_to_decide_and_cannot_be_asked_is_waited_for(
         self, group: Any, session: Any

@@ -92,13 +92,13 @@ def test_the_mode_is_set_per_topic_and_group_and_kept_over_a_restart(shop):
 @pytest.mark.seed("S000-1", "S000-3", "S000-7")
 def test_a_mode_may_be_changed_back_and_that_of_other_groups_and_topics_stays(shop):
     shop.broker.topics.ensure("bills", 2)
-    for topic, group, mode, share in (
+    for topic, group, mode, more in (
         ("orders", "billing", "POP", 1),
         ("orders", "audit", "POP", 2),
         ("bills", "billing", "POP", 3),
         ("orders", "billing", "PULL", 4),
     ):
-        set_mode(shop, mode, topic=topic, consumerGroup=group, popShareQueueNum=share)
+        set_mode(shop, mode, topic=topic, consumerGroup=group, popShareQueueNum=more)
     shop.crash()  # what was answered is kept, saved in time or not
     modes = {
         (topic, group): (found.mode, found.pop_share_queue_num)

@@ -115,6 +115,7 @@ def test_groups_that_only_pop_are_groups_of_the_topic_they_pop(shop: Any) -> Non
     assert topics.groups_of("nowhere", shop.broker) == []
 
 
+@pytest.mark.seed("S000-17")
 def test_what_the_log_speaks_for_is_not_read_again_when_the_offset_comes_to_it(shop: Any) -> None:
     """After a crash: messages 0 to 2 were in memory only and are read again, 3 is leased in the log."""
     shop.send(*"abcde")

@@ -79,6 +79,25 @@ async def test_messages_left_over_wake_another_request_of_the_same_key_only(shop
     other.cancel()
 
 
+@pytest.mark.seed("S000-51")
+@pytest.mark.parametrize(("popped", "others"), [(-1, 0), (0, -1)])
+async def test_what_a_pop_leaves_wakes_nobody_who_asked_for_other_queues_or_another_group(
+    shop, popped, others
+):
+    """Though they would find something, were they to look."""
+    first, second = shop.hold(max_messages=1, queue_id=popped), shop.hold(max_messages=1, queue_id=popped)
+    asleep = [shop.hold(max_messages=1, queue_id=others), shop.hold(group="shipping", queue_id=popped)]
+    await turns()
+    shop.broker.store.listeners.remove(shop.broker.pops.parked)  # only what is left over wakes now
+    shop.send(*"abcd")
+    shop.broker.pops.parked.wake("orders", "billing", popped)
+    await turns()
+    assert [one.done() for one in (first, second, *asleep)] == [True, True, False, False]
+    for one in asleep:
+        one.cancel()
+
+
+@pytest.mark.seed("S000-52")
 async def test_the_end_of_the_poll_time_is_a_timeout(shop):
     later = pop(shop.request(poll_ms=10_000), shop.broker)
     task = asyncio.get_running_loop().create_task(later)  # type: ignore[arg-type]
@@ -205,6 +224,7 @@ async def test_a_connection_that_goes_leaves_nothing_behind(shop):
     assert (parked.count, parked.places(), parked._waiting, parked._owners) == (0, [], {}, {})
 
 
+@pytest.mark.seed("S000-10")
 async def test_a_wake_up_taken_by_a_connection_that_goes_is_handed_on(shop):
     first, second = shop.hold(poll_ms=1_000), shop.hold(poll_ms=10_000)
     await turns()

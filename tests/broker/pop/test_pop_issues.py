@@ -344,6 +344,7 @@ async def test_a_sparse_filter_reads_on_no_longer_than_its_request_is_held(shop)
     assert shop.committed() < 8_000
 
 
+@pytest.mark.seed("S000-48")
 def test_issue_10058_retries_are_read_by_requests_for_one_queue_too(shop):
     shop.broker.topics.ensure(RETRY)
     shop.send(*map(str, range(10)), topic=RETRY)

@@ -83,6 +83,7 @@ def test_the_same_attempt_gets_the_same_batch_again(shop):
     assert shop.committed() == 2
 
 
+@pytest.mark.seed("S000-53")
 def test_order_counts_say_how_often_a_message_was_delivered_before(shop):
     def pop(**more) -> str:
         header = PopMessage(
@@ -200,6 +201,7 @@ async def test_the_end_of_the_block_wakes_exactly_then_at_the_latest_of_all_time
     assert [one.body for one in await held] == ["a", "b", "c"]
 
 
+@pytest.mark.seed("S000-56")
 async def test_after_a_restart_the_block_stands_and_still_wakes(shop):
     shop.send(*"ab")
     ordered(shop, invisible_ms=5_000, max_messages=1)

@@ -83,6 +83,28 @@ def test_an_unacked_message_comes_back_within_a_second_and_never_early(shop, inv
     assert again.record.properties[props.POP_CK] == again.receipt.text
 
 
+@pytest.mark.seed("S000-80")
+def test_what_waits_on_disk_is_read_once_when_it_is_due_and_never_before(shop, monkeypatch):
+    shop.send("a", "b")
+    shop.pop(invisible_ms=60_000)
+    due = shop.clock.now() + 60_000
+    shop.wait(3_200)
+    assert shop.logged == ["ck"]
+    log, record_of, looks = shop.broker.pops.leases.log, shop.broker.store.record_of, []
+
+    def looking(topic, *place):
+        if topic == log.topic:
+            looks.append(shop.clock.now())
+        return record_of(topic, *place)
+
+    monkeypatch.setattr(shop.broker.store, "record_of", looking)
+    shop.wait(due - 1 - shop.clock.now())
+    assert looks == []
+    shop.wait(5_000)
+    (looked,) = looks
+    assert due <= looked < due + 400
+
+
 def test_the_copy_keeps_body_tags_keys_birth_and_flags(shop):
     born = b"\x0a\x00\x00\x07\x00\x00\x1f\x90"
     text = props.render({props.TAGS: "paid", props.KEYS: "o-1", "colour": "red"})
@@ -118,6 +140,7 @@ def test_v2_retry_names_by_setting(make_shop):
     assert again.receipt.retry == "2"
 
 
+@pytest.mark.seed("S000-46")
 def test_retries_of_the_other_name_are_still_read_after_the_setting_was_changed(make_shop):
     shop = make_shop(pop_retry_v2=True)
     shop.broker.topics.ensure(RETRY)
@@ -200,6 +223,7 @@ def test_after_a_crash_what_was_in_memory_only_is_delivered_again(shop):
     assert [one.body for one in shop.pop()] == ["a", "b"]
 
 
+@pytest.mark.seed("S000-27")
 def test_after_a_crash_logged_leases_stand_though_the_offset_was_not_saved(shop):
     shop.send("a", "b")
     first, second = shop.pop(invisible_ms=20_000)
@@ -213,6 +237,7 @@ def test_after_a_crash_logged_leases_stand_though_the_offset_was_not_saved(shop)
     assert second.body == "b"
 
 
+@pytest.mark.seed("S000-31")
 def test_a_crash_after_the_redelivery_does_not_redeliver_twice(shop):
     shop.send("a")
     shop.pop(invisible_ms=5_000)
@@ -275,6 +300,7 @@ def test_after_a_crash_the_offset_passes_what_the_log_covers(shop):
     assert shop.committed() == 2
 
 
+@pytest.mark.seed("S000-31")
 def test_the_revive_offset_moves_on_so_that_a_restart_reads_little(shop):
     for number in range(600):
         shop.send(str(number))

@@ -76,6 +76,7 @@ def test_a_bit_set_may_be_as_long_as_the_longest_batch_and_its_padding(shop: Any
     batch_ack([entry(one.receipt, bits="AAAA" * (longest // 4))], shop.broker)
 
 
+@pytest.mark.seed("S000-16")
 def test_each_retry_brings_its_own_receipt(shop: Any) -> None:
     shop.broker.topics.ensure(RETRY)
     shop.send("a", "b", topic=RETRY, POP_CK="of another time")

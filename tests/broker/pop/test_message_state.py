@@ -35,6 +35,7 @@ def test_each_message_of_a_batch_is_told_for_itself(shop: Any) -> None:
     assert state(shop, 0).popped_at == first.receipt.pop_time
 
 
+@pytest.mark.seed("S000-18")
 def test_the_end_of_a_lease_is_told_by_the_wall_clock(shop: Any) -> None:
     shop.clock.set_wall(shop.clock.wall() + 7_200_000)
     shop.send("a")

@@ -347,13 +347,25 @@ def test_a_pop_of_what_has_left_memory_takes_eight_of_a_queue(shop):
 
 
 @pytest.mark.seed("S000-61", "S000-79")
-def test_statistics_count_messages_and_bytes(shop):
-    shop.send("a", "b")
-    shop.pop()
+@pytest.mark.parametrize("ordered", [False, True])
+def test_statistics_count_messages_and_bytes_of_every_queue_by_group_and_for_the_broker(shop, ordered):
+    shop.broker.topics.ensure(RETRY)
+    shop.send("again", topic=RETRY)
+    for queue_id, size in ((0, 5_000), (1, 10), (3, 1)):
+        shop.send("x" * size, "y", queue_id=queue_id)
+    popped = shop.popped(ordered=ordered)
+    shop.popped(group="audit", queue_id=0, max_messages=1, ordered=ordered)
     stats = shop.broker.stats
-    stats.tick(shop.clock.now())
-    assert stats.figures("GROUP_GET_NUMS", "orders@billing") is not None
-    assert stats.figures("GROUP_GET_SIZE", "orders@billing") is not None
+    sizes = {q: [record.size for record in shop.records("orders", q)] for q in (0, 1, 3)}
+    expected = {
+        "orders@billing": (6, sum(map(sum, sizes.values()))),
+        "orders@audit": (1, sizes[0][0]),
+    }
+    if not ordered:
+        expected[f"{RETRY}@billing"] = (1, shop.records(RETRY)[0].size)
+    assert {key: (meter.count, meter.size_bytes) for key, meter in stats.meters("GROUP_GET")} == expected
+    assert stats.get_count == len(popped.messages) + 1 == sum(count for count, _ in expected.values())
+    assert stats.get_bytes == sum(size for _, size in expected.values())
 
 
 # -- offsets -------------------------------------------------------------------------------------------------

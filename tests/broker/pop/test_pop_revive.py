@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from aerobee.broker.operations.ack import Ack, ack
+from aerobee.broker.operations.reset_offset import Reset, reset_offset
 from aerobee.errors import DiskFull
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
@@ -269,6 +270,26 @@ def test_a_short_lease_that_came_back_stays_in_the_log_while_one_before_it_is_op
     shop.broker.offsets.save()
     shop.crash()
     assert sorted((one.body, one.record.reconsume_times) for one in shop.pop()) == [("a", 0), ("b", 1)]
+
+
+@pytest.mark.seed("S000-30", "S000-31")
+async def test_a_start_reads_the_log_as_it_was_written_whichever_queue_it_is_in(shop):
+    """A reset stands in all queues, and ends the leases of before it; the one after it is in another queue."""
+    shop.send("a", "b")
+    for _ in range(6):
+        shop.pop(queue_id=1)
+    (before, _) = shop.pop(queue_id=0, invisible_ms=60_000)
+    shop.wait(3_200)
+    await reset_offset(Reset("billing", "orders", offset=0, queue_id=0), shop.broker)
+    (after, _) = shop.pop(queue_id=0, invisible_ms=20_000)
+    assert (before.receipt.revive_qid, after.receipt.revive_qid) == (7, 0)
+    shop.wait(3_200)
+    shop.ack(after)
+    shop.crash()
+    assert shop.in_flight == 1
+    assert shop.pop() == []
+    shop.wait(70_000)
+    assert [record.body for record in shop.records(RETRY)] == [b"b"]
 
 
 def test_a_second_crash_does_not_bring_back_what_was_acked_before_the_first(shop):

@@ -516,6 +516,26 @@ class TestPop:
         await g.rebalancer.rebalance()
         assert g.queues == [0, 1, 2, 3]
 
+    @pytest.mark.seed("S000-24")
+    @pytest.mark.parametrize(
+        ("rebalance", "own", "told"),
+        [
+            ("auto", "AVG_BY_CIRCLE", "AVG_BY_CIRCLE"),
+            ("auto", "AVG", "AVG"),
+            ("broker", "AVG_BY_CIRCLE", "AVG_BY_CIRCLE"),
+            ("broker", "OF A USER", "OF A USER"),  # a broker may have it too
+        ],
+    )
+    async def test_the_broker_is_told_the_strategy(
+        self, group: Any, session: Any, rebalance: str, own: str, told: str
+    ) -> None:
+        g = group(as_the_broker_says)
+        g.member.session.options = Options(rebalance=rebalance)
+        g.member.strategy = Strategy(own, lambda me, queues, members: [])
+        self.assign(session, -1)
+        await g.rebalancer.rebalance()
+        assert bodies.decode(session.bodies[0], bodies.AssignmentQuery).strategy_name == told
+
     @pytest.mark.seed("S000-2")
     async def test_pull_and_ordered_consumers_never_pop(self, group: Any, session: Any) -> None:
         self.assign(session, -1)

@@ -138,8 +138,10 @@ def test_refusals_of_a_mode(shop, fields, error):
 @pytest.mark.seed("S000-7")
 def test_a_mode_may_be_set_before_the_groups_first_consumer(shop):
     set_mode(shop, consumerGroup="unknown")
-    assert shop.broker.pops.modes.get("orders", "unknown").mode is Mode.POP
-    assert shop.broker.groups.get("unknown") is not None
+    for _ in range(2):
+        assert shop.broker.pops.modes.get("orders", "unknown").mode is Mode.POP
+        assert shop.broker.groups.get("unknown") is not None
+        shop.crash()  # the group that was made for it is as lasting as the mode
 
 
 @pytest.mark.seed("S000-39")
@@ -197,6 +199,24 @@ def test_an_unknown_retry_topic_is_null_without_a_warning(shop, caplog):
 @pytest.mark.seed("S000-36")
 def test_an_unknown_group_is_null(shop):
     assert query(shop).message_queue_assignments is None
+
+
+@pytest.mark.seed("S000-36")
+@pytest.mark.parametrize("mode", ["PULL", "POP"])
+def test_the_members_are_those_there_are_at_the_moment_and_of_this_group_only(shop, mode):
+    set_mode(shop, mode, popShareQueueNum=1)
+    join(shop, "c0", "c4", group="audit")
+    join(shop, "c1", "c2", "c3")
+    share = {"PULL": [[0, 1], [2], [3]], "POP": [[0, 1, 2], [2, 3], [0, 1, 3]]}[mode]
+    assert [queue_ids(query(shop, client)) for client in ("c1", "c2", "c3")] == share
+    clients = shop.broker.clients
+    clients.unregister("c2", None, "billing")
+    assert queue_ids(query(shop, "c3")) == ([2, 3] if mode == "PULL" else [-1])
+    clients.unregister("c1", None, "billing")
+    shop.clock.advance(minutes=3)
+    join(shop, "c0", "c4", group="audit")
+    clients.expire(shop.clock.now())  # c3 went without a word
+    assert query(shop, "c3").message_queue_assignments is None
 
 
 @pytest.mark.seed("S000-37")

@@ -79,6 +79,7 @@ def test_a_message_that_a_filter_left_out_is_passed(shop: Any) -> None:
     assert places(shop, 3) == ["leased", "done", "leased"], "the same from the log"
 
 
+@pytest.mark.seed("S000-20")
 def test_what_came_back_is_done_here_and_waits_among_the_retries(shop: Any) -> None:
     shop.send("a")
     shop.pop(invisible_ms=1_000)

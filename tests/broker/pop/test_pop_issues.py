@@ -614,6 +614,7 @@ def test_a_lease_given_anew_in_the_millisecond_of_a_reset_keeps_its_own_time(sho
     assert len(shop.records(RETRY)) == 1
 
 
+@pytest.mark.seed("S000-20", "S000-28")
 @pytest.mark.parametrize("invisible_ms", [300, 20_000])
 def test_a_message_split_off_its_batch_survives_a_crash_after_the_batch_was_logged(shop, invisible_ms):
     """Found by the model: the batch's entry in the log does not speak for a message whose time was changed."""

@@ -370,11 +370,17 @@ async def test_issue_8592_a_blocked_ordered_queue_does_not_spin(shop):
     held.cancel()
 
 
+@pytest.mark.seed("S000-52")
 async def test_issue_7986_6496_5839_one_deadline_and_the_answer_comes_before_it(shop):
     request = shop.request(poll_ms=10_000, born_time=shop.clock.now() - 4_000)
     task = asyncio.ensure_future(pop(request, shop.broker))  # type: ignore[arg-type]
     await turns()
-    shop.clock.advance(5_950)
+    shop.clock.advance(5_949)
+    await turns()
+    assert not task.done()
+    shop.clock.advance(1)
+    await turns()
+    assert task.done(), "50 ms before its client gives up, by when that asked"
     assert (await task).code is ResponseCode.POLLING_TIMEOUT
 
 

@@ -201,7 +201,7 @@ def test_an_unknown_group_is_null(shop):
     assert query(shop).message_queue_assignments is None
 
 
-@pytest.mark.seed("S000-36")
+@pytest.mark.seed("S000-36", "S000-38")
 @pytest.mark.parametrize("mode", ["PULL", "POP"])
 def test_the_members_are_those_there_are_at_the_moment_and_of_this_group_only(shop, mode):
     set_mode(shop, mode, popShareQueueNum=1)
@@ -279,7 +279,7 @@ def assigned(shop, client: str, **more) -> list[str]:
     return [f"{one.message_queue.broker_name}/{one.message_queue.queue_id}" for one in found]
 
 
-@pytest.mark.seed("S000-37")
+@pytest.mark.seed("S000-37", "S000-38")
 @pytest.mark.parametrize("mode", ["PULL", "POP"])
 def test_every_broker_divides_the_queues_in_the_same_order_its_own_first_or_last(shop, mode):
     """Each knows its own queues best and hears of the others: clients ask any of them."""

@@ -11,8 +11,9 @@ import pytest
 from aerobee.broker.operations.notify import Notified, Notify, notify
 from aerobee.broker.operations.pop import pop
 from aerobee.broker.pop.held_pops import Parked, ParkedPops, Reads
-from aerobee.errors import TopicNotFound
+from aerobee.errors import NoPermission, TopicNotFound
 from aerobee.protocol import names
+from aerobee.protocol.bodies import GroupConfig
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.headers.consume import PollingInfo
 from aerobee.settings import BrokerConfig, InForce
@@ -145,6 +146,7 @@ async def test_every_800th_message_wakes_whatever_the_filter_says(shop):
     held.cancel()
 
 
+@pytest.mark.seed("S000-52")
 @pytest.mark.parametrize("retry", [RETRY, RETRY_V2])
 @pytest.mark.parametrize("queue_id", [-1, 2])
 async def test_an_arrival_in_either_retry_topic_wakes_the_owning_group_only(shop, retry, queue_id):
@@ -187,13 +189,29 @@ async def test_a_reset_wakes_the_group(shop):
     assert [one.body for one in await held] == ["a"]
 
 
+@pytest.mark.seed("S000-44")
 async def test_a_deleted_topic_ends_the_wait(shop):
     held = shop.hold()
     await turns()
     shop.broker.topics.delete("orders")
     shop.broker.pops.remove_topic("orders")
+    await turns()
+    assert held.done()
     with pytest.raises(TopicNotFound):
         await held
+
+
+@pytest.mark.seed("S000-44")
+async def test_a_held_pop_is_refused_when_its_group_may_not_consume_any_more(shop):
+    held = shop.hold()
+    await turns()
+    shop.broker.groups.put(GroupConfig(group_name="billing", consume_enable=False))
+    shop.send("a")
+    await turns()
+    assert held.done()
+    with pytest.raises(NoPermission):
+        await held
+    assert shop.in_flight == 0, "nothing was taken"
 
 
 async def test_a_stop_answers_everybody_and_holds_nobody_any_more(shop):

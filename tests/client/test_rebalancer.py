@@ -582,7 +582,7 @@ class TestPop:
         mode, queue_ids = Mode.PULL, [0]
         session.answers[QueryAssignment] = say
         g = group(as_the_broker_says)
-        g.member.strategy = Strategy("CONSISTENT_HASH", lambda me, queues, members: queues[2:])
+        g.member.strategy = Strategy("CONSISTENT_HASH", lambda me, queues, members: list(queues)[2:])
         await g.rebalancer.rebalance()
         assert (g.queues, asked) == ([2, 3], ["AVG"])
         mode, queue_ids = Mode.POP, [-1]

@@ -341,7 +341,11 @@ def test_case_2_a_client_has_its_own_share_and_those_of_the_next_in_the_ring(sho
 @pytest.mark.seed("S000-39", "S000-41", "S000-77")
 @pytest.mark.parametrize(
     ("extra", "given_out"),
-    [(1, [[0, 1], [1, 2], [2, 3], [0, 3]]), (2, [[0, 1, 2], [1, 2, 3], [0, 2, 3], [0, 1, 3]]), (3, [[-1]] * 4)],
+    [
+        (1, [[0, 1], [1, 2], [2, 3], [0, 3]]),
+        (2, [[0, 1, 2], [1, 2, 3], [0, 2, 3], [0, 1, 3]]),
+        (3, [[-1]] * 4),
+    ],
 )
 def test_each_more_of_the_share_count_is_one_more_of_the_ring_until_it_is_all(shop, extra, given_out):
     clients = ["c1", "c2", "c3", "c4"]

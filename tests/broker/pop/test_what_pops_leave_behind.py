@@ -116,6 +116,7 @@ async def test_a_pop_that_reads_on_leaves_others_their_turns_and_ends_with_its_t
     assert shop.committed() == 3_200
 
 
+@pytest.mark.seed("S000-52")
 async def test_one_that_read_on_and_found_nothing_is_told_that_too_many_wait(make_shop: Any) -> None:
     shop = make_shop(pop_polling_total=0)
     shop.send(*"a" * 801, tags="other")

@@ -248,6 +248,8 @@ async def test_a_wake_up_taken_by_a_connection_that_goes_is_handed_on(shop):
     await turns()
     shop.send("a")
     first.cancel()  # woken, and gone before it could run
+    await turns()
+    assert second.done()
     assert [one.body for one in await second] == ["a"]
 
 

@@ -151,7 +151,7 @@ def test_an_unknown_group_is_created_on_use(shop):
 # -- the answer ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.seed("S000-16", "S000-53", "S000-63", "S000-66", "S000-72")
+@pytest.mark.seed("S000-16", "S000-53", "S000-63", "S000-66", "S000-72", "S000-50")
 def test_the_answer_of_a_pop_over_several_queues_and_the_retry_topic(shop):
     shop.broker.topics.ensure(RETRY)
     shop.send("r0", topic=RETRY)

@@ -174,6 +174,7 @@ async def test_a_deleted_topic_is_gone_from_brokers_name_servers_and_our_routes(
     assert parts.session.routes.get("T") is None
 
 
+@pytest.mark.seed("S000-7")
 async def test_a_change_that_some_brokers_refuse_says_where_it_was_made(parts: Parts) -> None:
     for change, kind, said in (
         (parts.topics.create_topic("T"), CreateTopic, "made topic 'T'"),

@@ -175,6 +175,7 @@ async def test_topics_of_a_group_are_those_of_every_broker_sorted(groups: Groups
     assert await groups.group_topics("g") == ["a", "m", "z"]
 
 
+@pytest.mark.seed("S000-6", "S000-7")
 async def test_a_mode_is_set_on_every_broker(groups: Groups, session: Any) -> None:
     answers(session, SetRequestMode, None, None)
     await groups.set_consume_mode("T", "g", "POP", share=2)

@@ -88,6 +88,7 @@ async def test_messages_are_popped_handled_and_acked(loop: Any, session: Any, en
         ("T", 0, 0, seen[0]), ("T", 0, 1, seen[1])
     ]  # fmt: skip
     assert one.popped.unacked == 0
+    assert session.story == ["PopMessage", "AckMessage", "AckMessage"], "no offsets, no locks, nothing else"
 
 
 async def test_the_request_asks_as_java_does(loop: Any, session: Any) -> None:
@@ -199,7 +200,7 @@ async def test_what_was_popped_and_consumed_is_noted_for_operators(
     assert one.popped.unacked == 0
 
 
-@pytest.mark.seed("S000-19", "S000-20", "S000-21")
+@pytest.mark.seed("S000-9", "S000-19", "S000-20", "S000-21", "S000-25")
 async def test_a_failed_message_is_hidden_longer_with_every_attempt(
     loop: Any, session: Any, encode_messages: Any
 ) -> None:
@@ -213,9 +214,38 @@ async def test_a_failed_message_is_hidden_longer_with_every_attempt(
     assert [change.invisible_time for change in changes] == [10_000, 30_000, 60_000]
     assert [change.failure for change in changes] == ["RuntimeError: no"] * 3, "why, for the dead letter"
     assert session.headers(AckMessage) == []
+    assert session.story == ["PopMessage", *["ChangeInvisible"] * 3], "nothing is sent back"
     assert one.popped.unacked == 0
 
 
+@pytest.mark.seed("S000-25")
+@pytest.mark.parametrize("options", [Options(consume_batch=4)])
+@pytest.mark.parametrize(
+    ("outcome", "acked"),
+    [
+        (Outcome(), [0, 1, 2, 3]),
+        (Outcome(ack_index=2), [0, 1, 2]),
+        (Outcome(ack_index=0), [0]),
+        (Outcome(ack_index=-1), []),
+        (Outcome(ConsumeResult.RETRY), []),
+        (Outcome(ConsumeResult.RETRY, ack_index=2), []),
+    ],
+)
+async def test_of_a_batch_what_was_handled_is_acked_and_the_rest_is_hidden(
+    loop: Any, session: Any, encode_messages: Any, outcome: Outcome, acked: list[int]
+) -> None:
+    async def handle(messages: Any) -> Outcome:
+        return outcome
+
+    one = loop(handle)
+    await one.pop(one.found(encode_messages(0, 1, 2, 3)))
+    assert sorted(header.offset for header in session.headers(AckMessage)) == acked
+    hidden = sorted(header.offset for header in session.headers(ChangeInvisible))
+    assert hidden == [offset for offset in range(4) if offset not in acked]
+    assert one.popped.unacked == 0
+
+
+@pytest.mark.seed("S000-21")
 async def test_the_handler_may_choose_the_delay(loop: Any, session: Any, encode_messages: Any) -> None:
     async def handle(message: Any) -> Outcome:
         return Outcome(ConsumeResult.RETRY, delay_level=2)
@@ -244,6 +274,7 @@ async def test_what_took_longer_than_the_invisible_time_is_not_answered_for(
     assert (session.headers(AckMessage), one.popped.unacked) == ([], 0)
 
 
+@pytest.mark.seed("S000-22")
 @pytest.mark.parametrize("options", [Options(concurrency=1)])
 async def test_what_waited_too_long_is_not_even_handled(
     loop: Any, session: Any, encode_messages: Any, settle: Any

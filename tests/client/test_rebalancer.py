@@ -599,7 +599,7 @@ class TestPop:
             0, None, bodies.encode(Assignment(message_queue_assignments=entries))
         )  # fmt: skip
 
-    @pytest.mark.seed("S000-1", "S000-14", "S000-23", "S000-24", "S000-8")
+    @pytest.mark.seed("S000-1", "S000-9", "S000-14", "S000-23", "S000-24", "S000-8")
     async def test_where_the_broker_says_pop_its_assignment_is_taken(self, group: Any, session: Any) -> None:
         g = group(as_the_broker_says)
         self.assign(session, -1)
@@ -607,7 +607,8 @@ class TestPop:
         assert (g.popping, g.pulling) == ([-1], [])
         query = bodies.decode(session.bodies[0], bodies.AssignmentQuery)
         assert (query.strategy_name, query.consumer_group, query.topic) == ("AVG", "g", "T")
-        assert session.headers(QueryConsumerOffset) == [], "the broker keeps the progress"
+        assert (query.client_id, query.message_model) == ("me", MessageModel.CLUSTERING)
+        assert session.story == ["QueryAssignment"], "the broker knows the members and keeps the progress"
 
     @pytest.mark.seed("S003-39")
     async def test_an_assignment_that_stays_is_told_once(self, group: Any, session: Any) -> None:
@@ -624,6 +625,26 @@ class TestPop:
         await g.rebalancer.rebalance()
         assert g.queues == [0, 1, 2, 3]
 
+    @pytest.mark.seed("S000-24")
+    @pytest.mark.parametrize(
+        ("rebalance", "own", "told"),
+        [
+            ("auto", "AVG_BY_CIRCLE", "AVG_BY_CIRCLE"),
+            ("auto", "AVG", "AVG"),
+            ("broker", "AVG_BY_CIRCLE", "AVG_BY_CIRCLE"),
+            ("broker", "OF A USER", "OF A USER"),  # a broker may have it too
+        ],
+    )
+    async def test_the_broker_is_told_the_strategy(
+        self, group: Any, session: Any, rebalance: str, own: str, told: str
+    ) -> None:
+        g = group(as_the_broker_says)
+        g.member.session.options = Options(rebalance=rebalance)
+        g.member.strategy = Strategy(own, lambda me, queues, members: [])
+        self.assign(session, -1)
+        await g.rebalancer.rebalance()
+        assert bodies.decode(session.bodies[0], bodies.AssignmentQuery).strategy_name == told
+
     @pytest.mark.seed("S000-2")
     async def test_pull_and_ordered_consumers_never_pop(self, group: Any, session: Any) -> None:
         self.assign(session, -1)
@@ -632,10 +653,14 @@ class TestPop:
             assert g.popping == []
         assert session.headers(QueryAssignment) == []
 
-    @pytest.mark.seed("S000-34")
-    async def test_null_changes_nothing_and_empty_drops_all(self, group: Any, session: Any) -> None:
+    @pytest.mark.seed("S000-34", "S000-76")
+    @pytest.mark.parametrize("rebalance", ["auto", "broker"])
+    async def test_null_changes_nothing_and_empty_drops_all(
+        self, group: Any, session: Any, rebalance: str
+    ) -> None:
+        """Neither makes a consumer that pops pull: the broker that was asked may just not know it yet."""
         g = group(as_the_broker_says)
-        g.member.session.options = Options(rebalance="broker")
+        g.member.session.options = Options(rebalance=rebalance)
         self.assign(session, -1)
         await g.rebalancer.rebalance()
         session.answers[QueryAssignment] = lambda *_: (0, None, b"{}")
@@ -646,8 +671,34 @@ class TestPop:
         assert len(g.member.popped) == 1
         self.assign(session)
         await g.rebalancer.rebalance()
-        assert g.member.popped == {}
+        assert (g.member.popped, g.queues) == ({}, [])
+        assert session.headers(ConsumerList) == []
 
+    @pytest.mark.seed("S000-24", "S000-38")
+    async def test_a_strategy_that_brokers_do_not_know_divides_here_and_pops_by_one_they_know(
+        self, group: Any, session: Any
+    ) -> None:
+        """They say nothing about one that is unknown to them: its consumer would never get a queue."""
+        asked: list[str] = []
+
+        def say(address: str, header: Any, body: bytes) -> Any:
+            asked.append(bodies.decode(body, bodies.AssignmentQuery).strategy_name)
+            known = asked[-1] in ("AVG", "AVG_BY_CIRCLE")
+            entries = [AssignedQueue(message_queue=MessageQueue("a", n, "T"), mode=mode) for n in queue_ids]
+            found = Assignment(message_queue_assignments=entries if known else None)
+            return 0, None, bodies.encode(found)
+
+        mode, queue_ids = Mode.PULL, [0]
+        session.answers[QueryAssignment] = say
+        g = group(as_the_broker_says)
+        g.member.strategy = Strategy("CONSISTENT_HASH", lambda me, queues, members: list(queues)[2:])
+        await g.rebalancer.rebalance()
+        assert (g.queues, asked) == ([2, 3], ["AVG"])
+        mode, queue_ids = Mode.POP, [-1]
+        await g.rebalancer.rebalance()
+        assert (g.queues, g.popping) == ([], [-1])
+
+    @pytest.mark.seed("S000-8")
     @pytest.mark.parametrize("options", [Options(rebalance="broker")])
     async def test_a_broker_that_is_to_decide_and_cannot_be_asked_is_waited_for(
         self, group: Any, session: Any

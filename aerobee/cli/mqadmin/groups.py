@@ -10,7 +10,7 @@ import typer
 
 from aerobee.cli import connect, output
 from aerobee.cli.mqadmin import common
-from aerobee.errors import BrokerError, GroupNotFound
+from aerobee.errors import AerobeeError, BrokerError, GroupNotFound, PartlyDone
 from aerobee.protocol import bodies, names
 from aerobee.protocol.bodies import Mode
 
@@ -44,9 +44,22 @@ def set_consume_mode(
         body = bodies.RequestMode(
             topic=topic, consumer_group=group, mode=Mode(mode), pop_share_queue_num=share
         )
+        done: list[str] = []
+        failures: dict[str, AerobeeError] = {}
         for address in await common.chosen(admin, broker, cluster):
-            await admin.session.call(address, SetRequestMode(), bodies.encode(body), timeout_ms=TIMEOUT_MS)
-            output.line(f"set consume mode to {address} success.")
+            try:
+                await admin.session.call(
+                    address, SetRequestMode(), bodies.encode(body), timeout_ms=TIMEOUT_MS
+                )
+            except AerobeeError as error:
+                failures[address] = error  # the others are told all the same
+            else:
+                done.append(address)
+                output.line(f"set consume mode to {address} success.")
+        if failures and not done:
+            raise next(iter(failures.values()))
+        if failures:
+            raise PartlyDone(f"set {group!r} on {topic!r} to {mode}", done, failures)
         output.line(f"topic[{topic}] group[{group}] consume mode[{mode}] popShareQueueNum[{share}]")
 
     common.ask(namesrv, work)

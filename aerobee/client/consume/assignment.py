@@ -12,6 +12,7 @@ import msgspec
 
 from aerobee.errors import AerobeeError, NoRoute
 from aerobee.protocol import bodies, names
+from aerobee.protocol.allocation import STRATEGIES
 from aerobee.protocol.bodies import MessageQueue, Mode
 from aerobee.protocol.headers.consume import ConsumerList, QueryAssignment
 
@@ -50,7 +51,7 @@ async def as_the_broker_says(
     member: Membership[PushOptions], topic: str, queues: Collection[MessageQueue]
 ) -> Assigned | None:
     """'auto' asks the broker first whether the group pops the topic. If it does, the broker's assignment is taken; if
-    it pulls, the queues are divided here."""
+    it pulls, the queues are divided here. An empty answer does not say which: then it is as it was."""
     if _broker_may_decide(member, topic):
         try:
             answer = await _ask_broker(member, topic)
@@ -61,7 +62,8 @@ async def as_the_broker_says(
         else:
             if answer is None:
                 return None
-            if answer.popped or member.options.rebalance == "broker":
+            to_drop_all = not answer.pulled and _pops(member, topic)
+            if answer.popped or to_drop_all or member.options.rebalance == "broker":
                 return answer
     return await divided_here(member, topic, queues)
 
@@ -75,12 +77,12 @@ def _pops(member: Membership, topic: str) -> bool:
     return any(queue.topic == topic for queue in member.popped)
 
 
-async def _ask_broker(member: Membership, topic: str) -> Assigned | None:
+async def _ask_broker(member: Membership[PushOptions], topic: str) -> Assigned | None:
     query = bodies.AssignmentQuery(
         client_id=member.session.client_id,
         consumer_group=member.group,
         message_model=member.model,
-        strategy_name=member.strategy.name,
+        strategy_name=_told_strategy(member),
         topic=topic,
     )
     answer = await member.session.call(_some_broker(member, topic), QueryAssignment(), bodies.encode(query))
@@ -91,6 +93,12 @@ async def _ask_broker(member: Membership, topic: str) -> Assigned | None:
         frozenset(entry.message_queue for entry in found if entry.mode is not Mode.POP),
         frozenset(entry.message_queue for entry in found if entry.mode is Mode.POP),
     )
+
+
+def _told_strategy(member: Membership[PushOptions]) -> str:
+    """One that brokers know, where they only decide about POP: of any other they say nothing at all."""
+    name = member.strategy.name
+    return name if name in STRATEGIES or member.options.rebalance == "broker" else next(iter(STRATEGIES))
 
 
 def _some_broker(member: Membership, topic: str) -> str:

@@ -89,6 +89,31 @@ def test_the_mode_is_set_per_topic_and_group_and_kept_over_a_restart(shop):
     assert table == {"topic": "orders", "consumerGroup": "billing", "mode": "POP", "popShareQueueNum": 8}
 
 
+@pytest.mark.seed("S000-1", "S000-3", "S000-7")
+def test_a_mode_may_be_changed_back_and_that_of_other_groups_and_topics_stays(shop):
+    shop.broker.topics.ensure("bills", 2)
+    for topic, group, mode, more in (
+        ("orders", "billing", "POP", 1),
+        ("orders", "audit", "POP", 2),
+        ("bills", "billing", "POP", 3),
+        ("orders", "billing", "PULL", 4),
+    ):
+        set_mode(shop, mode, topic=topic, consumerGroup=group, popShareQueueNum=more)
+    shop.crash()  # what was answered is kept, saved in time or not
+    modes = {
+        (topic, group): (found.mode, found.pop_share_queue_num)
+        for topic in ("orders", "bills")
+        for group in ("billing", "audit")
+        for found in [shop.broker.pops.modes.get(topic, group)]
+    }
+    assert modes == {
+        ("orders", "billing"): (Mode.PULL, 4),
+        ("orders", "audit"): (Mode.POP, 2),
+        ("bills", "billing"): (Mode.POP, 3),
+        ("bills", "audit"): (Mode.PULL, -1),
+    }
+
+
 @pytest.mark.seed("S000-3")
 def test_a_mode_is_pull_or_pop_and_nothing_else(shop):
     modes: tuple[Any, ...] = ("POLL", "pop", "", 7, None)
@@ -113,8 +138,10 @@ def test_refusals_of_a_mode(shop, fields, error):
 @pytest.mark.seed("S000-7")
 def test_a_mode_may_be_set_before_the_groups_first_consumer(shop):
     set_mode(shop, consumerGroup="unknown")
-    assert shop.broker.pops.modes.get("orders", "unknown").mode is Mode.POP
-    assert shop.broker.groups.get("unknown") is not None
+    for _ in range(2):
+        assert shop.broker.pops.modes.get("orders", "unknown").mode is Mode.POP
+        assert shop.broker.groups.get("unknown") is not None
+        shop.crash()  # the group that was made for it is as lasting as the mode
 
 
 @pytest.mark.seed("S000-39")
@@ -174,6 +201,24 @@ def test_an_unknown_group_is_null(shop):
     assert query(shop).message_queue_assignments is None
 
 
+@pytest.mark.seed("S000-36", "S000-38")
+@pytest.mark.parametrize("mode", ["PULL", "POP"])
+def test_the_members_are_those_there_are_at_the_moment_and_of_this_group_only(shop, mode):
+    set_mode(shop, mode, popShareQueueNum=1)
+    join(shop, "c0", "c4", group="audit")
+    join(shop, "c1", "c2", "c3")
+    share = {"PULL": [[0, 1], [2], [3]], "POP": [[0, 1, 2], [2, 3], [0, 1, 3]]}[mode]
+    assert [queue_ids(query(shop, client)) for client in ("c1", "c2", "c3")] == share
+    clients = shop.broker.clients
+    clients.unregister("c2", None, "billing")
+    assert queue_ids(query(shop, "c3")) == ([2, 3] if mode == "PULL" else [-1])
+    clients.unregister("c1", None, "billing")
+    shop.clock.advance(minutes=3)
+    join(shop, "c0", "c4", group="audit")
+    clients.expire(shop.clock.now())  # c3 went without a word
+    assert query(shop, "c3").message_queue_assignments is None
+
+
 @pytest.mark.seed("S000-37")
 def test_an_unknown_strategy_is_null(shop):
     join(shop, "c1")
@@ -206,16 +251,17 @@ def test_a_light_queue_is_its_queue_0(shop):
     assert queue_ids(query(shop, topic="%LMQ%x")) == [0]
 
 
+class Routes:
+    def __init__(self, *hosts: Host, answers: bool = True) -> None:
+        self.hosts = hosts if answers else None
+
+    def known(self, topic: str) -> tuple[Host, ...] | None:
+        return self.hosts
+
+    async def look_up(self, topic: str) -> None: ...
+
+
 def test_queues_of_other_brokers_are_assigned_where_a_route_is_known(shop):
-    class Routes:
-        def __init__(self, *hosts: Host, answers: bool = True) -> None:
-            self.hosts = hosts if answers else None
-
-        def known(self, topic: str) -> tuple[Host, ...] | None:
-            return self.hosts
-
-        async def look_up(self, topic: str) -> None: ...
-
     join(shop, "c1", "c2")
     shop.broker.pops.routes = Routes(Host("broker-b", 6, 4, 4), Host("write-only", 2, 4, 4))
     assert [str(one.message_queue) for one in query(shop, "c2").message_queue_assignments] == [
@@ -226,6 +272,39 @@ def test_queues_of_other_brokers_are_assigned_where_a_route_is_known(shop):
         AssignmentQuery(topic="orders", consumer_group="billing", client_id="c2"), shop.broker
     )
     assert unknown is None, "no name server answers: clients keep what they have"
+
+
+def assigned(shop, client: str, **more) -> list[str]:
+    found = query(shop, client, **more).message_queue_assignments
+    return [f"{one.message_queue.broker_name}/{one.message_queue.queue_id}" for one in found]
+
+
+@pytest.mark.seed("S000-37", "S000-38")
+@pytest.mark.parametrize("mode", ["PULL", "POP"])
+def test_every_broker_divides_the_queues_in_the_same_order_its_own_first_or_last(shop, mode):
+    """Each knows its own queues best and hears of the others: clients ask any of them."""
+    join(shop, "c1", "c2", "c3", "c4", "c5", "c6")
+    set_mode(shop, mode, popShareQueueNum=1)
+    shop.broker.pops.routes = Routes(Host("broker-c", 6, 2, 2), Host("a-broker", 6, 2, 2))
+    order = ["a-broker/0", "a-broker/1", *(f"broker-a/{i}" for i in range(4)), "broker-c/0", "broker-c/1"]
+    own = [order[0:2], order[2:4], *([each] for each in order[4:])]
+    shares = own if mode == "PULL" else [[*own[i], *own[(i + 1) % 6]] for i in range(6)]
+    assert [assigned(shop, f"c{i}") for i in range(1, 7)] == [sorted(share) for share in shares]
+
+
+@pytest.mark.seed("S000-33", "S000-35")
+@pytest.mark.parametrize("mode", ["PULL", "POP"])
+@pytest.mark.parametrize("how", ["broadcasting", "the balancer is off"])
+def test_all_queues_are_those_of_every_broker_in_either_mode(shop, mode, how):
+    join(shop, "c1", "c2")
+    set_mode(shop, mode, popShareQueueNum=1)
+    shop.broker.pops.routes = Routes(Host("broker-b", 6, 2, 2))
+    more = {"messageModel": "BROADCASTING"} if how == "broadcasting" else {}
+    if not more:
+        change_settings("serverLoadBalancerEnable=false", shop.broker)
+    queues_of_all = [*(f"broker-a/{i}" for i in range(4)), "broker-b/0", "broker-b/1"]
+    for client in ("c1", "c2", "stranger"):
+        assert assigned(shop, client, **more) == queues_of_all
 
 
 # -- POP shares ----------------------------------------------------------------------------------------------
@@ -257,6 +336,22 @@ def test_case_2_a_client_has_its_own_share_and_those_of_the_next_in_the_ring(sho
     assert given_out == {"c1": [0, 1], "c2": [1, 2], "c3": [2, 3], "c4": [0, 3]}
     shared = [queue for ids in given_out.values() for queue in ids]
     assert all(shared.count(queue) == 2 for queue in range(4)), "1 + share consumers on each queue"
+
+
+@pytest.mark.seed("S000-39", "S000-41", "S000-77")
+@pytest.mark.parametrize(
+    ("extra", "given_out"),
+    [
+        (1, [[0, 1], [1, 2], [2, 3], [0, 3]]),
+        (2, [[0, 1, 2], [1, 2, 3], [0, 2, 3], [0, 1, 3]]),
+        (3, [[-1]] * 4),
+    ],
+)
+def test_each_more_of_the_share_count_is_one_more_of_the_ring_until_it_is_all(shop, extra, given_out):
+    clients = ["c1", "c2", "c3", "c4"]
+    join(shop, *clients)
+    set_mode(shop, popShareQueueNum=extra)
+    assert [queue_ids(query(shop, client)) for client in clients] == given_out
 
 
 @pytest.mark.seed("S000-42", "S000-11")

@@ -83,6 +83,7 @@ def reset(shop: Any, queue: int, offset: int = 0) -> None:
     leases.reset(leases.in_flight.lane("orders", "billing", queue), offset, shop.clock.now())
 
 
+@pytest.mark.seed("S000-27", "S000-31")
 @pytest.mark.parametrize("life", LIFE)
 @pytest.mark.parametrize("drop", DROPS)
 def test_only_what_was_dropped_does_not_come_back(full: Any, drop: str, life: str) -> None:
@@ -115,6 +116,7 @@ def test_groups_that_only_pop_are_groups_of_the_topic_they_pop(shop: Any) -> Non
     assert topics.groups_of("nowhere", shop.broker) == []
 
 
+@pytest.mark.seed("S000-17")
 def test_what_the_log_speaks_for_is_not_read_again_when_the_offset_comes_to_it(shop: Any) -> None:
     """After a crash: messages 0 to 2 were in memory only and are read again, 3 is leased in the log."""
     shop.send(*"abcde")
@@ -244,6 +246,7 @@ def retry(hall: Hall, group: str = "billing", named: Any = names.pop_retry_topic
     hall.parked.arrived(Record(named("orders", group), b"x"), 0)
 
 
+@pytest.mark.seed("S000-52")
 @pytest.mark.parametrize("named", [names.pop_retry_topic, names.pop_retry_topic_v2])
 async def test_a_retry_wakes_one_request_of_its_group_whichever_queue_it_names(
     clock: ManualClock, named: Any

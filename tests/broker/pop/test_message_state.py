@@ -35,6 +35,7 @@ def test_each_message_of_a_batch_is_told_for_itself(shop: Any) -> None:
     assert state(shop, 0).popped_at == first.receipt.pop_time
 
 
+@pytest.mark.seed("S000-18")
 def test_the_end_of_a_lease_is_told_by_the_wall_clock(shop: Any) -> None:
     shop.clock.set_wall(shop.clock.wall() + 7_200_000)
     shop.send("a")
@@ -78,6 +79,7 @@ def test_a_message_that_a_filter_left_out_is_passed(shop: Any) -> None:
     assert places(shop, 3) == ["leased", "done", "leased"], "the same from the log"
 
 
+@pytest.mark.seed("S000-20")
 def test_what_came_back_is_done_here_and_waits_among_the_retries(shop: Any) -> None:
     shop.send("a")
     shop.pop(invisible_ms=1_000)

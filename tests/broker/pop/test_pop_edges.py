@@ -73,6 +73,26 @@ def test_an_ordered_pop_goes_on_past_a_deleted_log_file(make_shop: Any) -> None:
     assert shop.committed() == 5
 
 
+@pytest.mark.seed("S000-58", "S000-59")
+@pytest.mark.parametrize("ordered", [False, True])
+def test_past_a_deleted_log_file_a_pop_reads_through_its_filter_and_no_more_than_it_asked_for(
+    make_shop: Any, ordered: bool
+) -> None:
+    shop = make_shop(TINY)
+    shop.broker.offsets.set("billing", "orders", 0, 0)
+    for number in range(12):  # three to a file
+        shop.send(str(number) * 10_000, tags="even" if number % 2 == 0 else "odd", padding="x" * 9_000)
+    shop.clock.advance(hours=73)
+    shop.broker.store.tick(shop.clock.now())
+    low = shop.broker.store.min_offset("orders", 0)
+    assert 0 < low < 12
+    shop.send(*"abcd", tags="odd")
+    shop.send(*"efgh", tags="even")
+    found = shop.pop(queue_id=0, expression="even", max_messages=2, ordered=ordered)
+    assert [one.record.tags for one in found] == ["even", "even"]
+    assert {one.receipt.start_offset for one in found} == {low}
+
+
 @pytest.mark.seed("S000-64")
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ import pytest
 from aerobee.broker.operations.notify import Notified, Notify, notify
 from aerobee.broker.operations.pop import pop
 from aerobee.broker.pop.held_pops import Parked, ParkedPops, Reads
-from aerobee.errors import TopicNotFound
+from aerobee.errors import NoPermission, TopicNotFound
 from aerobee.protocol import names
+from aerobee.protocol.bodies import GroupConfig
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.headers.consume import PollingInfo
 from aerobee.settings import BrokerConfig, InForce
@@ -79,6 +80,25 @@ async def test_messages_left_over_wake_another_request_of_the_same_key_only(shop
     other.cancel()
 
 
+@pytest.mark.seed("S000-51")
+@pytest.mark.parametrize(("popped", "others"), [(-1, 0), (0, -1)])
+async def test_what_a_pop_leaves_wakes_nobody_who_asked_for_other_queues_or_another_group(
+    shop, popped, others
+):
+    """Though they would find something, were they to look."""
+    first, second = shop.hold(max_messages=1, queue_id=popped), shop.hold(max_messages=1, queue_id=popped)
+    asleep = [shop.hold(max_messages=1, queue_id=others), shop.hold(group="shipping", queue_id=popped)]
+    await turns()
+    shop.broker.store.listeners.remove(shop.broker.pops.parked)  # only what is left over wakes now
+    shop.send(*"abcd")
+    shop.broker.pops.parked.wake("orders", "billing", popped)
+    await turns()
+    assert [one.done() for one in (first, second, *asleep)] == [True, True, False, False]
+    for one in asleep:
+        one.cancel()
+
+
+@pytest.mark.seed("S000-52")
 async def test_the_end_of_the_poll_time_is_a_timeout(shop):
     later = pop(shop.request(poll_ms=10_000), shop.broker)
     task = asyncio.get_running_loop().create_task(later)  # type: ignore[arg-type]
@@ -126,6 +146,7 @@ async def test_every_800th_message_wakes_whatever_the_filter_says(shop):
     held.cancel()
 
 
+@pytest.mark.seed("S000-52")
 @pytest.mark.parametrize("retry", [RETRY, RETRY_V2])
 @pytest.mark.parametrize("queue_id", [-1, 2])
 async def test_an_arrival_in_either_retry_topic_wakes_the_owning_group_only(shop, retry, queue_id):
@@ -168,13 +189,29 @@ async def test_a_reset_wakes_the_group(shop):
     assert [one.body for one in await held] == ["a"]
 
 
+@pytest.mark.seed("S000-44")
 async def test_a_deleted_topic_ends_the_wait(shop):
     held = shop.hold()
     await turns()
     shop.broker.topics.delete("orders")
     shop.broker.pops.remove_topic("orders")
+    await turns()
+    assert held.done()
     with pytest.raises(TopicNotFound):
         await held
+
+
+@pytest.mark.seed("S000-44")
+async def test_a_held_pop_is_refused_when_its_group_may_not_consume_any_more(shop):
+    held = shop.hold()
+    await turns()
+    shop.broker.groups.put(GroupConfig(group_name="billing", consume_enable=False))
+    shop.send("a")
+    await turns()
+    assert held.done()
+    with pytest.raises(NoPermission):
+        await held
+    assert shop.in_flight == 0, "nothing was taken"
 
 
 async def test_a_stop_answers_everybody_and_holds_nobody_any_more(shop):
@@ -205,11 +242,14 @@ async def test_a_connection_that_goes_leaves_nothing_behind(shop):
     assert (parked.count, parked.places(), parked._waiting, parked._owners) == (0, [], {}, {})
 
 
+@pytest.mark.seed("S000-10")
 async def test_a_wake_up_taken_by_a_connection_that_goes_is_handed_on(shop):
     first, second = shop.hold(poll_ms=1_000), shop.hold(poll_ms=10_000)
     await turns()
     shop.send("a")
     first.cancel()  # woken, and gone before it could run
+    await turns()
+    assert second.done()
     assert [one.body for one in await second] == ["a"]
 
 

@@ -83,6 +83,7 @@ def test_the_same_attempt_gets_the_same_batch_again(shop):
     assert shop.committed() == 2
 
 
+@pytest.mark.seed("S000-53")
 def test_order_counts_say_how_often_a_message_was_delivered_before(shop):
     def pop(**more) -> str:
         header = PopMessage(
@@ -151,6 +152,7 @@ def test_a_batch_of_ordered_acks_is_of_what_the_queue_has(shop, monkeypatch, kep
     assert shop.broker.pops.orders.get("orders", "billing", 0).open_offsets() == left
 
 
+@pytest.mark.seed("S000-20", "S000-56")
 @pytest.mark.parametrize("jump", [0, 7_200_000])
 def test_a_change_moves_the_time_of_one_message_and_keeps_the_receipt(shop, jump):
     shop.clock.set_wall(shop.clock.wall() + jump)
@@ -185,6 +187,7 @@ async def test_acking_the_last_message_wakes_one_that_waits(shop):
     assert [x.body for x in await waits[0]] == ["b"]
 
 
+@pytest.mark.seed("S000-56")
 async def test_the_end_of_the_block_wakes_exactly_then_at_the_latest_of_all_times(shop):
     shop.send(*"abc")
     messages = ordered(shop, invisible_ms=5_000)
@@ -200,6 +203,7 @@ async def test_the_end_of_the_block_wakes_exactly_then_at_the_latest_of_all_time
     assert [one.body for one in await held] == ["a", "b", "c"]
 
 
+@pytest.mark.seed("S000-56")
 async def test_after_a_restart_the_block_stands_and_still_wakes(shop):
     shop.send(*"ab")
     ordered(shop, invisible_ms=5_000, max_messages=1)
@@ -369,6 +373,7 @@ def test_whatever_becomes_of_a_batch_is_to_be_written_down(shop: Any) -> None:
         assert orders.unsaved, name
 
 
+@pytest.mark.seed("S000-56")
 @pytest.mark.parametrize("jump", [-3_600_000, 3_600_000])
 async def test_the_end_of_the_block_wakes_exactly_then_though_the_clock_was_set_before(
     shop: Any, jump: int

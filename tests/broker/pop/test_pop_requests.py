@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from aerobee.broker.delivery.reading import Start
+from aerobee.broker.operations.ack import Ack, ack
+from aerobee.clock import ManualClock
 from aerobee.errors import (
     GroupNotFound,
     InvalidParameter,
@@ -21,9 +25,11 @@ from aerobee.protocol.bodies import GroupConfig, TopicConfig
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.headers.consume import PeekMessage, PopMessage, PopResult
 from aerobee.protocol.message import Record, decode_all
+from aerobee.protocol.receipt import Receipt
 from aerobee.store.results import Found, ReadStatus
 
 RETRY = names.pop_retry_topic("orders", "billing")
+RETRY_V2 = names.pop_retry_topic_v2("orders", "billing")
 
 
 def header(shop, **more) -> PopMessage:
@@ -82,6 +88,7 @@ def test_messages_that_were_popped_are_counted_by_group_and_topic(shop):
     assert counted == {"orders@billing": 2, "orders@other": 3}
 
 
+@pytest.mark.seed("S000-44")
 def test_refusals_come_in_rocketmqs_order(make_shop):
     """Everything is wrong at once; putting right the first refusal brings up the next."""
     shop = make_shop(auto_create_groups=False)
@@ -144,7 +151,7 @@ def test_an_unknown_group_is_created_on_use(shop):
 # -- the answer ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.seed("S000-16", "S000-53", "S000-63", "S000-66", "S000-72")
+@pytest.mark.seed("S000-16", "S000-53", "S000-63", "S000-66", "S000-72", "S000-50")
 def test_the_answer_of_a_pop_over_several_queues_and_the_retry_topic(shop):
     shop.broker.topics.ensure(RETRY)
     shop.send("r0", topic=RETRY)
@@ -170,6 +177,46 @@ def test_the_answer_of_a_pop_over_several_queues_and_the_retry_topic(shop):
     assert all(props.POP_CK not in record.properties for record in records[:3])
 
 
+@pytest.mark.seed("S000-72")
+def test_the_pop_time_is_one_and_the_same_though_time_goes_on_meanwhile(shop, monkeypatch):
+    shop.broker.topics.ensure(RETRY)
+    shop.send("r", topic=RETRY)
+    for queue_id in (0, 1, 3):
+        shop.send("q", queue_id=queue_id)
+    monkeypatch.setattr(ManualClock, "wall", lambda clock: clock.advance(1) or clock.now())
+    reply = shop.ask(header(shop))
+    lanes = shop.broker.pops.leases.in_flight.lanes.values()
+    checkpoints = [checkpoint for lane in lanes for checkpoint in lane.young.values()]
+    assert [checkpoint.pop_time for checkpoint in checkpoints] == [reply.header.pop_time] * 4
+    (handle,) = [r.properties[props.POP_CK] for r in decode_all(reply.body) if props.POP_CK in r.properties]
+    assert Receipt.parse(handle).pop_time == reply.header.pop_time
+
+
+@pytest.mark.seed("S000-16", "S000-53")
+def test_every_message_has_a_handle_that_acks_it_and_no_other_in_batches_of_up_to_32(shop):
+    for topic in (RETRY, RETRY_V2):
+        shop.broker.topics.ensure(topic)
+        shop.send(*(f"{topic} {number}" for number in range(3)), topic=topic)
+    shop.send(*map(str, range(20)), queue_id=0)
+    shop.send(*map(str, range(20)), queue_id=1)
+    shop.draws(0)
+    reply = shop.ask(header(shop, max_msg_nums=32))
+    records = list(decode_all(reply.body))
+    assert len(records) == 32
+    assert reply.header.rest_num == 14
+    for at, record in enumerate(records[:6]):
+        version, offset = divmod(at, 3)
+        receipt = Receipt.parse(record.properties[props.POP_CK])
+        assert (receipt.retry, receipt.queue_id, receipt.start_offset, receipt.offset) == (
+            str(version + 1), 0, 0, offset
+        )  # fmt: skip
+        topic = receipt.real_topic("orders", "billing")
+        ack(Ack("billing", topic, 0, receipt.offset, receipt), shop.broker)
+        lane = shop.broker.pops.leases.in_flight.lanes[topic, "billing", 0]
+        assert [o for each in lane.young.values() for o in each.open_offsets] == [*range(offset + 1, 3)]
+    assert all(props.POP_CK not in record.properties for record in records[6:]), "of their client's making"
+
+
 @pytest.mark.seed("S000-52", "S000-53")
 def test_nothing_there_and_no_poll_time_is_a_timeout_with_the_whole_header(shop):
     reply = shop.ask(header(shop))
@@ -189,6 +236,7 @@ def test_rest_counts_what_was_not_taken_in_the_queues_visited(shop):
     assert popped.rest == 3
 
 
+@pytest.mark.seed("S000-57", "S000-58", "S000-60")
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("most", [1, 2, 5, 6, 7, 14, 32])
 def test_rest_is_what_waits_for_the_group_and_was_not_taken_wherever_it_stands(shop, ordered, most):
@@ -225,6 +273,16 @@ def test_one_in_five_pops_reads_the_retry_topic_first(shop, drawn, first):
         shop.send("normal", queue_id=queue_id)
     shop.draws(drawn)
     assert [one.body for one in shop.pop(max_messages=1)] == [first]
+
+
+@pytest.mark.seed("S000-32", "S000-45", "S000-47")
+def test_the_lot_falls_on_each_of_a_hundred_alike(shop, monkeypatch):
+    monkeypatch.setattr(shop, "draws", lambda *numbers: None)
+    shop.restart()
+    drawn = Counter(shop.broker.pops.draw() for _ in range(20_000))
+    assert set(drawn) == set(range(100))
+    retries_first = sum(count for number, count in drawn.items() if number < 20)
+    assert 3_500 < retries_first < 4_500, "nine times what chance could do"
 
 
 @pytest.mark.seed("S000-48")
@@ -289,13 +347,25 @@ def test_a_pop_of_what_has_left_memory_takes_eight_of_a_queue(shop):
 
 
 @pytest.mark.seed("S000-61", "S000-79")
-def test_statistics_count_messages_and_bytes(shop):
-    shop.send("a", "b")
-    shop.pop()
+@pytest.mark.parametrize("ordered", [False, True])
+def test_statistics_count_messages_and_bytes_of_every_queue_by_group_and_for_the_broker(shop, ordered):
+    shop.broker.topics.ensure(RETRY)
+    shop.send("again", topic=RETRY)
+    for queue_id, size in ((0, 5_000), (1, 10), (3, 1)):
+        shop.send("x" * size, "y", queue_id=queue_id)
+    popped = shop.popped(ordered=ordered)
+    shop.popped(group="audit", queue_id=0, max_messages=1, ordered=ordered)
     stats = shop.broker.stats
-    stats.tick(shop.clock.now())
-    assert stats.figures("GROUP_GET_NUMS", "orders@billing") is not None
-    assert stats.figures("GROUP_GET_SIZE", "orders@billing") is not None
+    sizes = {q: [record.size for record in shop.records("orders", q)] for q in (0, 1, 3)}
+    expected = {
+        "orders@billing": (6, sum(map(sum, sizes.values()))),
+        "orders@audit": (1, sizes[0][0]),
+    }
+    if not ordered:
+        expected[f"{RETRY}@billing"] = (1, shop.records(RETRY)[0].size)
+    assert {key: (meter.count, meter.size_bytes) for key, meter in stats.meters("GROUP_GET")} == expected
+    assert stats.get_count == len(popped.messages) + 1 == sum(count for count, _ in expected.values())
+    assert stats.get_bytes == sum(size for _, size in expected.values())
 
 
 # -- offsets -------------------------------------------------------------------------------------------------
@@ -414,6 +484,7 @@ def test_ordered_pops_commit_the_start_of_the_batch_and_ranges_without_a_match(s
     assert shop.committed() == 12
 
 
+@pytest.mark.seed("S000-17", "S000-58", "S000-63")
 def test_gaps_left_by_a_filter_are_in_the_strings_and_can_be_acked(shop):
     for number in range(6):
         shop.send(str(number), tags="even" if number % 2 == 0 else "odd")

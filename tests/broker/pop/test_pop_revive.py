@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from aerobee.broker.operations.ack import Ack, ack
+from aerobee.broker.operations.reset_offset import Reset, reset_offset
 from aerobee.errors import DiskFull
 from aerobee.protocol import names
 from aerobee.protocol import properties as props
@@ -67,20 +68,43 @@ def test_acks_of_a_logged_checkpoint_are_logged_too(shop):
 @pytest.mark.seed("S000-18", "S000-27", "S000-31", "S000-80")
 @pytest.mark.parametrize("invisible_ms", [500, 2_900, 3_000, 10_000, 60_000])
 def test_an_unacked_message_comes_back_within_a_second_and_never_early(shop, invisible_ms):
-    shop.send("a", "b")
-    first, second = shop.pop(invisible_ms=invisible_ms)
+    shop.send("a", "b", "c")
+    first, *others = shop.pop(invisible_ms=invisible_ms)
     shop.ack(first)
     shop.wait(invisible_ms - 1, step=1 if invisible_ms < 5_000 else 200)
     assert shop.records(RETRY) == []
     shop.wait(450)
-    (copy,) = shop.records(RETRY)
-    assert copy.body == b"b"
-    assert copy.reconsume_times == 1
-    assert copy.properties[props.FIRST_POP_TIME] == str(second.receipt.pop_time)
-    (again,) = shop.pop()
-    assert again.body == "b"
-    assert again.record.topic == "orders"
-    assert again.record.properties[props.POP_CK] == again.receipt.text
+    copies = shop.records(RETRY)
+    assert [copy.body for copy in copies] == [b"b", b"c"]
+    assert [copy.reconsume_times for copy in copies] == [1, 1]
+    popped_at = str(others[0].receipt.pop_time)
+    assert [copy.properties[props.FIRST_POP_TIME] for copy in copies] == [popped_at] * 2
+    again = shop.pop()
+    assert [one.body for one in again] == ["b", "c"]
+    assert [one.record.topic for one in again] == ["orders"] * 2
+    assert [one.record.properties[props.POP_CK] for one in again] == [one.receipt.text for one in again]
+
+
+@pytest.mark.seed("S000-80")
+def test_what_waits_on_disk_is_read_once_when_it_is_due_and_never_before(shop, monkeypatch):
+    shop.send("a", "b")
+    shop.pop(invisible_ms=60_000)
+    due = shop.clock.now() + 60_000
+    shop.wait(3_200)
+    assert shop.logged == ["ck"]
+    log, record_of, looks = shop.broker.pops.leases.log, shop.broker.store.record_of, []
+
+    def looking(topic, *place):
+        if topic == log.topic:
+            looks.append(shop.clock.now())
+        return record_of(topic, *place)
+
+    monkeypatch.setattr(shop.broker.store, "record_of", looking)
+    shop.wait(due - 1 - shop.clock.now())
+    assert looks == []
+    shop.wait(5_000)
+    (looked,) = looks
+    assert due <= looked < due + 400
 
 
 def test_the_copy_keeps_body_tags_keys_birth_and_flags(shop):
@@ -118,6 +142,7 @@ def test_v2_retry_names_by_setting(make_shop):
     assert again.receipt.retry == "2"
 
 
+@pytest.mark.seed("S000-46")
 def test_retries_of_the_other_name_are_still_read_after_the_setting_was_changed(make_shop):
     shop = make_shop(pop_retry_v2=True)
     shop.broker.topics.ensure(RETRY)
@@ -200,6 +225,7 @@ def test_after_a_crash_what_was_in_memory_only_is_delivered_again(shop):
     assert [one.body for one in shop.pop()] == ["a", "b"]
 
 
+@pytest.mark.seed("S000-27")
 def test_after_a_crash_logged_leases_stand_though_the_offset_was_not_saved(shop):
     shop.send("a", "b")
     first, second = shop.pop(invisible_ms=20_000)
@@ -213,6 +239,7 @@ def test_after_a_crash_logged_leases_stand_though_the_offset_was_not_saved(shop)
     assert second.body == "b"
 
 
+@pytest.mark.seed("S000-31")
 def test_a_crash_after_the_redelivery_does_not_redeliver_twice(shop):
     shop.send("a")
     shop.pop(invisible_ms=5_000)
@@ -246,6 +273,27 @@ def test_a_short_lease_that_came_back_stays_in_the_log_while_one_before_it_is_op
     assert sorted((one.body, one.record.reconsume_times) for one in shop.pop()) == [("a", 0), ("b", 1)]
 
 
+@pytest.mark.seed("S000-30", "S000-31")
+async def test_a_start_reads_the_log_as_it_was_written_whichever_queue_it_is_in(shop):
+    """A reset stands in all queues, and ends the leases of before it; the one after it is in another queue."""
+    shop.send("a", "b")
+    for _ in range(6):
+        shop.pop(queue_id=1)
+    (before, _) = shop.pop(queue_id=0, invisible_ms=60_000)
+    shop.wait(3_200)
+    await reset_offset(Reset("billing", "orders", offset=0, queue_id=0), shop.broker)
+    (after, _) = shop.pop(queue_id=0, invisible_ms=20_000)
+    assert (before.receipt.revive_qid, after.receipt.revive_qid) == (7, 0)
+    shop.wait(3_200)
+    shop.ack(after)
+    shop.crash()
+    assert shop.in_flight == 1
+    assert shop.pop() == []
+    shop.wait(70_000)
+    assert [record.body for record in shop.records(RETRY)] == [b"b"]
+
+
+@pytest.mark.seed("S000-31")
 def test_a_second_crash_does_not_bring_back_what_was_acked_before_the_first(shop):
     """The log must be kept for as long as the group's saved offset is behind what it speaks for."""
     shop.send("gap")
@@ -275,6 +323,7 @@ def test_after_a_crash_the_offset_passes_what_the_log_covers(shop):
     assert shop.committed() == 2
 
 
+@pytest.mark.seed("S000-31")
 def test_the_revive_offset_moves_on_so_that_a_restart_reads_little(shop):
     for number in range(600):
         shop.send(str(number))

@@ -182,6 +182,7 @@ async def test_a_reset_wakes_those_who_wait_for_its_queue(
     held.cancel()
 
 
+@pytest.mark.seed("S000-51")
 @pytest.mark.parametrize(("count", "woken"), [(2, False), (3, True)])
 def test_who_leaves_something_wakes_one_who_waits_and_who_takes_all_does_not(
     shop: Any, count: int, woken: bool, monkeypatch: pytest.MonkeyPatch
@@ -212,6 +213,7 @@ def test_a_lease_that_cannot_be_handled_is_stepped_over_for_good(
     assert shop.broker.pops.leases.log.behind == 0 if invisible_ms > 3_000 else shop.in_flight == 0
 
 
+@pytest.mark.seed("S000-18")
 def test_a_lease_comes_back_in_the_moment_it_ends(shop: Any) -> None:
     shop.send("a")
     shop.pop(invisible_ms=2_000)
@@ -223,6 +225,7 @@ def test_a_lease_comes_back_in_the_moment_it_ends(shop: Any) -> None:
     assert [record.body for record in shop.records(RETRY)] == [b"a"]
 
 
+@pytest.mark.seed("S000-30")
 def test_the_end_of_a_logged_lease_is_written_where_its_beginning_is(shop: Any) -> None:
     """RocketMQ reads each queue of the log by itself."""
     shop.send(*"abcdef")
@@ -491,6 +494,7 @@ def test_a_lease_made_longer_in_the_log_outlives_the_end_of_the_old_one(shop: An
     assert bodies(shop) == [b"a"]
 
 
+@pytest.mark.seed("S000-31")
 def test_the_log_is_done_with_up_to_the_first_that_is_not(shop: Any) -> None:
     log = shop.broker.pops.leases.log
     log._read[0] = 700
@@ -543,6 +547,7 @@ def test_a_lease_made_anew_by_a_clock_that_was_set_back_takes_no_others_place(sh
     assert (shop.in_flight, shop.committed()) == (0, 2)
 
 
+@pytest.mark.seed("S000-30")
 @pytest.mark.parametrize("acked", [1, 2])
 def test_an_ack_says_in_the_log_when_its_lease_would_have_ended(shop: Any, acked: int) -> None:
     """By it RocketMQ's reader knows up to when it has seen everything."""

@@ -76,6 +76,7 @@ def test_a_bit_set_may_be_as_long_as_the_longest_batch_and_its_padding(shop: Any
     batch_ack([entry(one.receipt, bits="AAAA" * (longest // 4))], shop.broker)
 
 
+@pytest.mark.seed("S000-16")
 def test_each_retry_brings_its_own_receipt(shop: Any) -> None:
     shop.broker.topics.ensure(RETRY)
     shop.send("a", "b", topic=RETRY, POP_CK="of another time")
@@ -115,6 +116,7 @@ async def test_a_pop_that_reads_on_leaves_others_their_turns_and_ends_with_its_t
     assert shop.committed() == 3_200
 
 
+@pytest.mark.seed("S000-52")
 async def test_one_that_read_on_and_found_nothing_is_told_that_too_many_wait(make_shop: Any) -> None:
     shop = make_shop(pop_polling_total=0)
     shop.send(*"a" * 801, tags="other")

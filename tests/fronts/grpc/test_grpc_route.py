@@ -112,6 +112,7 @@ def make_client(client: Any) -> Any:
     return type(client)
 
 
+@pytest.mark.seed("S000-13")
 async def test_routes_and_assignments_name_every_broker_whoever_is_asked(make_client: Any) -> None:
     async with town(make_client) as three, Admin(three.namesrv) as admin:
         await admin.create_topic("t", queues=2)

@@ -53,6 +53,7 @@ class _Explaining(TyperGroup):
 
 app = typer.Typer(
     cls=_Explaining,
+    add_completion=False,
     no_args_is_help=True,
     help="Spark jobs over topics: local by default, on a cluster by --master.",
 )

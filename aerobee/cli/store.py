@@ -20,7 +20,9 @@ from aerobee.store.repair import repair as repaired
 if TYPE_CHECKING:
     from aerobee.settings import StoreConfig
 
-app = typer.Typer(no_args_is_help=True, help="Look after the files of a broker that is not running.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Check the files of a stopped broker, and repair them."
+)
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="data directory, or the store in it")]
 Repair = Annotated[bool, typer.Option("--repair", help="make queues and index again from the log")]
@@ -41,7 +43,7 @@ def store(json: output.Json = False) -> None:
 def check(
     directory: Directory, repair: Repair = False, config: Config = None, json: output.Json = False
 ) -> None:
-    """Compare every message with its check, its queue and its keys; exit code 1 when something is damaged.
+    """Compare every message with its check, its queue and its keys; exit code 1 when something is damaged; --repair.
 
     The store may be RocketMQ's, a backup, or in use by a broker that runs; nothing is changed without --repair.
 

@@ -99,6 +99,8 @@ class TestServer(ClusterUnderTest):
         self.run(server.stop())
 
     def restart(self) -> None:
+        """Stopped in good order and started again, on the same ports with the same data. A loop that calls it stands
+        still meanwhile: `await asyncio.to_thread(server.restart)` lets it run."""
         self.stop()
         self.start()
 

@@ -120,3 +120,13 @@ def test_a_server_starts_without_what_only_commands_need() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_only_aerobee_itself_offers_to_install_completion(name: str) -> None:
+    from typer.main import get_command
+
+    group: Any = get_command(main.app)
+    command = group.get_command(None, name)
+    assert "install_completion" in [parameter.name for parameter in group.params]
+    assert "install_completion" not in [parameter.name for parameter in command.params]

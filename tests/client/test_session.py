@@ -454,6 +454,24 @@ async def test_a_producer_with_nothing_to_send_tells_within_a_second_that_server
         assert told[1].startswith(f"server={server.address} answers again after s=")
 
 
+async def test_a_client_that_does_not_come_up_tells_by_its_exception_alone(world: Any, caplog: Any) -> None:
+    world.namesrv.stop()
+    for _ in range(2):
+        with pytest.raises(NetworkError, match="no name server answers"):
+            await Producer(Session(world.namesrv.address), group="shop").start()
+    assert caplog.messages == []
+
+
+async def test_a_name_server_that_is_away_at_the_start_is_told_when_another_answers(
+    world: Any, caplog: Any
+) -> None:
+    away = "127.0.0.1:1"
+    async with Producer(Session(f"{away};{world.namesrv.address}"), group="shop") as producer:
+        assert set(producer.session.outages.open) == {away}
+        (line,) = caplog.messages
+        assert line.startswith(f"server={away} does not answer, trying on")
+
+
 async def test_a_broker_that_says_nothing_is_told_and_one_that_refuses_has_answered(
     world: Any, caplog: Any
 ) -> None:

@@ -91,6 +91,7 @@ class Session(Generic[Held]):
         self.tasks = Tasks()
         self.outages = Outages(self.clock)
         self._watch = Watch(self.outages, self.tasks, self.clock, self._is_back)
+        self._untold: list[tuple[str, NetworkError]] | None = None  # failures of a client that comes up
         self.deadlines = Deadlines(self.clock)  # of requests that wait `request_timeout_ms` without a task
         self.acks = AckTurns(self)
         self.producers: dict[str, Producer] = {}
@@ -225,6 +226,9 @@ class Session(Generic[Held]):
             raise
 
     def _failed(self, address: str, error: NetworkError) -> None:
+        if self._untold is not None:
+            self._untold.append((address, error))
+            return
         self.outages.failed(address, error)
         if self.producers or self.consumers:  # an admin asks, and goes
             self._watch.begin()
@@ -276,10 +280,17 @@ class Session(Generic[Held]):
         return broker_requests.handle(self, connection, command)
 
     async def meet_name_server(self) -> None:
-        """One that answers as such: a wrong address is told at once, and not with the first message."""
-        # A topic that is not found: its brokers create none, or are not there yet.
-        with suppress(TopicNotFound), self.blaming_the_address():
-            await self.ask_name_server(_ANY_ROUTE)
+        """One that answers as such: a wrong address is told at once, and not with the first message. Where none does
+        the exception tells; no client is left that would be "trying on"."""
+        failures = self._untold = []
+        try:
+            # A topic that is not found: its brokers create none, or are not there yet.
+            with suppress(TopicNotFound), self.blaming_the_address():
+                await self.ask_name_server(_ANY_ROUTE)
+        finally:
+            self._untold = None
+        for address, error in failures:
+            self._failed(address, error)
 
     @contextmanager
     def blaming_the_address(self) -> Iterator[None]:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A PySpark notebook as a script: each `# %%` is a cell for Jupyter or VS Code. Needs `pip install aerobee[spark]`.
+"""A PySpark notebook as a script: each `# %%` is a cell in VS Code, and in Jupyter once it is an .ipynb
+(`pip install jupytext`, `jupytext --to ipynb spark_notebook.py`). Needs `pip install aerobee[spark]`.
 
 python examples/spark_notebook.py
 """

@@ -30,7 +30,9 @@ log = logging.getLogger("aerobee.grpc")
 def made_tls(config: BrokerConfig) -> PortTls | None:
     """None when none can be made: then only plain clients are served."""
     if find_spec("cryptography") is None:
-        log.warning("no TLS on the gRPC port: set tls_cert and tls_key, or `pip install cryptography`")
+        log.info(
+            "gRPC clients are served without TLS: set tls_cert and tls_key, or `pip install 'aerobee[grpc]'`"
+        )
         return None
     return _MadeTls(config.advertise or config.host)
 

@@ -36,6 +36,8 @@ def _statvfs_with_room(path: Any) -> os.statvfs_result:
 
 
 os.statvfs = _statvfs_with_room
+# ... and none of those with servers of their own.
+os.environ |= {"AEROBEE_STORE__DISK_CLEAN_RATIO": "1", "AEROBEE_STORE__DISK_FULL_RATIO": "1"}
 
 
 # Longer than the 300 s of the others: a JVM starts, and peers are fetched and built.

@@ -523,7 +523,11 @@ def test_a_changed_setting_is_told_by_the_name_and_in_the_unit_that_was_typed(
     assert answer("minFreeBytes=0") == f"changed minFreeBytes: 1 -> 0 {until}"
 
 
-def test_only_what_is_not_the_default_may_be_listed(good: Callable[..., Done], tmp_path: Path) -> None:
+def test_only_what_is_not_the_default_may_be_listed(
+    good: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for ratio in ("CLEAN", "FULL"):  # of all tests
+        monkeypatch.delenv(f"AEROBEE_STORE__DISK_{ratio}_RATIO")
     conf = tmp_path / "broker.conf"
     conf.write_text("fileReservedTime=48\n")
     rows = good("settings", "--changed", "--config", str(conf), "--json").json

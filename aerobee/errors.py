@@ -49,6 +49,12 @@ class ConnectionLost(NetworkError):
     """The connection was lost before the answer came; nobody knows whether the request arrived."""
 
 
+class ClientClosed(NetworkError):
+    """The client was stopped meanwhile: to try again does not help."""
+
+    retryable: ClassVar[bool] = False
+
+
 class RequestTimeout(NetworkError, TimeoutError):
     """No answer within the time given. A TimeoutError too."""
 

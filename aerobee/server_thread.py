@@ -38,6 +38,9 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine there and wait for it."""
+        if not self._thread.is_alive():  # it would be waited for for ever
+            work.close()
+            raise RuntimeError("the server's thread does not run: use it in a `with` block")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def end(self) -> None:

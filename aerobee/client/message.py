@@ -130,6 +130,9 @@ class Leased(Protocol):
     async def hide(self, invisible_ms: int, failure: str = "") -> None: ...
 
 
+_BODY_SHOWN = 200  # bytes, in a message's repr
+
+
 class ReceivedMessage(Record, gc=False):
     """A message as a consumer sees it: the record's fields, the body already decompressed.
 
@@ -141,6 +144,21 @@ class ReceivedMessage(Record, gc=False):
     consume_started: int = 0
     lease: Leased | None = None
     retry_topic: str = ""  # where its queue and offset are, when it comes from a retry topic
+
+    def __repr__(self) -> str:
+        """What somebody looking for his message wants to see; the broker's own properties are in `properties`."""
+        own = {name: value for name, value in self.properties.items() if name not in props.RESERVED}
+        body = (
+            repr(self.body)
+            if len(self.body) <= _BODY_SHOWN
+            else f"{self.body[:_BODY_SHOWN]!r}... {len(self.body)} bytes"
+        )
+        told = {"keys": self.keys, "tags": self.tags, "properties": own}
+        parts = [f"{name}={value!r}" for name, value in told.items() if value]
+        return (
+            f"<message {self.message_id} {' '.join([f'body={body}', *parts, f'attempt={self.attempt}'])} "
+            f"of {self.queue}@{self.queue_offset}>"
+        )
 
     @property
     def broker_name(self) -> str:

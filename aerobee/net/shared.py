@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from aerobee.errors import NetworkError
+from aerobee.errors import ClientClosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -39,8 +39,8 @@ class Shared(Generic[T]):
                 raise self._refusal(key) from None
             raise
 
-    def _refusal(self, key: str) -> NetworkError:
-        return NetworkError(f"not {self._doing} {key}: this client is closed")
+    def _refusal(self, key: str) -> ClientClosed:
+        return ClientClosed(f"not {self._doing} {key}: this client is closed")
 
     def _ended(self, key: str, task: asyncio.Task[T]) -> None:
         del self._running[key]
@@ -48,7 +48,7 @@ class Shared(Generic[T]):
             task.exception()  # everyone who waited may have been cancelled: no "never retrieved" warning then
 
     async def close(self) -> None:
-        """Work under way is cancelled; who waits for it, or asks later, gets a NetworkError."""
+        """Work under way is cancelled; who waits for it, or asks later, gets a ClientClosed."""
         self._closed = True
         running = list(self._running.values())
         for task in running:

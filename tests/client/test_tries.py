@@ -14,6 +14,7 @@ from aerobee.client.session.route_cache import RouteCache
 from aerobee.clock import ManualClock
 from aerobee.errors import (
     AerobeeError,
+    ClientClosed,
     MessageIllegal,
     NetworkError,
     NoPermission,
@@ -73,7 +74,7 @@ def test_refusals_are_counted_and_a_broker_that_is_away_is_not() -> None:
         assert away.again(REFUSED, now) is not None
 
 
-@pytest.mark.parametrize("error", [MessageIllegal("no"), AerobeeError("no")])
+@pytest.mark.parametrize("error", [MessageIllegal("no"), AerobeeError("no"), ClientClosed("stopped")])
 def test_what_no_try_can_cure_is_not_tried_again(error: AerobeeError) -> None:
     assert tries().again(error, 0) is None
 

@@ -27,9 +27,9 @@ from aerobee import (
     blocking,
 )
 from aerobee.client.session.identity import usual_namesrv
-from aerobee.errors import IllegalOperation, NetworkError, RequestTimeout
+from aerobee.errors import ClientClosed, IllegalOperation, NetworkError, RequestTimeout
 from aerobee.namesrv.name_server import NameServer
-from aerobee.testing import eventually
+from aerobee.testing import TestServer, eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -302,3 +302,35 @@ def test_run_takes_a_coroutine_to_its_end_on_the_fast_loop() -> None:
         return type(asyncio.get_running_loop()).__module__
 
     assert aerobee.run(main()) == "uvloop"
+
+
+async def test_a_send_that_a_stop_does_not_wait_for_ends_with_it() -> None:
+    options = ProducerOptions(send_timeout_ms=60_000, stop_wait_ms=10)
+    with TestServer() as server:
+        async with Producer(server.namesrv, options=options) as producer:
+            await producer.send(Message("orders", b"1"))
+            await asyncio.to_thread(server.stop)
+            waiting = asyncio.ensure_future(producer.send(Message("orders", b"2")))
+            await asyncio.sleep(0)
+        with pytest.raises(ClientClosed, match="this client is closed"):
+            await asyncio.wait_for(waiting, 20)  # far less than the send has
+
+
+def test_a_test_server_outside_its_block_says_so() -> None:
+    server = TestServer()
+    with pytest.raises(RuntimeError, match="use it in a `with` block"):
+        server.start()
+    with server:
+        pass
+    with pytest.raises(RuntimeError, match="use it in a `with` block"):
+        server.start()
+
+
+def test_a_message_is_printed_as_its_sender_knows_it() -> None:
+    with TestServer() as server, blocking.Producer(server.namesrv) as producer:
+        producer.send(Message("orders", b"tea", keys=["o-1"], tags="new", properties={"tenant": "t-1"}))
+        producer.send(Message("orders", b"x" * 300))
+        first, second = map(repr, server.messages_of("orders"))
+    assert "body=b'tea' keys=['o-1'] tags='new' properties={'tenant': 't-1'} attempt=1 of" in first
+    assert "xxx'... 300 bytes attempt=1 of" in second
+    assert len(second) < 400

@@ -39,12 +39,17 @@ def test_one_that_cannot_be_put_together_leaves_its_directory_to_others(tmp_path
         ("%RETRY%billing", 0, 1),
         ("%RETRY%billing", 2, 3),
         ("%DLQ%billing", 0, 1),
+        ("%RETRY%billing", None, 1),
+        ("orders", None, 8),
     ],
 )
 def test_a_topic_without_settings_gets_its_queues_and_those_a_new_one_would(
-    bench: Any, topic: str, queue_id: int, queues: int
+    bench: Any, topic: str, queue_id: int | None, queues: int
 ) -> None:
-    bench.broker.store.append(Record(topic, b"x", "", queue_id))
+    if queue_id is None:  # its directory was made, and nothing in it yet
+        (bench.directory / "store" / "consumequeue" / topic).mkdir()
+    else:
+        bench.broker.store.append(Record(topic, b"x", "", queue_id))
     bench.restart()
     found = bench.broker.topics.get(topic)
     assert (found.read_queue_nums, found.write_queue_nums, found.perm) == (queues, queues, 6)

@@ -117,6 +117,18 @@ def test_a_rollback_appends_only_the_op_record(bench: Any) -> None:
     assert [op.body for op in bench.records(names.OP_TOPIC)] == [b"0,"]
 
 
+def test_what_ended_is_counted_for_its_topic_once_and_how_long_it_took(bench: Any) -> None:
+    sent = [half(bench) for _ in range(5)]
+    bench.clock.advance(3_000)
+    for each, outcome in zip(sent, (COMMIT, COMMIT, ROLLBACK, UNKNOWN, COMMIT), strict=True):
+        end(bench, each, outcome)
+    end(bench, sent[0], COMMIT)
+    counted = bench.broker.stats.counted
+    assert (counted.committed, counted.rolled_back) == ({"orders": 3}, {"orders": 1})
+    ((topic, took),) = counted.finish_s
+    assert (topic, took.counts[0], took.sum) == ("orders", 3, 9)
+
+
 def test_unknown_changes_nothing(bench: Any) -> None:
     end(bench, half(bench), UNKNOWN)
     assert len(bench.broker.transactions) == 1

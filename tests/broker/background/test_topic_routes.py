@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import msgspec
@@ -13,14 +14,17 @@ from aerobee.broker.background.topic_routes import (
     ABSENT_MS,
     FORGET_MS,
     REFRESH_MS,
+    LocalRoutes,
     RemoteRoutes,
     hosts_elsewhere,
+    routes_for,
 )
 from aerobee.broker.state.routes import Host
 from aerobee.clock import ManualClock
 from aerobee.errors import NetworkError, SystemFailure, TopicNotFound
 from aerobee.protocol.bodies import BrokerData, QueueData, TopicRoute, encode
 from aerobee.protocol.command import Command
+from aerobee.settings import BrokerConfig, InForce
 
 FAR = Host("broker-b", 6, 3, 5, "10.0.0.2:10911", "10.0.0.2:8081")
 ROUTE = TopicRoute(
@@ -65,6 +69,21 @@ async def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_the_hosts_of_a_route_are_all_but_this_broker() -> None:
     assert hosts_elsewhere(ROUTE, "broker-a") == (FAR,)
+
+
+def test_a_name_server_of_this_process_is_asked_rather_than_any_other(bench: Any) -> None:
+    class Table:
+        def route(self, topic: str) -> TopicRoute | None:
+            return ROUTE if topic == "orders" else None
+
+    alone = bench.broker
+    pointed = dataclasses.replace(alone, settings=InForce(BrokerConfig(namesrv="10.0.0.9:9876")))
+    for broker in (alone, pointed):
+        routes = routes_for(broker, Table())
+        assert isinstance(routes, LocalRoutes)
+        assert (routes.known("orders"), routes.known("bills")) == ((FAR,), ())
+    assert isinstance(routes_for(pointed, None), RemoteRoutes)
+    assert routes_for(alone, None) is None
 
 
 def test_what_is_no_address_in_a_strangers_list_is_passed_over() -> None:

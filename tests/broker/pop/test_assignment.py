@@ -151,6 +151,14 @@ def test_without_a_mode_it_is_pull_with_share_minus_one_and_retry_topics_are_alw
     assert shop.broker.pops.modes.get("%RETRY%billing", "billing").mode is Mode.PULL
 
 
+def test_a_mode_of_a_retry_topic_that_stands_in_the_file_does_not_count(shop):
+    set_mode(shop)
+    shop.broker.pops.modes.put(RequestMode(topic="%RETRY%billing", consumer_group="billing", mode=Mode.POP))
+    shop.restart()
+    found = {name: shop.broker.pops.modes.get(name, "billing").mode for name in ("%RETRY%billing", "orders")}
+    assert found == {"%RETRY%billing": Mode.PULL, "orders": Mode.POP}
+
+
 def test_deleted_topics_and_groups_have_no_mode(shop):
     set_mode(shop)
     shop.broker.pops.remove_group("billing")

@@ -362,6 +362,23 @@ async def test_waits_that_ended_do_not_pile_up_behind_one_that_goes_on(clock: Ma
     await hall.close()
 
 
+async def test_ended_waits_are_not_looked_for_each_time_one_ends(clock: ManualClock) -> None:
+    """All of a line would be gone through for each of thousands."""
+    hall = Hall(clock)
+    await hall.wait("stays", poll_ms=100_000)
+    for number in range(1, 18):
+        await hall.wait(f"goes {number}", poll_ms=10_000 + number)
+        hall.waits.pop(f"goes {number}").cancel()
+        await turns()
+        (line,) = hall.parked._waiting["orders"]["billing", -1].values()
+        assert len(line.heap) == 1 + number
+    await hall.wait("one too many")
+    hall.waits.pop("one too many").cancel()
+    await turns()
+    assert len(line.heap) == 1
+    await hall.close()
+
+
 async def test_lines_of_filters_that_nobody_waits_with_any_more_are_gone(clock: ManualClock) -> None:
     hall = Hall(clock)
     a, b = Accept(codes=frozenset({1})), Accept(codes=frozenset({2}))

@@ -35,6 +35,15 @@ def test_a_broker_that_may_not_be_read_says_so_before_anything_else(make_shop: A
         make_shop(perm=2).popped(max_messages=0, topic="unknown")
 
 
+def test_where_nothing_may_be_read_nobody_looks_or_waits_either(make_shop: Any) -> None:
+    shop = make_shop(perm=2)
+    shop.send("a")
+    with pytest.raises(NoPermission):
+        peek(Peek("billing", "orders", 0, 1), shop.broker)
+    with pytest.raises(NoPermission):
+        notify(Notify("billing", "orders", -1, 15_000, shop.clock.now()), shop.broker)
+
+
 # -- what is gone --------------------------------------------------------------------------------------------
 
 

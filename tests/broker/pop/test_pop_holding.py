@@ -10,9 +10,11 @@ import pytest
 
 from aerobee.broker.operations.notify import Notified, Notify, notify
 from aerobee.broker.operations.pop import pop
+from aerobee.broker.operations.send import PlainOrigin, send_batch
 from aerobee.broker.pop.held_pops import Parked, ParkedPops, Reads
 from aerobee.errors import NoPermission, TopicNotFound
 from aerobee.protocol import names
+from aerobee.protocol.batch import Batch, Columns
 from aerobee.protocol.bodies import GroupConfig
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.headers.consume import PollingInfo
@@ -35,6 +37,16 @@ async def test_an_arrival_wakes_a_held_pop(shop):
     shop.send("a", queue_id=2)
     assert [one.body for one in await held] == ["a"]
     assert shop.broker.pops.parked.count == 0
+
+
+async def test_a_batch_wakes_a_held_pop_and_a_notification_as_a_message_does(shop):
+    asking: Any = notify(Notify("other", "orders", -1, 15_000, shop.clock.now()), shop.broker)
+    asked = asyncio.ensure_future(asking)
+    held = shop.hold()
+    await turns()
+    send_batch(Batch("orders", 2, Columns([0, 0], [b"a", b"b"], ["", ""])), PlainOrigin(), shop.broker)
+    assert [one.body for one in await held] == ["a", "b"]
+    assert (await asked).has_message
 
 
 async def test_a_message_between_the_look_and_the_waiting_is_not_missed(shop):

@@ -213,6 +213,25 @@ def test_a_lease_that_cannot_be_handled_is_stepped_over_for_good(
     assert shop.broker.pops.leases.log.behind == 0 if invisible_ms > 3_000 else shop.in_flight == 0
 
 
+def test_a_lease_whose_place_in_the_log_is_gone_is_told_of_once(
+    shop: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is no record that could not be handled: there is none."""
+    shop.send("a")
+    shop.pop(invisible_ms=8_000)
+    shop.wait(4_000)
+    log, store = shop.broker.pops.leases.log, shop.broker.store
+    record_of = store.record_of
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            store, "record_of", lambda topic, *at: record_of(topic, *at) if topic != log.topic else None
+        )
+        shop.wait(10_000)
+    told = [record.message for record in caplog.records if "not redelivered" in record.message]
+    assert len(told) == 1
+    assert (shop.broker.stats.skipped.count, shop.records(RETRY), log.behind) == (0, [], 0)
+
+
 @pytest.mark.seed("S000-18")
 def test_a_lease_comes_back_in_the_moment_it_ends(shop: Any) -> None:
     shop.send("a")

@@ -107,8 +107,11 @@ async def test_a_pop_remembered_is_as_any_other(shop: Any) -> None:
     shop.send("a")
     found: Any = pop_again(known, shop.clock.now(), shop.broker)
     assert len(found.messages) == 1
+    shop.send("b", "c")
     stale: Any = pop_again(known, shop.clock.now() - 5_501, shop.broker)
-    assert stale.code == ResponseCode.POLLING_TIMEOUT
+    assert (stale.code, stale.messages) == (ResponseCode.POLLING_TIMEOUT, [])
+    just_in_time: Any = pop_again(known, shop.clock.now() - 5_500, shop.broker)
+    assert len(just_in_time.messages) == 2
     held: Any = pop_again(known, shop.clock.now() - 4_000, shop.broker)
     waits = asyncio.ensure_future(held)
     await asyncio.sleep(0)

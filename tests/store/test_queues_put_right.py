@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -65,6 +66,25 @@ def test_a_rebuild_writes_on_the_way_and_says_when_the_disk_is_full(
             store.rebuild_queues([("orders", 0, 0)])
     store.rebuild_queues([("orders", 0, 0)])
     assert units_of(store) == before
+
+
+def test_how_far_a_rebuild_is_is_said_once_every_stretch_of_the_log(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "aerobee.store")
+
+    def said(*places: tuple[str, int, int]) -> list[int]:
+        caplog.clear()
+        store.rebuild_queues(list(places))
+        return [int(found[1]) for each in caplog.records if (found := re.search(r"(\d+)% of", each.message))]
+
+    assert said(("orders", 0, 0)) == []
+    monkeypatch.setattr(queue_care, "_TELL_EVERY", store.log_max // 4)
+    assert said(("orders", 0, 0)) == pytest.approx([25, 50, 75], abs=2)
+    begin = store.unit("orders", 0, 15)
+    assert begin is not None
+    monkeypatch.setattr(queue_care, "_TELL_EVERY", (store.log_max - begin.physical_offset) // 3)
+    assert said(("orders", 0, 16)) == pytest.approx([33, 67], abs=4), "of what has to be read"
 
 
 def test_a_damaged_record_is_no_unit_of_a_queue_that_is_rebuilt(store: MessageStore) -> None:

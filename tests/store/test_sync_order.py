@@ -4,6 +4,7 @@ tests/chaos does that. Each test says what a loss of power may not find."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -317,6 +318,27 @@ def test_a_table_is_written_however_little_the_disk_takes_at_once(
 
 
 # -- timers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("refuses", ["pwrite", "sync_data", "sync_names"])
+def test_a_wheels_first_word_that_was_refused_is_whole_and_has_a_name_when_it_is_taken(
+    kit: Any, order: Order, monkeypatch: pytest.MonkeyPatch, refuses: str
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    now, check = 1_700_000_000_000, kit.root / "config" / "timercheck"
+    check.parent.mkdir(parents=True)
+    wheel = TimerWheel.open(kit.root, now)
+    with monkeypatch.context() as broken:
+        broken.setattr(platform, refuses, refuse)
+        with pytest.raises(DiskFull):
+            wheel.add(now + 5_000, 100, 10, 1, now)
+    order.clear()
+    wheel.add(now + 5_000, 100, 10, 1, now)
+    assert order.seen[:2] == ["config/timercheck", "config/"]
+    assert check.stat().st_size == 4096
+    wheel.close()
 
 
 def test_the_wheel_is_on_disk_before_it_says_how_far_it_is(kit: Any, order: Order) -> None:

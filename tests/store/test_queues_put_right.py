@@ -122,9 +122,10 @@ def test_a_damaged_queue_that_is_met_has_all_others_looked_at(kit: Any, store: M
     assert again.max_offset("other", 0) == COUNT
 
 
+@pytest.mark.parametrize("by", ["read", "stretch"])
 @pytest.mark.parametrize("read_from", [0, 3, 20, 35])
 def test_older_files_are_compared_with_their_sums_once_by_whoever_reads_them(
-    kit: Any, store: MessageStore, read_from: int
+    kit: Any, store: MessageStore, read_from: int, by: str
 ) -> None:
     """A bit of a tag's code: neither the ends of the file nor the record give it away."""
     store.close()
@@ -136,7 +137,10 @@ def test_older_files_are_compared_with_their_sums_once_by_whoever_reads_them(
     again = kit.open()
     queue = queue_of(again)
     assert sorted(queue.unread) == [0, 16]
-    again.read("orders", 0, read_from, ReadLimit(max_messages=3))
+    if by == "read":
+        again.read("orders", 0, read_from, ReadLimit(max_messages=3))
+    else:
+        assert again.stretch(("orders", 0), read_from, 3) is not None
     first = again.unit("orders", 0, 0)
     codes = {n: again.unit("orders", 0, n).tags_code == first.tags_code for n in (5, 25)}  # type: ignore[union-attr]
     told_again = {0: (True, True), 3: (True, True), 20: (False, True), 35: (False, False)}[read_from]

@@ -335,6 +335,20 @@ def test_no_more_of_a_cleanly_closed_log_is_looked_at_than_is_quickly_done(
     assert kit.open().recovery.messages == looked_at
 
 
+@pytest.mark.parametrize(("more", "looked_at"), [(0, 5), (1, 0)])
+def test_sixteen_mebibytes_of_a_cleanly_closed_log_are_looked_at_and_not_a_byte_more(
+    kit: Any, more: int, looked_at: int
+) -> None:
+    store = kit.open(commit_log_segment_bytes=32 << 20)
+    for _ in range(4):
+        store.append(kit.message(body=bytes(4_000_000)))
+    head = store.log_max // 4 - 4_000_000
+    store.append(kit.message(body=bytes((16 << 20) - store.log_max - head + more)))
+    assert store.log_max == (16 << 20) + more
+    store.close()
+    assert kit.open().recovery.messages == looked_at
+
+
 def test_a_walk_by_the_records_own_words_goes_on_behind_damage(kit: Any) -> None:
     store = filled(kit)
 

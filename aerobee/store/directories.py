@@ -28,7 +28,12 @@ def make_directory(path: Path) -> None:
         return
     make_directory(path.parent)
     modes.make_directory(path)
-    sync_directory(path.parent)
+    try:
+        sync_directory(path.parent)
+    except OSError:  # the next try must make it anew: to one that is there no name is synced
+        with suppress(OSError):
+            path.rmdir()
+        raise
 
 
 def make_root(path: Path, group_access: str) -> None:

@@ -409,13 +409,18 @@ def _save_check(path: Path, check: bytes, lag: int) -> None:
     make_directory(path.parent)
     fd = open_file(path)
     try:
+        try:
+            if is_new:
+                platform.pwrite(fd, bytes(_CHECK_BYTES), 0)
+            # RocketMQ's "master's queue offset" follows ours; it starts from the smaller of the two.
+            platform.pwrite(fd, check + check[16:24], 0)
+            platform.pwrite(fd, _LAG.pack(lag), _LAG_AT)
+            platform.sync_data(fd)
+        finally:
+            os.close(fd)
         if is_new:
-            platform.pwrite(fd, bytes(_CHECK_BYTES), 0)
-        # RocketMQ's "master's queue offset" follows ours; it starts from the smaller of the two.
-        platform.pwrite(fd, check + check[16:24], 0)
-        platform.pwrite(fd, _LAG.pack(lag), _LAG_AT)
-        platform.sync_data(fd)
-    finally:
-        os.close(fd)
-    if is_new:
-        sync_directory(path.parent)
+            sync_directory(path.parent)
+    except OSError:
+        if is_new:  # the next try must make it whole, and its name stay
+            path.unlink(missing_ok=True)
+        raise

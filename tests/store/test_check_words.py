@@ -262,6 +262,19 @@ def test_an_entry_whose_chain_leads_elsewhere_is_wrong(kit: Any) -> None:
     assert check(kit).index.wrong == 1
 
 
+def test_what_is_not_named_as_an_index_file_is_none(kit: Any) -> None:
+    filled(kit).close()
+    path, _ = entry_at(kit, 0)
+    shutil.copy(path, path.with_name("copy"))
+    path.with_name("notes.txt").write_text("by whoever was here")
+    path.with_name("20000101000000000").write_bytes(b"of other settings")
+    path.with_name("20000101000000001").touch()
+    report = check(kit).index
+    assert report.is_sound
+    assert (report.files, report.entries, report.left_aside) == (1, 10, ["20000101000000000"])
+    assert [each.path for each in kit.open()._index.files] == [path], "nor to a start"
+
+
 def test_keys_of_messages_that_went_with_their_log_are_not_wrong(kit: Any) -> None:
     """An index file stays until the last message it knows is gone."""
     store = filled(kit, 30, 8_000, retention_bytes=2 * SEGMENT)

@@ -109,6 +109,21 @@ def test_a_file_is_filled_to_its_last_entry(kit: Any, sent: Sent) -> None:
     assert not sent.missing()
 
 
+@pytest.mark.parametrize("way", ["alone", "batch", "columns"])
+def test_a_file_of_an_earlier_run_is_filled_to_its_last_entry(kit: Any, sent: Sent, way: str) -> None:
+    """Room for the very last is asked for by itself."""
+    for left in (2, 1):
+        while len(sent.keys) < ENTRIES - 1 - left:
+            sent.alone(1)
+        sent.store.close()
+        sent.store = kit.open()
+        getattr(sent, way)(1)
+        assert len(files(kit)) == 1
+    getattr(sent, way)(1)
+    assert len(files(kit)) == 2
+    assert not sent.missing()
+
+
 @pytest.mark.parametrize("keys", [ENTRIES, ENTRIES + 1, 3 * ENTRIES])
 def test_more_keys_than_a_file_has_fill_the_file_there_is_and_begin_none(
     kit: Any, sent: Sent, keys: int

@@ -86,10 +86,14 @@ def test_a_shorter_file_than_configured_is_one_that_was_being_made(logs: Logs) -
     assert log.segments[0].path.stat().st_size == SEGMENT
 
 
-def test_distances_of_names_say_what_size_files_have(logs: Logs) -> None:
-    logs.made(0, PAGE, 2 * PAGE, size=PAGE)
-    log = logs.open(2 * PAGE + 10)
-    assert (log.segment_bytes, len(log.segments)) == (PAGE, 3)
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("first", [PAGE, 100, 2 * SEGMENT])
+def test_distances_of_names_say_what_size_files_have(logs: Logs, count: int, first: int) -> None:
+    """Whatever they have, one that was cut short or copied with more."""
+    logs.made(*range(PAGE, count * PAGE, PAGE), size=PAGE)
+    logs.made(0, size=first)
+    log = logs.open((count - 1) * PAGE + 10)
+    assert (log.segment_bytes, len(log.segments)) == (PAGE, count)
 
 
 def test_names_in_the_logs_folder_are_synced_when_it_is_opened(

@@ -102,6 +102,17 @@ def test_a_walk_goes_on_behind_damage_with_the_next_whole_record(
             assert whole_at(behind, start) is not None or is_blank(behind, start)
 
 
+@pytest.mark.parametrize("n", [0, 3, 6])
+@pytest.mark.parametrize("left", [*range(9), -1, -4, -8, -9])
+def test_a_size_that_was_damaged_leads_nowhere_near_the_end_of_a_file(
+    store: MessageStore, n: int, left: int
+) -> None:
+    """There what follows looks like too little for a record, in this file or in the next."""
+    at = place(store, n)
+    overwrite(store, at, struct.pack(">i", SEGMENT - left - at))
+    assert found(store) == [*range(n), -1, *range(n + 1, 12)]
+
+
 def test_the_last_record_of_a_file_that_is_damaged_ends_where_the_blank_begins(store: MessageStore) -> None:
     at, size = place(store, 6), place(store, 1)
     overwrite(store, at + 100, b"x")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -67,6 +68,25 @@ def test_a_rebuild_writes_on_the_way_and_says_when_the_disk_is_full(
     assert units_of(store) == before
 
 
+def test_how_far_a_rebuild_is_is_said_once_every_stretch_of_the_log(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "aerobee.store")
+
+    def said(*places: tuple[str, int, int]) -> list[int]:
+        caplog.clear()
+        store.rebuild_queues(list(places))
+        return [int(found[1]) for each in caplog.records if (found := re.search(r"(\d+)% of", each.message))]
+
+    assert said(("orders", 0, 0)) == []
+    monkeypatch.setattr(queue_care, "_TELL_EVERY", store.log_max // 4)
+    assert said(("orders", 0, 0)) == pytest.approx([25, 50, 75], abs=2)
+    begin = store.unit("orders", 0, 15)
+    assert begin is not None
+    monkeypatch.setattr(queue_care, "_TELL_EVERY", (store.log_max - begin.physical_offset) // 3)
+    assert said(("orders", 0, 16)) == pytest.approx([33, 67], abs=4), "of what has to be read"
+
+
 def test_a_damaged_record_is_no_unit_of_a_queue_that_is_rebuilt(store: MessageStore) -> None:
     spoil_record(store, 20)
     store.rebuild_queues([("orders", 0, 16)])
@@ -102,9 +122,10 @@ def test_a_damaged_queue_that_is_met_has_all_others_looked_at(kit: Any, store: M
     assert again.max_offset("other", 0) == COUNT
 
 
+@pytest.mark.parametrize("by", ["read", "stretch"])
 @pytest.mark.parametrize("read_from", [0, 3, 20, 35])
 def test_older_files_are_compared_with_their_sums_once_by_whoever_reads_them(
-    kit: Any, store: MessageStore, read_from: int
+    kit: Any, store: MessageStore, read_from: int, by: str
 ) -> None:
     """A bit of a tag's code: neither the ends of the file nor the record give it away."""
     store.close()
@@ -116,7 +137,10 @@ def test_older_files_are_compared_with_their_sums_once_by_whoever_reads_them(
     again = kit.open()
     queue = queue_of(again)
     assert sorted(queue.unread) == [0, 16]
-    again.read("orders", 0, read_from, ReadLimit(max_messages=3))
+    if by == "read":
+        again.read("orders", 0, read_from, ReadLimit(max_messages=3))
+    else:
+        assert again.stretch(("orders", 0), read_from, 3) is not None
     first = again.unit("orders", 0, 0)
     codes = {n: again.unit("orders", 0, n).tags_code == first.tags_code for n in (5, 25)}  # type: ignore[union-attr]
     told_again = {0: (True, True), 3: (True, True), 20: (False, True), 35: (False, False)}[read_from]

@@ -15,7 +15,7 @@ import pytest
 from aerobee.errors import StoreError
 from aerobee.protocol.properties import tag_code
 from aerobee.store import flush as flushes
-from aerobee.store import platform
+from aerobee.store import platform, reader
 from aerobee.store.consume_queue import FILLER_SIZE, UNIT
 from aerobee.store.message_store import ReadLimit, ReadStatus
 from aerobee.store.reader import units_wanted
@@ -133,6 +133,30 @@ def test_a_lost_record_is_told_and_looked_for_once(kit: Any, monkeypatch: pytest
     assert store.corrupt_records == 1
     assert store.raw_at(at - 88) is None
     assert store.corrupt_records == 1
+
+
+def test_each_damaged_record_is_told_and_looked_for_once_and_very_many_are_not_remembered(
+    kit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = filled(kit)
+    places = [store.unit("orders", 0, n).physical_offset for n in range(6)]
+    for at in places:
+        store._log.map[at + 88 : at + 89] = b"x"
+    looked: list[int] = []
+    monkeypatch.setattr(store._care, "right_unit", lambda _, offset: looked.append(offset))
+    for _ in range(3):
+        assert len(kit.bodies(store)) == 4
+        assert [store.raw_at(at) for at in places] == [None] * 6
+    assert looked == [*range(6)]
+    assert store.corrupt_records == 6
+    monkeypatch.setattr(reader, "_MAX_REPORTED", 3)
+    assert kit.bodies(store, offset=5) == kit.bodies(store, offset=6)
+    assert store.corrupt_records == 6, "what is known is known"
+    at = store.unit("orders", 0, 7).physical_offset
+    store._log.map[at + 88 : at + 89] = b"x"
+    assert [len(kit.bodies(store)) for _ in range(2)] == [3, 3]
+    assert store.corrupt_records > 7, "of those that were forgotten too"
+    assert max(len(store._reader._reported), len(store._reader._hopeless)) <= 3
 
 
 # -- syncs -----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from aerobee.store import checkpoint as checkpoints
-from aerobee.store import recovery
+from aerobee.store import log_walk, recovery
 from aerobee.store.check import StoreCheck
 from aerobee.store.checkpoint import Checkpoint
 from aerobee.store.log_walk import places
@@ -213,6 +213,33 @@ def test_a_walk_gives_pages_back_every_so_often(kit: Any, monkeypatch: pytest.Mo
     assert 3 <= len(given) <= 5
 
 
+@pytest.mark.parametrize("way", ["a start", "a rebuild of the index"])
+def test_pages_given_back_are_those_that_were_read(
+    kit: Any, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    store, count = kit.open(), 25
+    for n in range(count):
+        store.append(kit.message(body=bytes(9_000 + n)))
+    units = [store.unit("orders", 0, n) for n in range(count)]
+    expected, last = [], 0
+    for unit in units:
+        end = unit.physical_offset + unit.size
+        if end - last > 20_000:
+            expected.append((unit.physical_offset // SEGMENT * SEGMENT, end % SEGMENT))
+            last = end
+    assert {base for base, _ in expected} == {0, SEGMENT, 2 * SEGMENT, 3 * SEGMENT}
+    for module in (recovery, log_walk):
+        monkeypatch.setattr(module, "_FORGET_EVERY", 20_000)
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr(Segment, "forget_pages", lambda segment, end: given.append((segment.base, end)))
+    if way == "a start":
+        kit.crash(store)
+        kit.open()
+    else:
+        store.rebuild_index()
+    assert given == expected
+
+
 def test_an_empty_store_begins_at_nothing(kit: Any) -> None:
     for _ in range(3):
         store = kit.open()
@@ -305,6 +332,20 @@ def test_no_more_of_a_cleanly_closed_log_is_looked_at_than_is_quickly_done(
     store = filled(kit)
     store.close()
     monkeypatch.setattr(recovery, "_LOOK_BACK", store.log_max - too_far)
+    assert kit.open().recovery.messages == looked_at
+
+
+@pytest.mark.parametrize(("more", "looked_at"), [(0, 5), (1, 0)])
+def test_sixteen_mebibytes_of_a_cleanly_closed_log_are_looked_at_and_not_a_byte_more(
+    kit: Any, more: int, looked_at: int
+) -> None:
+    store = kit.open(commit_log_segment_bytes=32 << 20)
+    for _ in range(4):
+        store.append(kit.message(body=bytes(4_000_000)))
+    head = store.log_max // 4 - 4_000_000
+    store.append(kit.message(body=bytes((16 << 20) - store.log_max - head + more)))
+    assert store.log_max == (16 << 20) + more
+    store.close()
     assert kit.open().recovery.messages == looked_at
 
 

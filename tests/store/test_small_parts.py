@@ -75,6 +75,19 @@ def test_every_folder_on_the_way_down_has_a_name_that_stays(
     assert len(synced) == 2, "one that is there was synced by who made it"
 
 
+def test_a_folder_whose_name_cannot_be_synced_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as refusing:
+        refusing.setattr(platform, "sync_names", lambda path: (_ for _ in ()).throw(OSError(5, "no")))
+        with pytest.raises(OSError, match="no"):
+            directories.make_directory(tmp_path / "a")
+    synced: list[Any] = []
+    monkeypatch.setattr(platform, "sync_names", synced.append)
+    directories.make_directory(tmp_path / "a")
+    assert synced == [tmp_path]
+
+
 # -- the file made ahead -----------------------------------------------------------------------------------------
 
 

@@ -16,9 +16,11 @@ from aerobee.errors import DiskFull, StoreError
 from aerobee.store import checkpoint as checkpoints
 from aerobee.store import platform
 from aerobee.store.checkpoint import Checkpoint
-from aerobee.store.index_file import HEADER
+from aerobee.store.commit_log import file_name
+from aerobee.store.index_file import HEADER, IndexFile
 from aerobee.store.lock_file import StoreLock
 from aerobee.store.platform import Disk
+from aerobee.store.segment import Segment
 from tests.own_files import is_under
 
 if TYPE_CHECKING:
@@ -342,3 +344,27 @@ async def test_how_long_messages_take_is_told_as_the_flush_mode_has_it(kit: Any,
         store.tick(kit.clock.now())
         store._flush.wait()
         assert sum(store.put_times.distribution().values()) == shown
+
+
+def test_a_process_without_standard_input_closes_the_file_that_has_its_number(tmp_path: Path) -> None:
+    """The first file opened then has the number 0."""
+
+    def is_open() -> bool:
+        return os.path.exists("/proc/self/fd/0")
+
+    (tmp_path / "index").mkdir()
+    (tmp_path / file_name(0)).write_bytes(bytes(SEGMENT))
+    kept = os.dup(0)
+    try:
+        os.close(0)
+        for file in (Segment(tmp_path / file_name(0), SEGMENT), IndexFile(tmp_path / "index" / "1", 64, 64)):
+            assert file.fd == file.fd == 0
+            file.close()
+            assert not is_open(), file
+        lock = StoreLock(tmp_path)
+        assert is_open()
+        lock.release()
+        assert not is_open()
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)

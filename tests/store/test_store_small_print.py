@@ -268,3 +268,21 @@ def test_a_stretch_whose_first_record_is_not_in_the_log_is_for_read_to_look_at(k
 )
 def test_an_older_check_goes_before_a_record_gets_its_own(text: str, kept: str) -> None:
     assert clean(text) == kept
+
+
+@pytest.mark.parametrize("place", [("orders", 0), ("orders", 1), ("unknown", 0)])
+def test_a_queues_begin_and_end_are_told_at_once_as_one_by_one(kit: Any, place: tuple[str, int]) -> None:
+    store = kit.open(retention_bytes=1 << 17)
+    for at_once in (1, 40):
+        assert store.bounds(*place) == (store.min_offset(*place), store.max_offset(*place))
+        for _ in range(at_once):
+            store.append(kit.message(body=bytes(8_000)))
+        for _ in range(3):
+            kit.clock.advance(1_000)
+            store.tick(kit.clock.now())
+    low, high = store.bounds(*place)
+    assert (low, high) == (store.min_offset(*place), store.max_offset(*place))
+    if place == ("orders", 0):
+        assert 0 < low < high == 41
+    else:
+        assert (low, high) == (0, 0)

@@ -4,6 +4,8 @@ tests/chaos does that. Each test says what a loss of power may not find."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 from pathlib import Path
 from typing import Any
@@ -113,6 +115,29 @@ def test_a_checkpoint_is_the_last_word_about_all_it_tells_of(kit: Any, order: Or
     assert order.seen == [
         f"commitlog/{FIRST}", index, f"consumequeue/a/0/{FIRST}", "consumequeue.sums", "checkpoint",
     ]  # fmt: skip
+
+
+def test_every_file_that_is_synced_is_open_for_writing(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows flushes no other."""
+    modes: dict[str, int] = {}
+
+    def sync(fd: int) -> None:
+        if is_under(kit.root, fd):
+            path = Path(os.readlink(f"/proc/self/fd/{fd}"))
+            modes[path.relative_to(kit.root).parts[0]] = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
+
+    monkeypatch.setattr(platform, "sync_data", sync)
+    wheel = TimerWheel.open(kit.root, 1_000_000)
+    wheel.add(1_060_000, 100, 10, 0, 1_000_000)
+    wheel.close()
+    store = kit.open()
+    for _ in range(2):  # sums are begun anew, then added to
+        store.append(kit.message(text="KEYS\x01k\x02"))
+        store.flush()
+    assert {"timerlog", "timerwheel", "config", "commitlog", "consumequeue", "index", "checkpoint"} < set(
+        modes
+    )
+    assert [name for name, mode in modes.items() if mode == os.O_RDONLY] == []
 
 
 def test_nothing_is_left_open_by_a_checkpoint(kit: Any, order: Order) -> None:
@@ -293,6 +318,27 @@ def test_a_table_is_written_however_little_the_disk_takes_at_once(
 
 
 # -- timers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("refuses", ["pwrite", "sync_data", "sync_names"])
+def test_a_wheels_first_word_that_was_refused_is_whole_and_has_a_name_when_it_is_taken(
+    kit: Any, order: Order, monkeypatch: pytest.MonkeyPatch, refuses: str
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    now, check = 1_700_000_000_000, kit.root / "config" / "timercheck"
+    check.parent.mkdir(parents=True)
+    wheel = TimerWheel.open(kit.root, now)
+    with monkeypatch.context() as broken:
+        broken.setattr(platform, refuses, refuse)
+        with pytest.raises(DiskFull):
+            wheel.add(now + 5_000, 100, 10, 1, now)
+    order.clear()
+    wheel.add(now + 5_000, 100, 10, 1, now)
+    assert order.seen[:2] == ["config/timercheck", "config/"]
+    assert check.stat().st_size == 4096
+    wheel.close()
 
 
 def test_the_wheel_is_on_disk_before_it_says_how_far_it_is(kit: Any, order: Order) -> None:

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aerobee.errors import DiskFull, StoreError
 from aerobee.store import platform
 from aerobee.store import timer_wheel as module
 from aerobee.store.timer_log import DELETE, PLAIN, RECORD_BYTES
@@ -209,6 +211,29 @@ def test_from_the_first_message_on_a_kill_finds_how_far_it_was(wheels: Wheels) -
     wheel.add(NOW + 2_000, 100, 10, 0, NOW)
     again = wheels.open(NOW + 60_000)  # nothing was flushed
     assert (again.progress, again.queue_offset, again.lag, again.pending) == (NOW, 7, 9, 1)
+
+
+@pytest.mark.parametrize(
+    ("number", "refusal"), [(errno.ENOSPC, DiskFull), (errno.EDQUOT, DiskFull), (errno.EIO, StoreError)]
+)
+def test_a_first_message_without_the_word_from_where_to_look_is_not_taken(
+    wheels: Wheels, monkeypatch: pytest.MonkeyPatch, number: int, refusal: type[StoreError]
+) -> None:
+    """After a kill nobody would know that it waits."""
+
+    def broken(fd: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    wheel = wheels.open()
+    with monkeypatch.context() as patched:
+        patched.setattr(platform, "sync_data", broken)
+        for _ in range(2):
+            with pytest.raises(refusal, match="timercheck"):
+                wheel.add(NOW + 2_000, 100, 10, 0, NOW)
+    assert (wheel.pending, dict(wheel.slots())) == (0, {})
+    assert not (wheels.root / "timerwheel").exists()
+    wheel.add(NOW + 2_000, 100, 10, 0, NOW)
+    assert due(wheel, NOW + 3_000) == [(100, False)]
 
 
 def test_a_clock_that_is_set_back_is_followed_by_what_is_added_and_not_while_a_second_is_delivered(

@@ -120,7 +120,7 @@ async def test_step_4_a_suspended_consumer_waits_a_second(pull: Any, session: An
     assert session.asked == []
 
 
-@pytest.mark.seed("S001-10", "S001-11", "S001-12", "S004-89")
+@pytest.mark.seed("S001-10", "S001-11", "S001-12", "S004-89", "S004-62")
 @pytest.mark.parametrize("offsets", [range(1001), (0, 2001)])
 async def test_steps_5_to_7_a_full_inbox_waits_50_ms(pull: Any, session: Any, offsets: Any) -> None:
     p = pull()

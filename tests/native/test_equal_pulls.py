@@ -235,6 +235,7 @@ async def test_a_map_that_was_closed_meanwhile_is_opened_again(backlog: Backlog)
     assert (await backlog.read("billing", 1)).code == ResponseCode.SUCCESS
 
 
+@pytest.mark.seed("S004-58")
 async def test_what_has_left_memory_meanwhile_is_read_as_cold(backlog: Backlog) -> None:
     for _ in range(3):
         await backlog.read("billing", 1)

@@ -151,6 +151,10 @@ def test_the_last_byte_within_that_distance_is_in_memory_and_the_one_before_is_n
     store.memory_bytes = 300
     assert store.in_memory(store.log_max - 300)
     assert not store.in_memory(store.log_max - 301)
+    limit, whole = ReadLimit(cold_messages=2), store.log_max - store.unit("orders", 0, 0).physical_offset
+    for memory_bytes, read in ((whole, 10), (whole - 1, 2)):
+        store.memory_bytes = memory_bytes
+        assert len(store.read("orders", 0, 0, limit).messages) == read
 
 
 @pytest.mark.seed("S004-78")

@@ -198,8 +198,12 @@ def test_a_reader_far_behind_is_told_to_ask_a_slave(cold: Any) -> None:
     broker.groups.put(group)
     assert suggested_broker("billing", slow, broker) == 3
     assert suggested_broker("billing", quick, broker) == 2
+    for memory_bytes, asked_next in ((slow.behind_bytes, 2), (slow.behind_bytes - 1, 3)):
+        broker.store.memory_bytes = memory_bytes
+        assert suggested_broker("billing", slow, broker) == asked_next
 
 
+@pytest.mark.seed("S004-59")
 def test_no_slave_is_named_where_slaves_serve_no_reads(make_bench: Any) -> None:
     bench = make_bench()
     bench.broker.store.memory_bytes = 10

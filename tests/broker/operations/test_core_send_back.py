@@ -81,6 +81,7 @@ def test_no_level_is_past_the_last_however_often_a_message_was_tried(
     assert (waiting.properties["DELAY"], waiting.reconsume_times) == ("18", tries + 1)
 
 
+@pytest.mark.seed("S004-65")
 def test_a_message_that_comes_back_again_and_again_keeps_its_first_name_and_topic(bench: Any) -> None:
     sent = bench.send(properties={"UNIQ_KEY": "U1"})
     original, where = bench.records("orders")[0], sent.physical_offset

@@ -92,7 +92,7 @@ def test_a_text_is_on_the_disk_before_it_takes_the_name_and_the_names_are_before
     file: JsonFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file.save(OLD)
-    draft, told = file.path.with_name("topics.json.tmp"), []
+    draft, told = file.path.with_name("topics.json.tmp"), list[Any]()
 
     def data(fd: int) -> None:
         told.append((os.path.samestat(os.fstat(fd), draft.stat()), draft.read_bytes()))

@@ -547,6 +547,7 @@ async def test_lost_queues_are_given_up_before_new_ones_are_taken_and_these_befo
     await consumer.stop()
 
 
+@pytest.mark.seed("S004-90")
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("options", [Options(concurrency=1)])
 async def test_one_that_ends_begins_no_handler_more_and_lets_the_running_one_end(
@@ -571,6 +572,33 @@ async def test_one_that_ends_begins_no_handler_more_and_lets_the_running_one_end
     assert begun == [5]
     assert (0, 6) in broker.reported(), "what ended is told, the rest comes again"
     assert max(offset for queue_id, offset in broker.reported() if queue_id == 0) == 6
+
+
+@pytest.mark.seed("S004-90")
+async def test_what_is_behind_an_unfinished_message_comes_again_after_a_restart(
+    broker: Broker, push: Any, session: Any, settle: Any, encode_messages: Any
+) -> None:
+    begun: list[int] = []
+
+    async def handle(message: Any) -> None:
+        begun.append(message.queue_offset)
+        if begun == [5, 6]:
+            await asyncio.Event().wait()
+
+    consumer = push(handler=handle)
+    await started(consumer, session, settle)
+    broker.answer(0, encode_messages(5, 6, 7), 8)
+    await settle()
+    stopping = asyncio.ensure_future(consumer.stop())
+    await settle()
+    session.clock.advance(session.options.stop_wait_ms)
+    await stopping
+    assert begun == [5, 6, 7]
+    broker.stands_at = [offset for queue_id, offset in broker.reported() if queue_id == 0][-1]
+    again = push(handler=handle)
+    await started(again, session, settle)
+    assert (0, 6) in broker.held(), "7 is handled a second time, 5 is not"
+    await again.stop()
 
 
 @pytest.mark.parametrize("options", [Options(concurrency=1)])

@@ -82,6 +82,7 @@ def test_filtered_messages_count_as_read(store):
     found = store.read("orders", 0, 1, ReadLimit(max_messages=2), tagged("a"))
     assert [decode(raw).body for raw in found.messages] == [b"2", b"4"]
     assert (found.next_offset, found.offsets) == (5, [2, 4])
+    assert store.read("orders", 0, 1, ReadLimit(), tagged("a")).next_offset == 10, "9 has another tag"
     found = store.read("orders", 0, 1, ReadLimit(), tagged("none"))
     assert (found.status, found.next_offset, found.messages) == (ReadStatus.NO_MATCHED_MESSAGE, 10, [])
 

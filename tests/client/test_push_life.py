@@ -88,6 +88,7 @@ async def test_one_whose_brokers_are_gone_leaves_all_the_same(
     assert "group=g left without a word: gone" in caplog.text
 
 
+@pytest.mark.seed("S004-26")
 async def test_what_a_consumer_does_by_itself_goes_on_as_long_as_it_runs(
     broker: Broker, push: Any, session: Any, settle: Any
 ) -> None:
@@ -220,6 +221,9 @@ async def test_topics_may_come_and_go_while_it_runs(
         session.clock.advance(session.options.rebalance_min_ms)
         await settle()
     assert [queue.topic for queue in consumer.queues] == ["T", "T", "U"]
+    await consumer.subscribe("U", "B")
+    told = consumer.heartbeat_data().subscription_data_set
+    assert {each.topic: each.sub_string for each in told} == {"T": "*", "%RETRY%g": "*", "U": "B"}
     session.story.clear()
     await consumer.unsubscribe("T")
     assert session.story[:2] == ["unuse T", "heartbeat"]
@@ -519,7 +523,7 @@ async def test_queues_and_members_are_sorted_before_they_are_shared_out(
     await consumer.stop()
 
 
-@pytest.mark.seed("S004-88")
+@pytest.mark.seed("S004-88", "S004-80")
 @pytest.mark.parametrize("ordered", [False, True])
 async def test_lost_queues_are_given_up_before_new_ones_are_taken_and_these_before_they_are_pulled(
     broker: Broker, push: Any, session: Any, settle: Any, ordered: bool

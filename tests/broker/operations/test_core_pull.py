@@ -74,6 +74,10 @@ def test_found_messages_are_returned_at_once(bench: Any) -> None:
     assert bodies(found) == [b"%d" % number for number in range(32)]
     assert bodies(bench.pull(offset=35, max_messages=3)) == [b"35", b"36", b"37"]
     assert bodies(bench.pull(offset=38, hold_ms=15_000)) == [b"38", b"39"], "nor is more waited for"
+    bench.send(queue_id=1, body=b"of queue 1")
+    bench.send("invoices", body=b"of another topic")
+    assert bodies(bench.pull(queue_id=1)) == [b"of queue 1"]
+    assert bodies(bench.pull("invoices")) == [b"of another topic"]
 
 
 @pytest.mark.seed("S004-16", "S004-74")

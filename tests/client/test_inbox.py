@@ -58,6 +58,7 @@ def test_span_is_the_distance_of_first_and_last() -> None:
     assert inbox.span == 1993
 
 
+@pytest.mark.seed("S004-5")
 def test_size_is_that_of_the_bodies_and_returns_to_zero() -> None:
     inbox, messages = Inbox(0), [plain(n, b"x" * n) for n in range(1, 5)]
     inbox.put(messages)

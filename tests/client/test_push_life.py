@@ -688,6 +688,7 @@ async def test_at_the_end_nothing_more_begins_and_everything_done_is_told_first(
     assert waiting.done(), "and who waits for the end is told"
 
 
+@pytest.mark.seed("S004-9")
 async def test_a_consumer_is_there_from_where_it_is_entered_to_where_it_is_left(
     broker: Broker, push: Any, session: Any
 ) -> None:

@@ -44,7 +44,7 @@ def loop(
     return Loop
 
 
-@pytest.mark.seed("S004-20", "S004-22", "S004-23")
+@pytest.mark.seed("S004-20", "S004-22", "S004-23", "S004-19")
 async def test_consumed_messages_leave_the_inbox_and_move_the_offset(loop: Any) -> None:
     seen: list[int] = []
 
@@ -100,7 +100,7 @@ async def test_a_failed_message_is_sent_back_and_then_counts_as_done(loop: Any, 
     assert (one.owned.inbox.count, one.offset) == (0, 6)
 
 
-@pytest.mark.seed("S004-28")
+@pytest.mark.seed("S004-28", "S004-25")
 async def test_the_handler_may_choose_the_delay_level(loop: Any, session: Any) -> None:
     session.answers[SendBack] = [OK, OK]
 
@@ -309,7 +309,13 @@ async def test_hooks_see_every_call_and_a_failing_one_stops_nothing(
         before=lambda messages: seen.append("before"), after=lambda m, kind, took: seen.append(str(kind))
     )
     hooks.add(before=lambda messages: 1 / 0, after=lambda m, kind, took: 1 / 0)
-    session.answers[SendBack] = [OK, OK]
+    hooks.add(before=lambda messages: seen.append("and"), after=lambda m, kind, took: seen.append("done"))
+
+    def sent_back(*_: Any) -> Any:
+        seen.append("sent back")
+        return OK
+
+    session.answers[SendBack] = sent_back
 
     async def handle(message: Any) -> ConsumeResult | None:
         seen.append(message.queue_offset)
@@ -318,7 +324,12 @@ async def test_hooks_see_every_call_and_a_failing_one_stops_nothing(
         return ConsumeResult.RETRY if message.queue_offset == 7 else None
 
     await loop(handle).consume(5, 6, 7)
-    assert seen == ["before", 5, "SUCCESS", "before", 6, "EXCEPTION", "before", 7, "FAILED"]
+    one, two, three = (
+        ["before", "and", 5, "SUCCESS", "done"],
+        ["before", "and", 6, "EXCEPTION", "done", "sent back"],
+        ["before", "and", 7, "FAILED", "done", "sent back"],
+    )
+    assert seen == one + two + three, "the result is dealt with when the hooks have seen it"
 
 
 @pytest.mark.slow

@@ -120,7 +120,7 @@ async def test_step_4_a_suspended_consumer_waits_a_second(pull: Any, session: An
     assert session.asked == []
 
 
-@pytest.mark.seed("S001-10", "S001-11", "S001-12", "S004-89")
+@pytest.mark.seed("S001-10", "S001-11", "S001-12", "S004-89", "S004-62")
 @pytest.mark.parametrize("offsets", [range(1001), (0, 2001)])
 async def test_steps_5_to_7_a_full_inbox_waits_50_ms(pull: Any, session: Any, offsets: Any) -> None:
     p = pull()
@@ -240,7 +240,9 @@ async def test_step_9_each_queue_is_pulled_by_the_subscription_of_its_topic(
         assert loop.submitted == [[10]]
 
 
-@pytest.mark.seed("S001-21", "S001-22", "S001-23", "S002-6", "S002-30", "S004-1", "S004-2", "S004-4")
+@pytest.mark.seed(
+    "S001-21", "S001-22", "S001-23", "S002-6", "S002-30", "S004-1", "S004-2", "S004-4", "S004-38"
+)
 async def test_steps_11_and_12_the_request_carries_all_conditions(pull: Any, session: Any) -> None:
     p = pull(topics={"T": "A||B"})
     p.member.subscriptions.told({"T": 77})
@@ -256,6 +258,7 @@ async def test_steps_11_and_12_the_request_carries_all_conditions(pull: Any, ses
     assert (request.max_msg_nums, request.suspend_timeout_millis, timeout_ms) == (32, 15_000, 30_000)
     assert (request.sys_flag, request.commit_offset) == (3, 9), "commit and suspend"
     assert (request.sub_version, request.expression_type, request.subscription) == (77, "TAG", None)
+    assert (request.broker_name, request.max_msg_bytes) == ("a", 262_144)
 
 
 @pytest.mark.seed("S001-22")
@@ -333,7 +336,7 @@ async def test_an_answer_that_goes_back_is_logged(pull: Any, encode_messages: An
     assert "goes back to offset=7" in caplog.text, "whichever of both is lower"
 
 
-@pytest.mark.seed("S001-18", "S004-39")
+@pytest.mark.seed("S001-18", "S004-39", "S004-18")
 @pytest.mark.parametrize("code", [19, 20])
 async def test_without_messages_the_offset_of_an_empty_inbox_is_corrected(pull: Any, code: int) -> None:
     p = pull()

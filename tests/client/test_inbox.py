@@ -58,6 +58,7 @@ def test_span_is_the_distance_of_first_and_last() -> None:
     assert inbox.span == 1993
 
 
+@pytest.mark.seed("S004-5")
 def test_size_is_that_of_the_bodies_and_returns_to_zero() -> None:
     inbox, messages = Inbox(0), [plain(n, b"x" * n) for n in range(1, 5)]
     inbox.put(messages)
@@ -66,6 +67,7 @@ def test_size_is_that_of_the_bodies_and_returns_to_zero() -> None:
     assert (inbox.count, inbox.size_bytes) == (0, 0)
 
 
+@pytest.mark.seed("S004-60")
 def test_what_comes_out_of_order_finds_its_place() -> None:
     inbox, messages = Inbox(0), {n: plain(n, b"x" * n) for n in (2, 3, 5, 9)}
     inbox.put([messages[5], messages[9]])
@@ -99,6 +101,7 @@ def test_ordered_work_takes_lowest_offsets_first_and_one_worker_at_a_time() -> N
     assert not inbox.busy
 
 
+@pytest.mark.seed("S004-60")
 def test_what_is_put_back_is_taken_again_first() -> None:
     inbox = Inbox(0)
     inbox.put([plain(1), plain(2), plain(3)])

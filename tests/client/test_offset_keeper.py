@@ -74,7 +74,7 @@ class TestRemote:
         with pytest.raises(RequestTimeout):
             await RemoteOffsets(session, "g").read(Q0)
 
-    @pytest.mark.seed("S003-25")
+    @pytest.mark.seed("S003-25", "S004-86")
     async def test_progress_is_reported_one_way_for_owned_queues_only(self, session: Any) -> None:
         store = RemoteOffsets(session, "g")
         store.memory.set(Q0, 7)

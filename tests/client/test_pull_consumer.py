@@ -10,6 +10,7 @@ import pytest
 
 from aerobee.client.consume.membership import OwnedQueue
 from aerobee.client.consume.pull_consumer import PullConsumer
+from aerobee.client.consume.raw_pull import PullStatus
 from aerobee.client.options import Options
 from aerobee.errors import FlowControl, NetworkError, NoPermission
 from aerobee.protocol.bodies import MessageQueue
@@ -54,6 +55,30 @@ async def test_what_was_fetched_is_polled_in_order_and_no_more_than_asked_for(
     assert await reader.poll(timeout_ms=0) == []
     assert [header.queue_offset for header in session.headers(LitePullMessage)] == [0, 0]
     assert reader._member.pulled[Q0].next_offset == 3
+
+
+@pytest.mark.seed("S004-50", "S004-51")
+async def test_a_pull_by_hand_is_one_request_of_what_was_asked_and_keeps_nothing(
+    reader: Any, session: Any, encode_messages: Any
+) -> None:
+    session.answers[LitePullMessage] = [
+        NetworkError("gone"),
+        found(9, encode_messages(7, 8)),
+        found(9, code=19),
+    ]
+    with pytest.raises(NetworkError):
+        await reader.pull(Q1, 7)
+    answer = await reader.pull(Q1, 7, max_messages=5, hold_ms=2_000)
+    assert ([m.queue_offset for m in answer.messages], answer.next_offset) == ([7, 8], 9)
+    answer = await reader.pull(Q1, 9, expression="A")
+    assert (answer.status, answer.messages, answer.next_offset) == (PullStatus.NO_NEW_MESSAGE, [], 9)
+    asked = [
+        (h.queue_id, h.queue_offset, h.max_msg_nums, h.subscription, h.suspend_timeout_millis)
+        for h in session.headers(LitePullMessage)
+    ]
+    assert asked == [(1, 7, 32, "*", 0), (1, 7, 5, "*", 2_000), (1, 9, 32, "A", 0)]
+    assert await reader.poll(timeout_ms=0) == [], "beside poll"
+    assert reader._member.offsets.memory.snapshot() == {}, "and beside what the group has consumed"
 
 
 async def test_a_poll_ends_as_soon_as_something_comes(

@@ -88,6 +88,7 @@ async def test_one_whose_brokers_are_gone_leaves_all_the_same(
     assert "group=g left without a word: gone" in caplog.text
 
 
+@pytest.mark.seed("S004-26")
 async def test_what_a_consumer_does_by_itself_goes_on_as_long_as_it_runs(
     broker: Broker, push: Any, session: Any, settle: Any
 ) -> None:
@@ -220,6 +221,9 @@ async def test_topics_may_come_and_go_while_it_runs(
         session.clock.advance(session.options.rebalance_min_ms)
         await settle()
     assert [queue.topic for queue in consumer.queues] == ["T", "T", "U"]
+    await consumer.subscribe("U", "B")
+    told = consumer.heartbeat_data().subscription_data_set
+    assert {each.topic: each.sub_string for each in told} == {"T": "*", "%RETRY%g": "*", "U": "B"}
     session.story.clear()
     await consumer.unsubscribe("T")
     assert session.story[:2] == ["unuse T", "heartbeat"]
@@ -519,7 +523,7 @@ async def test_queues_and_members_are_sorted_before_they_are_shared_out(
     await consumer.stop()
 
 
-@pytest.mark.seed("S004-88")
+@pytest.mark.seed("S004-88", "S004-80")
 @pytest.mark.parametrize("ordered", [False, True])
 async def test_lost_queues_are_given_up_before_new_ones_are_taken_and_these_before_they_are_pulled(
     broker: Broker, push: Any, session: Any, settle: Any, ordered: bool
@@ -547,6 +551,7 @@ async def test_lost_queues_are_given_up_before_new_ones_are_taken_and_these_befo
     await consumer.stop()
 
 
+@pytest.mark.seed("S004-90")
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("options", [Options(concurrency=1)])
 async def test_one_that_ends_begins_no_handler_more_and_lets_the_running_one_end(
@@ -571,6 +576,33 @@ async def test_one_that_ends_begins_no_handler_more_and_lets_the_running_one_end
     assert begun == [5]
     assert (0, 6) in broker.reported(), "what ended is told, the rest comes again"
     assert max(offset for queue_id, offset in broker.reported() if queue_id == 0) == 6
+
+
+@pytest.mark.seed("S004-90")
+async def test_what_is_behind_an_unfinished_message_comes_again_after_a_restart(
+    broker: Broker, push: Any, session: Any, settle: Any, encode_messages: Any
+) -> None:
+    begun: list[int] = []
+
+    async def handle(message: Any) -> None:
+        begun.append(message.queue_offset)
+        if begun == [5, 6]:
+            await asyncio.Event().wait()
+
+    consumer = push(handler=handle)
+    await started(consumer, session, settle)
+    broker.answer(0, encode_messages(5, 6, 7), 8)
+    await settle()
+    stopping = asyncio.ensure_future(consumer.stop())
+    await settle()
+    session.clock.advance(session.options.stop_wait_ms)
+    await stopping
+    assert begun == [5, 6, 7]
+    broker.stands_at = [offset for queue_id, offset in broker.reported() if queue_id == 0][-1]
+    again = push(handler=handle)
+    await started(again, session, settle)
+    assert (0, 6) in broker.held(), "7 is handled a second time, 5 is not"
+    await again.stop()
 
 
 @pytest.mark.parametrize("options", [Options(concurrency=1)])
@@ -656,6 +688,7 @@ async def test_at_the_end_nothing_more_begins_and_everything_done_is_told_first(
     assert waiting.done(), "and who waits for the end is told"
 
 
+@pytest.mark.seed("S004-9")
 async def test_a_consumer_is_there_from_where_it_is_entered_to_where_it_is_left(
     broker: Broker, push: Any, session: Any
 ) -> None:

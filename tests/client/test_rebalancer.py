@@ -900,6 +900,7 @@ async def test_a_popped_queue_is_popped_until_it_is_given_up(group: Any, session
     g.ownership.give_up_popped(queue)  # nor this
 
 
+@pytest.mark.seed("S004-13")
 async def test_a_queue_that_came_in_between_is_not_taken_twice(group: Any, session: Any) -> None:
     g = group()
     queue = MessageQueue("a", 1, "T")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from aerobee.client.message import Message, SendStatus
@@ -314,6 +315,7 @@ async def test_less_than_ok_is_tried_again_only_where_that_is_wished(
 # -- queues ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.seed("S004-44")
 async def test_an_unknown_topic_has_the_queues_of_the_template_and_no_more_than_a_new_one_gets(
     session: Any, sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,6 +332,8 @@ async def test_an_unknown_topic_has_the_queues_of_the_template_and_no_more_than_
     session.know("TBW102", queues=8, brokers=("a",))
     assert [queue.queue_id for queue in await sender.queues("new")] == [0, 1, 2, 3]
     assert list(adopted) == ["new"]
+    sender._options = msgspec.structs.replace(sender._options, new_topic_queues=6)
+    assert len(await sender.queues("newer")) == 6, "as the options say"
     session.know("full", queues=0)
     with pytest.raises(NoRoute, match="topic 'full' has no queue that may be written"):
         await sender.queues("full")

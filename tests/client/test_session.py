@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from typing import Any
 
 import pytest
@@ -300,7 +302,7 @@ class TestRoutes:
 @pytest.mark.seed("S004-43")
 def test_the_client_id_is_address_and_a_unique_instance() -> None:
     one, two = Session("127.0.0.1:9876"), Session("127.0.0.1:9876")
-    assert one.client_id.startswith("127.0.0.1@")
+    assert re.fullmatch(rf"127\.0\.0\.1@{os.getpid()}#\d+", one.client_id)
     assert one.client_id != two.client_id
     named = Session("127.0.0.1:9876", Options(instance="DEFAULT", client_ip="10.1.2.3"))
     assert named.client_id == "10.1.2.3@DEFAULT"

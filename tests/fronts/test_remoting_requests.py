@@ -209,6 +209,7 @@ async def test_a_store_that_may_not_be_read_is_a_failure_of_the_system(peer: Any
     assert (await peer.start_pull()).code == 0
 
 
+@pytest.mark.seed("S004-76")
 async def test_binary_pull_is_answered_in_binary(peer: Any) -> None:
     await peer.send()
     header = consume.PullMessage(
@@ -216,6 +217,8 @@ async def test_binary_pull_is_answered_in_binary(peer: Any) -> None:
     )
     answer = await peer.call(header, serialize=1)
     assert (answer.serialize, answer.code, ext(answer)["nextBeginOffset"]) == (1, 0, "1")
+    assert answer.body == (await peer.start_pull()).body, "the same records"
+    assert answer.body
 
 
 @pytest.mark.parametrize("serialize", [0, 1])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from aerobee.errors import StoreError
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.command import encode, request
 from aerobee.protocol.headers.consume import PullMessage
@@ -61,6 +62,7 @@ async def filled(pair: Pair, random: Random) -> None:
         await pair.feed(encode(request(header, random.randbytes(random.choice([30, 30, 200, 900])))))
 
 
+@pytest.mark.seed("S004-73", "S004-74", "S004-77")
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 16))])
 async def test_pulls_of_the_lane_are_those_of_python(seed: int, tmp_path: Path, same_choices: None) -> None:
     random = Random(seed)
@@ -235,6 +237,7 @@ async def test_a_map_that_was_closed_meanwhile_is_opened_again(backlog: Backlog)
     assert (await backlog.read("billing", 1)).code == ResponseCode.SUCCESS
 
 
+@pytest.mark.seed("S004-58")
 async def test_what_has_left_memory_meanwhile_is_read_as_cold(backlog: Backlog) -> None:
     for _ in range(3):
         await backlog.read("billing", 1)
@@ -244,6 +247,22 @@ async def test_what_has_left_memory_meanwhile_is_read_as_cold(backlog: Backlog) 
     await backlog.read("billing", 1)
     assert [bench.broker.store.cold_reads for bench in backlog.pair.benches] == [1, 1]
     assert backlog.pair.benches[1].runs == runs
+
+
+@pytest.mark.seed("S004-78")
+async def test_nothing_is_served_from_ahead_while_the_store_may_not_be_read(
+    backlog: Backlog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        await backlog.read("billing", 1)
+    for bench in backlog.pair.benches:
+        bench.broker.store.readable = False
+        monkeypatch.setattr(bench.broker.store, "_unreadable", lambda: StoreError("not now"))
+    answer = await backlog.read("billing", 1)
+    assert (answer.code, answer.remark, answer.body) == (ResponseCode.SYSTEM_ERROR, "not now", b"")
+    for bench in backlog.pair.benches:
+        bench.broker.store.readable = True
+    assert (await backlog.read("billing", 1)).code == ResponseCode.SUCCESS
 
 
 async def test_a_topic_that_was_deleted_and_made_again_is_read_from_its_start(backlog: Backlog) -> None:

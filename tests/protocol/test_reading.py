@@ -20,7 +20,7 @@ QUEUE = MessageQueue("broker-a", 3, "orders")
 COMMIT, SUSPEND, SUBSCRIPTION, LITE = 1, 2, 4, 16
 
 
-@pytest.mark.seed("S001-21")
+@pytest.mark.seed("S001-21", "S004-51")
 @pytest.mark.parametrize(
     ("ask", "always"), [(member_pull, 0), (pull, SUBSCRIPTION), (lite_pull, SUBSCRIPTION | LITE)]
 )
@@ -66,6 +66,20 @@ def test_a_pull_names_its_queue_and_its_limits() -> None:
         "expressionType": "TAG",
         "maxMsgBytes": "1000",
         "bname": "broker-a",
+    }
+
+
+@pytest.mark.seed("S004-51")
+@pytest.mark.parametrize("ask", [member_pull, lite_pull])
+def test_a_pull_of_either_kind_of_consumer_has_the_same_fields(ask: Callable[[PullRequest], Any]) -> None:
+    request = PullRequest(
+        group="g", queue=QUEUE, offset=41, subscription=subscribe("orders", "a || b", 9, TAG), max_bytes=1_000,
+        max_messages=40, hold_ms=15_000, commit=7,
+    )  # fmt: skip
+    apart = {"sysFlag", "subscription"}  # what kind it is, and whether the broker knows the filter
+    sent, same = (header_fields(header) for header in (ask(request), pull(request)))
+    assert {key: value for key, value in sent.items() if key not in apart} == {
+        key: value for key, value in same.items() if key not in apart
     }
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aerobee.errors import DiskFull, StoreError
+from aerobee.store import platform
 from aerobee.store.metadata import JsonFile, PrivateFile
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def test_a_missing_file_loads_as_none(file: JsonFile) -> None:
     assert file.load() is None
 
 
+@pytest.mark.seed("S004-55")
 def test_what_was_saved_is_loaded_and_the_previous_text_is_kept_as_bak(file: JsonFile) -> None:
     file.save(OLD)
     assert not file.backup.exists()
@@ -51,6 +53,7 @@ def test_a_large_text_is_written_whole(file: JsonFile) -> None:
 STEPS = ("open", "write", "fsync", "close", "replace")
 
 
+@pytest.mark.seed("S004-55", "S004-56", "S004-57")
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("call", [0, 1, 2])
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -81,6 +84,27 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new_text(
     assert JsonFile(file.path, json.loads).load() in (NEW, NEWER)
     file.save(OLD)  # and the next save works
     assert file.load() == OLD
+
+
+@pytest.mark.seed("S004-56", "S004-57")
+@pytest.mark.seed("S004-55", "S004-57")
+def test_a_text_is_on_the_disk_before_it_takes_the_name_and_the_names_are_before_the_save_ends(
+    file: JsonFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.save(OLD)
+    draft, told = file.path.with_name("topics.json.tmp"), list[Any]()
+
+    def data(fd: int) -> None:
+        told.append((os.path.samestat(os.fstat(fd), draft.stat()), draft.read_bytes()))
+        assert (file.path.read_bytes(), file.backup.exists()) == (OLD, False), "the old one serves meanwhile"
+
+    def names(path: Any) -> None:
+        told.append((path, file.path.read_bytes(), file.backup.read_bytes()))
+
+    monkeypatch.setattr(platform, "sync_data", data)
+    monkeypatch.setattr(platform, "sync_names", names)
+    file.save(NEW)
+    assert told == [(True, NEW), (file.path.parent, NEW, OLD)]
 
 
 @pytest.mark.parametrize("size", range(len(NEW)))
@@ -114,6 +138,7 @@ def test_the_default_check_accepts_javas_bare_integer_keys_and_refuses_torn_text
     assert file.load() is None
 
 
+@pytest.mark.seed("S004-55")
 @pytest.mark.parametrize(
     ("number", "expected"), [(errno.ENOSPC, DiskFull), (errno.EDQUOT, DiskFull), (errno.EIO, StoreError)]
 )

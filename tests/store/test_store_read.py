@@ -82,6 +82,7 @@ def test_filtered_messages_count_as_read(store):
     found = store.read("orders", 0, 1, ReadLimit(max_messages=2), tagged("a"))
     assert [decode(raw).body for raw in found.messages] == [b"2", b"4"]
     assert (found.next_offset, found.offsets) == (5, [2, 4])
+    assert store.read("orders", 0, 1, ReadLimit(), tagged("a")).next_offset == 10, "9 has another tag"
     found = store.read("orders", 0, 1, ReadLimit(), tagged("none"))
     assert (found.status, found.next_offset, found.messages) == (ReadStatus.NO_MATCHED_MESSAGE, 10, [])
 
@@ -151,6 +152,10 @@ def test_the_last_byte_within_that_distance_is_in_memory_and_the_one_before_is_n
     store.memory_bytes = 300
     assert store.in_memory(store.log_max - 300)
     assert not store.in_memory(store.log_max - 301)
+    limit, whole = ReadLimit(cold_messages=2), store.log_max - store.unit("orders", 0, 0).physical_offset
+    for memory_bytes, read in ((whole, 10), (whole - 1, 2)):
+        store.memory_bytes = memory_bytes
+        assert len(store.read("orders", 0, 0, limit).messages) == read
 
 
 @pytest.mark.seed("S004-78")

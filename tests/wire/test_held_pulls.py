@@ -84,7 +84,7 @@ async def test_a_pull_is_held_for_as_long_as_it_asks(here: Scene, hold_ms: int) 
     assert await held == Answer(19, "OFFSET_OVERFLOW_ONE", ends)
 
 
-@pytest.mark.seed("S002-20", "S002-21", "S002-26")
+@pytest.mark.seed("S002-20", "S002-21", "S002-26", "S004-37")
 async def test_the_broker_looks_after_held_pulls_every_five_seconds(here: Scene) -> None:
     """What came does not match, so nobody is woken by it; the check lets the consumer move on past it."""
     await here.send(properties="TAGS\x01red\x02")

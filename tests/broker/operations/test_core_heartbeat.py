@@ -58,7 +58,7 @@ def test_heartbeat_creates_the_group_and_its_retry_topic(bench: Any) -> None:
     assert [member.client_id for member in bench.broker.clients.producers("shop")] == ["one"]
 
 
-@pytest.mark.seed("S003-14", "S003-45")
+@pytest.mark.seed("S003-14", "S003-45", "S004-66")
 def test_consumer_list_is_of_the_connected(bench: Any) -> None:
     with pytest.raises(SystemFailure, match="billing"):
         op.consumer_ids("billing", bench.broker)

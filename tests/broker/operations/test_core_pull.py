@@ -73,6 +73,11 @@ def test_found_messages_are_returned_at_once(bench: Any) -> None:
     )
     assert bodies(found) == [b"%d" % number for number in range(32)]
     assert bodies(bench.pull(offset=35, max_messages=3)) == [b"35", b"36", b"37"]
+    assert bodies(bench.pull(offset=38, hold_ms=15_000)) == [b"38", b"39"], "nor is more waited for"
+    bench.send(queue_id=1, body=b"of queue 1")
+    bench.send("invoices", body=b"of another topic")
+    assert bodies(bench.pull(queue_id=1)) == [b"of queue 1"]
+    assert bodies(bench.pull("invoices")) == [b"of another topic"]
 
 
 @pytest.mark.seed("S004-16", "S004-74")
@@ -83,6 +88,7 @@ def test_next_offset_counts_the_filtered_messages_too(bench: Any) -> None:
     assert (bodies(found), found.next_offset) == ([b"A", b"A"], 3)
     none = bench.pull(expression="X")
     assert (none.status, none.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 4)
+    assert bench.pull(expression="A").next_offset == 4, "past what follows the last that matches"
 
 
 def test_sql_filter_reads_the_properties(bench: Any) -> None:
@@ -92,7 +98,7 @@ def test_sql_filter_reads_the_properties(bench: Any) -> None:
     assert bodies(found) == [b"15"]
 
 
-@pytest.mark.seed("S002-12")
+@pytest.mark.seed("S002-12", "S004-75")
 @pytest.mark.parametrize(
     ("status", "offset", "code"),
     [
@@ -198,8 +204,12 @@ def test_a_reader_far_behind_is_told_to_ask_a_slave(cold: Any) -> None:
     broker.groups.put(group)
     assert suggested_broker("billing", slow, broker) == 3
     assert suggested_broker("billing", quick, broker) == 2
+    for memory_bytes, asked_next in ((slow.behind_bytes, 2), (slow.behind_bytes - 1, 3)):
+        broker.store.memory_bytes = memory_bytes
+        assert suggested_broker("billing", slow, broker) == asked_next
 
 
+@pytest.mark.seed("S004-59")
 def test_no_slave_is_named_where_slaves_serve_no_reads(make_bench: Any) -> None:
     bench = make_bench()
     bench.broker.store.memory_bytes = 10
@@ -216,7 +226,12 @@ def test_how_far_a_group_is_behind_is_kept_per_queue(cold: Any) -> None:
     last = message.decode(found.messages[0])
     assert broker.stats.behind(*key) == (broker.store.log_max - last.size, 7_000)
     assert broker.stats.behind("billing", "orders", 1) == (0, 0)
-    cold.pull(offset=60)  # at the end
+    cold.send(body=b"newer")  # 7 s after the others
+    last = message.decode(cold.pull(group="audit", offset=59, max_messages=2).messages[1])
+    assert broker.stats.behind("audit", "orders", 0) == (0, 0), "of the last it was given"
+    assert last.body == b"newer"
+    assert broker.stats.behind(*key)[1] == 7_000, "each group by itself"
+    cold.pull(offset=61)  # at the end
     assert broker.stats.behind(*key) == (0, 0)
     cold.pull(max_messages=1)
     broker.stats.remove_group("billing")
@@ -248,9 +263,11 @@ def test_pull_is_refused_with_the_official_code(bench: Any) -> None:
             bench.start_pull(queue_id=queue_id)
     with pytest.raises(SubscriptionParseFailed):
         bench.start_pull(expression="amount >", expression_type="SQL92")
+    kinds = GroupNotFound, NoPermission, TopicNotFound, InvalidParameter, SubscriptionParseFailed
+    assert [kind.code for kind in kinds] == [26, 16, 17, 29, 23], "RocketMQ's"
 
 
-@pytest.mark.seed("S002-11")
+@pytest.mark.seed("S002-11", "S004-68")
 @pytest.mark.parametrize(
     ("config", "wrong", "told"),
     [
@@ -290,6 +307,7 @@ def test_of_several_reasons_against_a_pull_the_first_is_told_and_nothing_of_it_i
     assert broker.clients.subscription(group, topic) is None
 
 
+@pytest.mark.seed("S004-68")
 def test_broker_that_may_not_be_read_refuses_pulls(make_bench: Any) -> None:
     bench = make_bench(perm=2)
     bench.send()
@@ -309,6 +327,7 @@ def test_sql_filters_may_be_switched_off(make_bench: Any) -> None:
         )
 
 
+@pytest.mark.seed("S004-68")
 def test_pull_without_its_own_filter_uses_what_the_group_subscribed(bench: Any) -> None:
     for tag in "AB":
         bench.send(body=tag.encode(), properties={"TAGS": tag})

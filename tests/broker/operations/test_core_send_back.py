@@ -70,6 +70,7 @@ def test_level_of_the_consumer_is_taken_and_a_negative_one_means_dead(bench: Any
     assert len(bench.records("%DLQ%billing")) == 1
 
 
+@pytest.mark.seed("S004-28", "S004-33")
 @pytest.mark.parametrize(("level", "tries"), [(18, 0), (25, 0), (0, 15), (0, 16), (0, 40)])
 def test_no_level_is_past_the_last_however_often_a_message_was_tried(
     bench: Any, level: int, tries: int
@@ -81,6 +82,7 @@ def test_no_level_is_past_the_last_however_often_a_message_was_tried(
     assert (waiting.properties["DELAY"], waiting.reconsume_times) == ("18", tries + 1)
 
 
+@pytest.mark.seed("S004-65")
 def test_a_message_that_comes_back_again_and_again_keeps_its_first_name_and_topic(bench: Any) -> None:
     sent = bench.send(properties={"UNIQ_KEY": "U1"})
     original, where = bench.records("orders")[0], sent.physical_offset
@@ -103,6 +105,7 @@ def test_a_copy_is_as_its_producer_sent_it(bench: Any, level: int, topic: str) -
     assert copy.body == b"paid"
 
 
+@pytest.mark.seed("S004-30")
 def test_limit_of_the_consumer_wins_over_the_group(bench: Any) -> None:
     sent = bench.send(reconsume_times=2)
     back(bench, sent.physical_offset, max_reconsume_times=3)

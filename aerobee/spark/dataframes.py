@@ -31,9 +31,9 @@ def read(
 
     `json=True` infers a schema from JSON bodies (`schema`, a DDL text, or that instead of True skips it): each key
     becomes a column, unless a message has one of that name already, and column `data` holds them all. `text=True` adds
-    the body as column `text`. Everything else is an option of the data source, by its own name; `tags` may be a list (any
-    of them), `startingTimestamp` and `endingTimestamp` a datetime (local unless it has a zone). The name server is that of
-    the environment (AEROBEE_NAMESRV) where neither `namesrv` nor `storePath` is given.
+    the body as column `text`. Everything else is an option of the data source, by its own name; `tags` may be a list
+    (any of them), `startingTimestamp` and `endingTimestamp` a datetime (local unless it has a zone). The name server is
+    that of the environment (AEROBEE_NAMESRV) where neither `namesrv` nor `storePath` is given.
 
     >>> read(spark, "orders", json=True).groupBy("status").count().show()                # doctest: +SKIP
     >>> read(spark, "orders", namesrv="127.0.0.1:9876", json=True).select("data.*")      # doctest: +SKIP

@@ -16,6 +16,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import StructType
 
+from aerobee.cli.main import run
 from aerobee.spark import dataframes, reasons, save_mode, sessions, starting
 from aerobee.spark.options import OptionError, for_batch
 from aerobee.spark.source import RocketMQSource
@@ -125,7 +126,7 @@ def test_a_time_may_be_a_datetime_or_written_as_the_commands_take_it(
 ) -> None:
     monkeypatch.setenv("TZ", zone)
     time.tzset()
-    local = datetime(2026, 11, 19, 21, 49)  # noqa: DTZ001 - of this machine's zone
+    local = datetime(2026, 11, 19, 21, 49)
     aware = datetime(2026, 11, 19, 21, 49, tzinfo=UTC)
     here = round(local.timestamp() * 1000)
     try:
@@ -151,6 +152,16 @@ def test_a_datetime_is_a_moment_before_it_leaves_for_a_server_with_another_time_
     told = dataframes._named("orders", {"startingTimestamp": datetime(2026, 11, 19, 21, 49, tzinfo=UTC)})
     assert told["startingTimestamp"] == "1795124940000"
     assert dataframes._named("orders", {"startingTimestamp": "-1h"})["startingTimestamp"] == "-1h"
+
+
+@pytest.mark.parametrize("place", ["./nolake", "../nolake", "some/lake", ".nolake"])
+def test_a_replay_from_a_path_where_nothing_is_says_that_there_is_no_lake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sessions, "session", NOBODY)  # it is said before Spark starts
+    assert run(["pipeline", "replay", place, "--name", "n"]) == 1
+    assert f"aerobee: there is no lake in '{place}': no such directory" in capfd.readouterr().err
 
 
 def test_a_planning_process_tells_our_errors_without_their_tracebacks(

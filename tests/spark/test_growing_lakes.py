@@ -362,22 +362,42 @@ def test_a_run_that_would_change_the_shape_of_the_rows_is_refused(
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
-def test_what_was_chosen_at_the_first_start_is_remembered_though_nothing_was_committed(
-    spark: SparkSession, server: TestServer, tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str
+def test_a_run_after_one_that_died_in_its_first_batch_goes_on_with_what_that_one_chose(
+    spark: SparkSession,
+    server: TestServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    kind: str,
 ) -> None:
     out, topic = tmp_path / "lake", f"begun-{kind}"
-    server.create_topic(topic, queues=1)
     command = ["pipeline", "lake", topic, str(out), "--once", "-n", server.namesrv]
-    assert run([*command, "--json-bodies", "--format", kind]) == 0  # there was nothing yet: no batch
-    assert not [*out.glob("_commits/*"), *out.glob("_delta_log/*")]
-    capfd.readouterr()
     send(server, topic, {"id": 1})
+    with monkeypatch.context() as dying:
+        dying.setattr(pipeline, "_added", dies)
+        assert run([*command, "--json-bodies", "--format", kind]) == 1
+    capfd.readouterr()
     assert run(command) == 0
     flags = "--json-bodies" if kind == "parquet" else "--format delta --json-bodies"
     assert f"going on with {flags}, as the lake was begun" in capfd.readouterr().err
     table = found_table(spark, str(out))
     assert table.kind == kind
     assert [(row.data.id, "body" in row) for row in table.read().collect()] == [(1, False)]
+
+
+def dies(*_: Any) -> None:
+    raise OSError("killed")
+
+
+def test_what_a_lake_chose_is_remembered_before_its_first_batch(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "started", dies)
+    with pytest.raises(OSError, match="killed"):
+        lake(spark, "any", str(tmp_path), schema="id INT", format="delta", options={"namesrv": "127.0.0.1:1"})
+    assert json.loads((tmp_path / "_bodies.json").read_text()) == {
+        "format": "delta", "schema": "id INT", "json": False, "evolve": True,
+    }  # fmt: skip
 
 
 def test_a_lake_without_a_commit_goes_on_as_the_last_run_that_spoke_of_it_said(

@@ -300,6 +300,7 @@ def replay(
 
     now = connect.clock.wall()
     begin, end = (None if text is None else times.parse_time(text, now) for text in (since, until))
+    _check_place(topic)
     spark = _session("replay", master, conf, py_files)
     source = _source(namesrv, None, option)
     rows = _replay_rows(spark, topic, source)
@@ -523,11 +524,24 @@ def _book(topics: list[str], groups: list[str], source: dict[str, str], spark: S
         raise AerobeeError(str(error)) from None
 
 
+def _check_place(topic: str) -> None:
+    """No topic has a name like a path: it was meant to be a lake."""
+    is_path = topic.startswith((".", "~")) or os.sep in topic
+    if is_path and not Path(topic).is_dir():
+        raise AerobeeError(f"there is no lake in {topic!r}: no such directory")
+
+
 def _replay_rows(spark: SparkSession, topic: str, source: dict[str, str]) -> DataFrame:
     if Path(topic).is_dir():
+        from aerobee.spark.pipelines.replay import check
         from aerobee.spark.pipelines.tables import found_table
 
-        return found_table(spark, topic).read()
+        try:
+            rows = found_table(spark, topic).read()
+        except FileNotFoundError as error:  # a directory, and no lake, or nothing in it yet
+            raise AerobeeError(str(error)) from None
+        check(rows, f"the rows of the lake {topic}")
+        return rows
     reader = spark.read.format("rocketmq").option("subscribe", topic).option("includeProperties", "true")
     return reader.option("checkBodies", "true").options(**source).load()
 

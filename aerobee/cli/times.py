@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
 
-from aerobee.protocol.durations import UNITS_MS, relative
+from aerobee.protocol.durations import UNITS_MS, relative, written
 
-FORMATS = ("%Y%m%d%H%M%S", "%Y-%m-%d#%H:%M:%S:%f", "%Y-%m-%d#%H:%M:%S")
 EXAMPLES = (
     "'2026-08-01 12:30' (this machine's time zone; '2026-08-01 12:30+00:00' is UTC), '-10m' (ten minutes ago), '+30s', "
     "'now', or epoch milliseconds"
@@ -30,17 +28,9 @@ def parse_time(text: str, now: int) -> int:
         value = number_given * 1000 if number_given < SECONDS_BELOW else number_given
         if value <= LAST_MS:
             return value
-    return _written(text)
-
-
-def _written(text: str) -> int:
-    for form in (None, *FORMATS):
-        try:
-            found = datetime.fromisoformat(text) if form is None else datetime.strptime(text, form)
-            return max(0, round(found.timestamp() * 1000))
-        except (ValueError, OverflowError, OSError):
-            continue
-    raise ValueError(f"{text!r} is no time; write it as {EXAMPLES}")
+    if (meant := written(text)) is None:
+        raise ValueError(f"{text!r} is no time; write it as {EXAMPLES}")
+    return meant
 
 
 def parse_start(text: str, now: int) -> str | int:

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lengths of time as people write them, and as we write them for people: one way in the terminal and on pages."""
+"""Times and lengths of time as people write them, and as we write them for people: one way in the terminal, on pages
+and for Spark."""
 
 from __future__ import annotations
 
 import re
+from datetime import datetime
 
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+FORMATS = ("%Y%m%d%H%M%S", "%Y-%m-%d#%H:%M:%S:%f", "%Y-%m-%d#%H:%M:%S")  # of RocketMQ's tools
 _TWO_UNITS = (("d", "h"), ("h", "m"), ("m", "s"))
 
 _relative = re.compile(r"([+-])(\d+(?:\.\d+)?)(ms|s|m|h|d)").fullmatch
@@ -20,6 +23,17 @@ def relative(text: str, now: int) -> int | None:
         return None
     step = round(float(found[2]) * UNITS_MS[found[3]])
     return max(0, now + step if found[1] == "+" else now - step)
+
+
+def written(text: str) -> int | None:
+    """Epoch milliseconds of a date, of this machine's time zone unless it names one; None for what is none."""
+    for form in (None, *FORMATS):
+        try:
+            found = datetime.fromisoformat(text) if form is None else datetime.strptime(text, form)
+            return max(0, round(found.timestamp() * 1000))
+        except (ValueError, OverflowError, OSError):
+            continue
+    return None
 
 
 def in_words(ms: int) -> str:

@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from aerobee.client.session.identity import usual_namesrv
+from aerobee.protocol.durations import written
 from aerobee.spark import options as checks
+from aerobee.spark.option_values import any_of_tags
 from aerobee.spark.starting import said
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_TIMES = ("startingtimestamp", "endingtimestamp")
 
 
 def read(
@@ -26,8 +31,9 @@ def read(
 
     `json=True` infers a schema from JSON bodies (`schema`, a DDL text, or that instead of True skips it): each key
     becomes a column, unless a message has one of that name already, and column `data` holds them all. `text=True` adds
-    the body as column `text`. Everything else is an option of the data source, by its own name; the name server is that
-    of the environment (AEROBEE_NAMESRV) where neither `namesrv` nor `storePath` is given.
+    the body as column `text`. Everything else is an option of the data source, by its own name; `tags` may be a list
+    (any of them), `startingTimestamp` and `endingTimestamp` a datetime (local unless it has a zone). The name server is
+    that of the environment (AEROBEE_NAMESRV) where neither `namesrv` nor `storePath` is given.
 
     >>> read(spark, "orders", json=True).groupBy("status").count().show()                # doctest: +SKIP
     >>> read(spark, "orders", namesrv="127.0.0.1:9876", json=True).select("data.*")      # doctest: +SKIP
@@ -94,9 +100,28 @@ def _named(topics: str | list[str], options: dict[str, Any]) -> dict[str, str]:
 
 
 def _texts(options: dict[str, Any]) -> dict[str, str]:
-    given = {
-        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()
-    }
+    given = {name: _text(name, value) for name, value in options.items()}
     if "namesrv" not in given and "storePath" not in given:
         given["namesrv"] = usual_namesrv()  # here, at the driver: executors may have another environment
     return given
+
+
+def _text(name: str, value: Any) -> str:
+    """As the source is handed it: a text, made where the user's objects and time zone are."""
+    if name.lower() == "tags":
+        try:
+            return any_of_tags(value)
+        except ValueError as error:
+            raise checks.OptionError(f"option {name!r} is {value!r}: {error}") from None
+    if name.lower() in _TIMES:
+        return _time(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _time(value: Any) -> str:
+    """A date becomes epoch milliseconds here, for a server of Spark Connect may have another time zone. A time before
+    now stays so until Spark plans the query."""
+    text = value.isoformat() if isinstance(value, datetime) else str(value)
+    if text.strip().isdigit() or (found := written(text.strip())) is None:
+        return text
+    return str(found)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from aerobee.clock import SystemClock
-from aerobee.protocol.durations import UNITS_MS, relative
+from aerobee.protocol.durations import UNITS_MS, relative, written
 from aerobee.protocol.filters import compile_filter
 from aerobee.protocol.names import check_group, check_topic
 from aerobee.spark import schema
@@ -145,6 +145,20 @@ def group(raw: str) -> str:
     return raw.strip()
 
 
+def any_of_tags(given: Any) -> str:
+    """A text as it is, or one for several texts: any of them. What else it is would be a tag that nothing has."""
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, (list, tuple, set, frozenset)):
+        raise ValueError("expected a text or a list of texts")
+    for each in given:
+        if not isinstance(each, str) or not each.strip():
+            raise ValueError(f"{each!r} is no tag")
+    if not given:
+        raise ValueError("names no tag")
+    return "||".join(sorted(given) if isinstance(given, (set, frozenset)) else given)
+
+
 def tags(raw: str) -> str:
     return raw.strip() or "*"
 
@@ -188,15 +202,18 @@ def place(raw: str) -> Position:
 
 
 def time(raw: str) -> Position:
-    """Epoch milliseconds, or a time from now on or back."""
-    meant = relative(raw.strip(), SystemClock().wall())
-    if meant is not None:
+    """Epoch milliseconds, a date, or a time from now on or back."""
+    raw = raw.strip()
+    if (meant := relative(raw, SystemClock().wall())) is not None:
+        return Position(timestamp=meant)
+    is_date = not raw.isdigit() or len(raw) == 14  # 20261119214900, as RocketMQ's tools write it
+    if is_date and (meant := written(raw)) is not None:
         return Position(timestamp=meant)
     try:
         return Position(timestamp=whole(0)(raw))
     except ValueError:
         raise ValueError(
-            "expected epoch milliseconds, or a time before now such as -1h, -30m or -2d"
+            "expected epoch milliseconds, a time such as '2026-08-01 12:30', or one before now such as -1h, -30m or -2d"
         ) from None
 
 

@@ -55,10 +55,13 @@ def figures_of(progress: Any) -> Figures:
     """The figures of one progress, as in `query.lastProgress` or a listener's event.
 
     A query that ended, or has nothing to do, reports batches without rows: `query.recentProgress` has those before.
+    Before its first batch there is no progress (None): a ValueError.
 
     >>> figures_of(query.lastProgress).lag                    # doctest: +SKIP
     {'orders': 1200}
     """
+    if progress is None:
+        raise ValueError("the query has reported no progress yet; ask again after its first batch")
     if hasattr(progress, "json"):
         progress = json.loads(progress.json)
     lag: dict[str, int] = {}

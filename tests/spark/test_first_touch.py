@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +16,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import StructType
 
+from aerobee.cli.main import run
 from aerobee.spark import dataframes, reasons, save_mode, sessions, starting
 from aerobee.spark.options import OptionError, for_batch
 from aerobee.spark.source import RocketMQSource
@@ -82,6 +85,83 @@ def test_wrong_options_are_told_before_spark_is_asked() -> None:
         dataframes.read_stream(NOBODY, "orders", endingOffsets="latest")
     with pytest.raises(OptionError, match="option 'window' is '0': expected at least 1"):
         dataframes.write(NOBODY, "orders", window=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("paid", "paid"),
+        (["paid"], "paid"),
+        (("paid", "void"), "paid||void"),
+        ({"void", "paid"}, "paid||void"),
+        ("paid,void", "paid,void"),  # one tag: RocketMQ allows it
+    ],
+)
+def test_tags_may_be_a_list_which_means_any_of_them(given: Any, meant: str) -> None:
+    told = dataframes._named("orders", {"namesrv": "a:1", "tags": given})
+    assert told["tags"] == meant
+    assert for_batch(told).tags == meant
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (7, "option 'tags' is 7: expected a text or a list of texts"),
+        (None, "option 'tags' is None: expected a text or a list of texts"),
+        (["paid", 7], "option 'tags' is ['paid', 7]: 7 is no tag"),
+        (["paid", " "], "option 'tags' is ['paid', ' ']: ' ' is no tag"),
+        ([], "option 'tags' is []: names no tag"),
+    ],
+)
+def test_tags_that_no_message_can_have_are_refused_before_spark_is_asked(given: Any, said: str) -> None:
+    for reads in (dataframes.read, dataframes.read_stream):
+        with pytest.raises(OptionError) as caught:
+            reads(NOBODY, "orders", tags=given)
+        assert str(caught.value) == said
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "UTC"])
+def test_a_time_may_be_a_datetime_or_written_as_the_commands_take_it(
+    monkeypatch: pytest.MonkeyPatch, zone: str
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    local = datetime(2026, 11, 19, 21, 49)
+    aware = datetime(2026, 11, 19, 21, 49, tzinfo=UTC)
+    here = round(local.timestamp() * 1000)
+    try:
+        for given, meant in [
+            (local, here),
+            ("2026-11-19 21:49", here),
+            ("20261119214900", here),
+            (aware, 1_795_124_940_000),
+            ("2026-11-19 21:49+00:00", 1_795_124_940_000),
+            (1_795_124_940_000, 1_795_124_940_000),
+        ]:
+            told = dataframes._named(
+                "orders", {"namesrv": "a:1", "startingTimestamp": given, "endingTimestamp": given}
+            )
+            read = for_batch(told)
+            assert (read.start.timestamp, read.end.timestamp) == (meant, meant), given
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_datetime_is_a_moment_before_it_leaves_for_a_server_with_another_time_zone() -> None:
+    told = dataframes._named("orders", {"startingTimestamp": datetime(2026, 11, 19, 21, 49, tzinfo=UTC)})
+    assert told["startingTimestamp"] == "1795124940000"
+    assert dataframes._named("orders", {"startingTimestamp": "-1h"})["startingTimestamp"] == "-1h"
+
+
+@pytest.mark.parametrize("place", ["./nolake", "../nolake", "some/lake", ".nolake"])
+def test_a_replay_from_a_path_where_nothing_is_says_that_there_is_no_lake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sessions, "session", NOBODY)  # it is said before Spark starts
+    assert run(["pipeline", "replay", place, "--name", "n"]) == 1
+    assert f"aerobee: there is no lake in '{place}': no such directory" in capfd.readouterr().err
 
 
 def test_a_planning_process_tells_our_errors_without_their_tracebacks(
@@ -325,6 +405,22 @@ def test_json_bodies_become_columns(spark: SparkSession, server: TestServer) -> 
     assert (row.topic, row.data.topic, row["a.b"], row.amount) == ("first", "t", 1, 0)
     named = dataframes.read(spark, "first", namesrv=server.namesrv, json="amount LONG")
     assert sorted(row.amount for row in named.select("amount").collect()) == [0, 1, 2]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_read_of_several_tags_has_the_messages_of_each(spark: SparkSession, server: TestServer) -> None:
+    from aerobee import Message, Producer
+
+    async def send() -> None:
+        async with Producer(server.namesrv, group="g") as producer:
+            for tag in ("paid", "void", "new"):
+                await producer.send(Message("tagged", tag.encode(), tags=tag))
+
+    server.run(send())
+    frame = dataframes.read(spark, "tagged", namesrv=server.namesrv, tags=["paid", "void"])
+    assert sorted(row.tags for row in frame.select("tags").collect()) == ["paid", "void"]
 
 
 @pytest.mark.spark

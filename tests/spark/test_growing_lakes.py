@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,13 +16,16 @@ from pyspark.sql.types import StructType
 
 from aerobee import Message, Producer
 from aerobee.cli.main import run
+from aerobee.spark import dataframes
 from aerobee.spark.decoding import json_schema
 from aerobee.spark.decoding.json_bodies import schema_of
 from aerobee.spark.options import OptionError
 from aerobee.spark.pipelines import lake as pipeline
 from aerobee.spark.pipelines import lake_bodies
 from aerobee.spark.pipelines.lake import Added, lake
-from aerobee.spark.pipelines.tables import found_table
+from aerobee.spark.pipelines.lake_bodies import Asked
+from aerobee.spark.pipelines.replay import replay
+from aerobee.spark.pipelines.tables import found_table, lake_of
 from aerobee.testing.server import TestServer
 
 if TYPE_CHECKING:
@@ -355,6 +359,87 @@ def test_a_run_that_would_change_the_shape_of_the_rows_is_refused(
         assert word in told and "choose another directory" in told, told
     assert run(command) == 0
     assert sorted(row["body"] for row in by_pyarrow(out)) == [b'{"id": 1}', b'{"id": 2}']
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_a_run_after_one_that_died_in_its_first_batch_goes_on_with_what_that_one_chose(
+    spark: SparkSession,
+    server: TestServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    kind: str,
+) -> None:
+    out, topic = tmp_path / "lake", f"begun-{kind}"
+    command = ["pipeline", "lake", topic, str(out), "--once", "-n", server.namesrv]
+    send(server, topic, {"id": 1})
+    with monkeypatch.context() as dying:
+        dying.setattr(pipeline, "_added", dies)
+        assert run([*command, "--json-bodies", "--format", kind]) == 1
+    capfd.readouterr()
+    assert run(command) == 0
+    flags = "--json-bodies" if kind == "parquet" else "--format delta --json-bodies"
+    assert f"going on with {flags}, as the lake was begun" in capfd.readouterr().err
+    table = found_table(spark, str(out))
+    assert table.kind == kind
+    assert [(row.data.id, "body" in row) for row in table.read().collect()] == [(1, False)]
+
+
+def dies(*_: Any) -> None:
+    raise OSError("killed")
+
+
+def test_what_a_lake_chose_is_remembered_before_its_first_batch(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "started", dies)
+    with pytest.raises(OSError, match="killed"):
+        lake(spark, "any", str(tmp_path), schema="id INT", format="delta", options={"namesrv": "127.0.0.1:1"})
+    assert json.loads((tmp_path / "_bodies.json").read_text()) == {
+        "format": "delta", "schema": "id INT", "json": False, "evolve": True,
+    }  # fmt: skip
+
+
+def test_a_lake_without_a_commit_goes_on_as_the_last_run_that_spoke_of_it_said(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def said(kind: str | None, asked: Asked) -> tuple[str, str]:
+        table = lake_of(spark, str(tmp_path / "lake"), kind)
+        how = lake_bodies.settled(table, "t", asked)
+        table.remember(how.memory)
+        return table.kind, how.said
+
+    assert said(None, Asked()) == ("parquet", "")
+    assert said("delta", Asked()) == ("delta", "")
+    assert said(None, Asked()) == ("delta", "going on with --format delta, as the lake was begun")
+    assert said(None, Asked("id INT", evolve=False))[0] == "delta"
+    going_on = "going on with --schema 'id INT' --no-evolve, as the lake was begun"
+    assert said("parquet", Asked()) == ("parquet", going_on)
+    assert said(None, Asked(json=True, evolve=True)) == ("parquet", "")
+    assert said(None, Asked()) == ("parquet", "going on with --json-bodies, as the lake was begun")
+
+
+def test_a_lake_that_keeps_no_bodies_cannot_be_replayed_and_says_so_in_one_line(
+    spark: SparkSession, server: TestServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "lake"
+    send(server, "bodiless", {"id": 1})
+    fill(spark, server, "bodiless", out, "parquet")
+    (tmp_path / "empty").mkdir()
+    for where, said in [
+        (out, f"the rows of the lake {out} keep no bodies: .*Replay from the topic itself, or from a lake"),
+        (tmp_path / "empty", f"the lake {tmp_path}/empty holds no committed batch yet"),
+    ]:
+        capfd.readouterr()
+        more = ["--where", "body IS NOT NULL", "--target", "again", "-n", server.namesrv]
+        assert run(["pipeline", "replay", str(where), "--name", "n", *more]) == 1
+        told = [line for line in capfd.readouterr().err.splitlines() if line]
+        assert len(told) == 1 and re.search(said, told[0]), told
+    with pytest.raises(OptionError, match="the rows to replay keep no bodies"):
+        replay(found_table(spark, str(out)).read(), name="n", namesrv=server.namesrv, audit=str(tmp_path))
+    rows = dataframes.read(spark, "bodiless", namesrv=server.namesrv)
+    with pytest.raises(OptionError, match="have no properties, which a replay needs"):
+        replay(rows, name="n", namesrv=server.namesrv, audit=str(tmp_path))
 
 
 def test_a_lake_of_before_grows_too(

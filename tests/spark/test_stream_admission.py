@@ -13,7 +13,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from aerobee import ManualClock
-from aerobee.errors import AerobeeError, NetworkError, NoPermission, TopicNotFound
+from aerobee.errors import AerobeeError, NetworkError, NoPermission, NoRoute, TopicNotFound
 from aerobee.spark import options
 from aerobee.spark.reading import plan
 from aerobee.spark.reading.plan import Look, Range
@@ -281,3 +281,11 @@ def test_the_heads_that_are_told_are_those_of_the_last_look() -> None:
     source.put(q0=(0, 9))
     stream.reaches()
     assert stream.reader.reportLatestOffset() == {"o": {"t": {"b": {"0": 9}}}, "v": 1}
+
+
+def test_a_misspelt_topic_of_a_stream_is_answered_with_the_nearest_one() -> None:
+    source = Source()
+    source.bounds, source.known = {}, ["orders", "letters"]
+    source.failed = {"ordres": NoRoute("no route to topic 'ordres'")}
+    with pytest.raises(NoRoute, match=r"no route to topic 'ordres'; did you mean 'orders'\?"):
+        Stream(source, subscribe="ordres")

@@ -135,6 +135,11 @@ def test_lag_is_what_lies_between_the_batch_and_the_heads() -> None:
     assert str(figures) == "lake batch 3: 10 messages, 5/s, 22 behind"
 
 
+def test_a_query_without_a_first_batch_has_no_figures_yet() -> None:
+    with pytest.raises(ValueError, match="has reported no progress yet; ask again after its first batch"):
+        metrics.figures_of(None)
+
+
 def test_a_batch_that_is_made_again_after_a_restart_does_not_claim_to_have_caught_up() -> None:
     """Spark asks for no heads before it: `latestOffset` is null, or the text of that."""
     for nothing in (None, "null"):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aerobee.spark.decoding import json_bodies
 from aerobee.spark.pipelines.lake_bodies import Asked, settled
+from aerobee.spark.sessions import is_remote
 from aerobee.spark.starting import started
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from aerobee.spark.pipelines.lake_bodies import Bodies
+    from aerobee.spark.pipelines.lake_bodies import Bodies, Settled
     from aerobee.spark.pipelines.parquet_table import Table
 
 log = logging.getLogger("aerobee.spark.lake")
@@ -59,7 +60,7 @@ def lake(
     """Copy `topics` (comma-separated, or a pattern with a `*`) into a table under `out`.
 
     `format` is parquet (a directory of files), delta or iceberg (pipelines/tables.py; a local directory); left out, the
-    lake's own, parquet for a new one.
+    lake's own, parquet for a new one. It is remembered from the first start on, as are the next three.
 
     With `json` the keys that come become columns, with `schema` (DDL) those that it names; with both, those as it has
     them and the others as they come. The table gains columns for new keys; with `evolve=False` they go to `_rescued`
@@ -82,6 +83,8 @@ def lake(
         how.bodies.check(table)
     if how.said:
         said(how.said)
+    if not is_remote(spark) and not table.is_claimed():
+        table.remember(how.memory)  # now, since a run may end before its first batch
     reader = spark.readStream.format("rocketmq").option("startingOffsets", "earliest")
     reader = reader.option(*_selection(topics)).option("includeProperties", "true")
     reader = reader.option("checkBodies", "true")
@@ -91,20 +94,19 @@ def lake(
     place = checkpoint or f"{out.rstrip('/')}/_checkpoint"
 
     # By the process that runs the batches: with Spark Connect, one beside the server.
-    opened: list[tuple[Table, Bodies | None]] = []
+    opened: list[tuple[Table, Settled]] = []
 
     def one_batch(frame: DataFrame, batch_id: int) -> None:
         if not opened:
             found = lake_of(frame.sparkSession, out, format)
-            opened.append((found, settled(found, topics, asked).bodies))
-        table, bodies = opened[0]
+            opened.append((found, settled(found, topics, asked)))
+        table, how = opened[0]
         table.claim(place)
         if table.holds(batch_id):
             log.info("batch=%d is in the lake already", batch_id)
             return
-        if bodies is not None:
-            table.remember(bodies.memory)
-        added = _added(table, frame, batch_id, bodies)
+        table.remember(how.memory)
+        added = _added(table, frame, batch_id, how.bodies)
         if told is not None:
             told(added)
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the bodies of a lake become columns: as this run says or, where it says nothing, as the lake remembers.
 
-    out/_bodies.json     {"schema": "id INT, name STRING", "json": false, "evolve": true}; "json": by the keys that come
+    out/_bodies.json     {"format": "delta", "schema": "id INT, name STRING", "json": false, "evolve": true}
+                         "json": by the keys that come; neither that nor a schema: bodies are kept as they are
 
 Rows of one table have one shape. Where some bodies were parsed and others kept, sums over `data` would leave messages
 out and nobody would notice: so a run that says nothing goes on as before, and one that would begin another shape is
-refused. What counts is the table's columns; a run that committed nothing has settled nothing.
+refused. What counts is the table's columns. A run that committed nothing has settled nothing, but is remembered: the
+next one goes on as it began, unless it says otherwise.
 """
 
 from __future__ import annotations
@@ -45,20 +47,33 @@ class Settled(NamedTuple):
     bodies: Bodies | None  # None: they are kept as they are
     said: str = ""  # for people, where the run goes on with what an earlier one said
 
+    @property
+    def memory(self) -> dict[str, Any]:
+        return self.bodies.memory if self.bodies else {"schema": None, "json": False, "evolve": True}
+
 
 def settled(table: Table, topics: str, asked: Asked) -> Settled:
     """How the rows of this run are made. OptionError when they would be of another shape than those of the lake."""
-    columns = table.schema()
+    columns, kept = table.schema(), table.remembered()
     if columns is None:
-        return Settled(_as_asked(topics, asked) if asked.option else None)
+        return _as_begun(table, topics, kept, asked)
     if not {json_bodies.DATA, json_bodies.BAD, json_bodies.RESCUED} & set(columns.names):
         if asked.option:
             raise _other_shape(table, asked)
         return Settled(None)
-    kept = table.remembered()
     if asked.option:
         return Settled(_as_asked(topics, asked), _from_schema_to_keys(kept) if asked.json else "")
     return _as_before(topics, kept, evolve=asked.evolve)
+
+
+def _as_begun(table: Table, topics: str, kept: dict[str, Any] | None, asked: Asked) -> Settled:
+    """Of a lake without a commit: what this run says or, where it says nothing, the one that began it."""
+    flags = [f"--format {table.kind}"] if kept and kept.get("format") == table.kind != "parquet" else []
+    bodies = _as_asked(topics, asked) if asked.option else None
+    if kept and not asked.option and (kept["schema"] or _takes_keys(kept)):
+        bodies, more = _of_memory(topics, kept, evolve=asked.evolve)
+        flags += more
+    return Settled(bodies, f"going on with {' '.join(flags)}, as the lake was begun" if flags else "")
 
 
 def _as_asked(topics: str, asked: Asked) -> Bodies:
@@ -70,13 +85,18 @@ def _as_before(topics: str, kept: dict[str, Any] | None, *, evolve: bool | None)
         said = f"going on with the columns of the lake; keys that have none go to {json_bodies.RESCUED}"
         bodies = Bodies(topics, None, keys=True, evolve=False)
         return Settled(bodies, f"{said} (--json-bodies makes columns of them)")
+    bodies, flags = _of_memory(topics, kept, evolve=evolve)
+    return Settled(bodies, f"going on with {' '.join(flags)}, as the lake was made")
+
+
+def _of_memory(topics: str, kept: dict[str, Any], *, evolve: bool | None) -> tuple[Bodies, list[str]]:
+    """And the options that say it."""
     schema, keys = kept["schema"], _takes_keys(kept)
     evolves = kept["evolve"] if evolve is None else evolve
     flags = (
         [f"--schema {schema!r}"] * bool(schema) + ["--json-bodies"] * keys + ["--no-evolve"] * (not evolves)
     )
-    bodies = Bodies(topics, schema, keys=keys, evolve=evolves)
-    return Settled(bodies, f"going on with {' '.join(flags)}, as the lake was made")
+    return Bodies(topics, schema, keys=keys, evolve=evolves), flags
 
 
 def _takes_keys(kept: dict[str, Any]) -> bool:

@@ -5,7 +5,7 @@
     out/_commits/b00000000007.json                              the files that batch 7 added, and the columns since
     out/_common_metadata                                        the columns, for readers that do not look at commits
     out/_query.json                                             whose batches these are: the id in the checkpoint
-    out/_bodies.json                                            how JSON bodies became columns (`lake_bodies`)
+    out/_bodies.json                                            what its first run chose (`lake_bodies`)
 
 Theory of operation. Spark replays a batch after a crash with the same offsets and the same batch id. A batch writes
 its files into `_staging/<batch>-<attempt>`, moves them to their place under names that carry the batch id, and last
@@ -76,16 +76,20 @@ class Table:
         self._remove_compacted()
         self._query = query
 
+    def is_claimed(self) -> bool:
+        return self._files.exists(OWNER)
+
     def remembered(self) -> dict[str, Any] | None:
         """What `remember` was told last, by this run or another; None when nothing was."""
-        found: dict[str, Any] | None = self._files.read_json(BODIES) if self._files.exists(BODIES) else None
-        return found
+        return remembered_in(self._files)
 
     def remember(self, bodies: dict[str, Any]) -> None:
-        if bodies != self._remembered:
-            self._remembered = bodies
-            if bodies != self.remembered():
-                self._files.write_json(BODIES, bodies)
+        """Beside the format, so that a lake without a commit is gone on with as it was begun."""
+        memory = {"format": self.kind, **bodies}
+        if memory != self._remembered:
+            self._remembered = memory
+            if memory != self.remembered():
+                self._files.write_json(BODIES, memory)
 
     def holds(self, batch_id: int) -> bool:
         return self._files.exists(_commit_name(batch_id))
@@ -207,6 +211,11 @@ class Table:
         for name in names:
             self._files.delete(name)
         self._files.delete(staging)
+
+
+def remembered_in(files: Files) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = files.read_json(BODIES) if files.exists(BODIES) else None
+    return found
 
 
 @contextmanager

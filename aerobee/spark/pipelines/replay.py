@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aerobee.clock import Clock, SystemClock
-from aerobee.spark.options import for_batch
+from aerobee.spark.decoding import json_bodies
+from aerobee.spark.options import OptionError, for_batch
 from aerobee.spark.reading.plan import edge
 from aerobee.spark.reading.queue_source import MISSING, BrokerQueues
 
@@ -65,6 +66,10 @@ _DROPPED = [
     "__SHARDINGKEY",
 ]
 
+_NEEDED = (
+    "topic", "brokerName", "queueId", "queueOffset", "msgId", "tags", "keys", "body", "storeTimestamp", "properties",
+)  # fmt: skip
+
 
 class Outcome(NamedTuple):
     chosen: int
@@ -96,6 +101,7 @@ def replay(
     >>> dead = read(spark, "%DLQ%billing", includeProperties=True)                                # doctest: +SKIP
     >>> replay(dead, name="fix-42", namesrv="127.0.0.1:9876", audit="/tmp/audit")                 # doctest: +SKIP
     """
+    check(rows)
     brokers = {"namesrv": namesrv, **(options or {})}
     planned = _planned(rows, name, target)
     planned.persist()
@@ -115,6 +121,19 @@ def replay(
         return Outcome(chosen, chosen - total, sent, new, to)
     finally:
         planned.unpersist()
+
+
+def check(rows: DataFrame, whose: str = "the rows to replay") -> None:
+    """OptionError when they have not all that a message is made of."""
+    if "body" not in rows.columns and json_bodies.BAD in rows.columns:
+        raise OptionError(
+            f"{whose} keep no bodies: they have columns for JSON bodies instead (--json-bodies, --schema), of which the "
+            "messages as they were sent cannot be made. Replay from the topic itself, or from a lake made without these"
+        )
+    if missing := [name for name in _NEEDED if name not in rows.columns]:
+        raise OptionError(
+            f"{whose} have no {' and '.join(missing)}, which a replay needs: read(..., includeProperties=True) has all"
+        )
 
 
 def _planned(rows: DataFrame, name: str, target: str | None) -> DataFrame:

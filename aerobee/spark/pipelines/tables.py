@@ -27,7 +27,7 @@ from aerobee.spark.decoding import json_schema
 from aerobee.spark.options import OptionError
 from aerobee.spark.pipelines import delta_log
 from aerobee.spark.pipelines.files import Files
-from aerobee.spark.pipelines.parquet_table import BOUNDED, MICROS, Table, times_as
+from aerobee.spark.pipelines.parquet_table import BOUNDED, MICROS, Table, remembered_in, times_as
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -208,14 +208,16 @@ def table_of(spark: SparkSession, root: str, kind: str) -> Table:
 
 
 def lake_of(spark: SparkSession, root: str, kind: str | None = None) -> Table:
-    """The lake in a directory: of its own kind, which is `kind` (parquet, when nothing is said) where it is new."""
-    there = _kind_found(Files(spark, root))
+    """The lake in a directory: of its own kind, which is `kind` where it is new. Nothing said, it is that of a run that
+    began it and did not come to a commit, or parquet."""
+    files = Files(spark, root)
+    there = _kind_found(files)
     if kind and there and kind != there:
         raise OptionError(
             f"the lake {root} is {there}; --format {kind} (format=) would begin a second table in it, with what comes "
             f"from now on. Give {there}, or choose another directory"
         )
-    return table_of(spark, root, kind or there or "parquet")
+    return table_of(spark, root, kind or there or (remembered_in(files) or {}).get("format") or "parquet")
 
 
 def found_table(spark: SparkSession, root: str) -> Table:

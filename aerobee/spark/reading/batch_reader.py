@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
     from aerobee.spark.options import Read
+
+log = logging.getLogger("aerobee.spark")
 
 TASK_ROWS = 250_000  # below this a further task costs more than it saves
 
@@ -44,13 +47,23 @@ class BatchReader(DataSourceReader):
             self._options, source, [topic for topic in topics if self._narrow.keeps_topic(topic)]
         )
         resolve.check_names(self._options, topics, bounds)
-        start = resolve.start(self._options, source, bounds)
+        stored = resolve.group_offsets(source, bounds) if self._options.group else []
+        is_new = bool(stored) and all(offset is None for offset in stored)
+        if is_new and self._options.start.word == "group":
+            log.warning(
+                "group=%s has no offsets on %s yet: each queue is read from its start",
+                self._options.group,
+                ", ".join(bounds),
+            )
+        start = resolve.start(self._options, source, bounds, stored)
         end = resolve.end(self._options, source, bounds)
         parts = plan.ranges(start, end, bounds, fail_on_data_loss=self._options.fail_on_data_loss)
         parts = self._narrow.ranges(parts, source)
-        return [Part(task) for task in self._tasks(parts, source)]
+        # A pull makes its group where there is none; a look must not, so one that is not known is not named.
+        group = "" if is_new else self._options.group
+        return [Part(task) for task in self._tasks(parts, source, group)]
 
-    def _tasks(self, parts: list[plan.Range], source: Any) -> list[tasks.Task]:
+    def _tasks(self, parts: list[plan.Range], source: Any, group: str) -> list[tasks.Task]:
         options = self._options
         most = options.max_partitions or max(2, os.cpu_count() or 2) * 2
         groups = plan.pack(
@@ -60,7 +73,7 @@ class BatchReader(DataSourceReader):
             max_records=options.max_records,
             target=TASK_ROWS,
         )
-        options = msgspec.structs.replace(options, tags=self._narrow.tags or options.tags)
+        options = msgspec.structs.replace(options, tags=self._narrow.tags or options.tags, group=group)
         if not options.store_path:
             return tasks.over_the_wire(source, parts, groups, options, self._columns)
         if not options.ordered:

@@ -83,10 +83,17 @@ def bounds_of(options: Read, source: QueueSource, topics: list[str]) -> dict[str
         if not isinstance(error, MISSING):
             raise error
         if is_named(options, topic) and options.fail_on_data_loss:
-            told = error.remark if isinstance(error, BrokerError) else str(error)
-            raise type(error)(f"{told}{nearest(topic, source)}") from error
+            raise with_nearest(error, topic, source) from error
         log.warning("topic=%s left out: %s", topic, error)
     return look.bounds
+
+
+def with_nearest(error: AerobeeError, topic: str, source: QueueSource) -> AerobeeError:
+    """The error of a topic that was named; one that is missing with what may have been meant."""
+    if not isinstance(error, MISSING):
+        return error
+    told = error.remark if isinstance(error, BrokerError) else str(error)
+    return type(error)(f"{told}{nearest(topic, source)}")
 
 
 def nearest(topic: str, source: QueueSource) -> str:

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from aerobee.spark.reading.queue_source import QueueSource
 
 
-def start(options: Read, source: QueueSource, bounds: Bounds) -> Offsets:
+def start(
+    options: Read, source: QueueSource, bounds: Bounds, stored: list[int | None] | None = None
+) -> Offsets:
+    """`stored` are the group's offsets of all places, where they were asked for before."""
     position = options.start
     if position.word == "group":
-        return _from_group(source, bounds)
+        return _from_group(bounds, group_offsets(source, bounds) if stored is None else stored)
     return _resolved(position, options, source, bounds, side="startingOffsets")
 
 
@@ -105,11 +108,15 @@ def _given(offsets: Offsets, bounds: Bounds, options: Read, side: str) -> Offset
     return tidy(found)
 
 
-def _from_group(source: Any, bounds: Bounds) -> Offsets:
+def group_offsets(source: Any, bounds: Bounds) -> list[int | None]:
+    """Of all places; None where the group has none."""
+    stored: list[int | None] = source.group_offsets([place for place, _, _ in places(bounds)])
+    return stored
+
+
+def _from_group(bounds: Bounds, stored: list[int | None]) -> Offsets:
     """The group's stored offsets; a queue it never read starts at the earliest."""
     found: Offsets = {}
-    all_places = list(places(bounds))
-    stored = source.group_offsets([place for place, _, _ in all_places])
-    for ((topic, broker, queue), low, _), offset in zip(all_places, stored, strict=True):
+    for ((topic, broker, queue), low, _), offset in zip(places(bounds), stored, strict=True):
         put(found, topic, broker, str(queue), low if offset is None else max(offset, low))
     return tidy(found)

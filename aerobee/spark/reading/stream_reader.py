@@ -32,7 +32,7 @@ from aerobee.spark.reading import plan, resolve, sizes, tasks
 from aerobee.spark.reading.batch_reader import Part
 from aerobee.spark.reading.mirror import Mirror
 from aerobee.spark.reading.offsets import OffsetTexts
-from aerobee.spark.reading.queue_source import MISSING, chosen_topics, is_named, source_for
+from aerobee.spark.reading.queue_source import MISSING, chosen_topics, is_named, source_for, with_nearest
 from aerobee.spark.reading.quiet import Quiet, is_past
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         never = not self._look.bounds and self._options.fail_on_data_loss
         for topic, error in look.failed.items():
             if never and is_named(self._options, topic):
-                raise error
+                raise with_nearest(error, topic, self._ask)
             if topic not in self._away:
                 log.warning("topic=%s is left out until it is back: %s", topic, error)
         for broker, error in look.away.items():

@@ -21,6 +21,7 @@ from aerobee.spark import dataframes, reasons, save_mode, sessions, starting
 from aerobee.spark.options import OptionError, for_batch
 from aerobee.spark.source import RocketMQSource
 from aerobee.testing.server import TestServer
+from tests.spark.patient import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -384,7 +385,7 @@ def server() -> Iterator[TestServer]:
     with TestServer() as running:
 
         async def send() -> None:
-            async with Producer(running.namesrv, group="g") as producer:
+            async with Producer(running.namesrv, group="g", options=PATIENT) as producer:
                 for n in range(3):
                     body = b'{"status": "paid", "amount": %d, "topic": "t", "a.b": 1}' % n
                     await producer.send(Message("first", body))
@@ -414,7 +415,7 @@ def test_a_read_of_several_tags_has_the_messages_of_each(spark: SparkSession, se
     from aerobee import Message, Producer
 
     async def send() -> None:
-        async with Producer(server.namesrv, group="g") as producer:
+        async with Producer(server.namesrv, group="g", options=PATIENT) as producer:
             for tag in ("paid", "void", "new"):
                 await producer.send(Message("tagged", tag.encode(), tags=tag))
 
@@ -478,7 +479,7 @@ def test_workers_that_are_cut_off_say_nothing(tmp_path: Path) -> None:
     with TestServer() as server:
 
         async def send() -> None:
-            async with Producer(server.namesrv, group="g") as producer:
+            async with Producer(server.namesrv, group="g", options=PATIENT) as producer:
                 for _ in range(100):
                     await producer.send_batch([Message("large", bytes(1000)) for _ in range(100)])
 

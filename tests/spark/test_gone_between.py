@@ -20,6 +20,7 @@ from aerobee.spark.reading.plan import DataLoss, Range
 from aerobee.spark.reasons import reason
 from aerobee.store.message_store import MessageStore
 from aerobee.testing.server import TestServer
+from tests.spark.patient import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +51,7 @@ def test_a_topic_deleted_between_plan_and_read_is_data_loss_or_nothing(server: T
 
 def test_a_topic_re_created_between_plan_and_read_is_data_loss_or_what_is_there(server: TestServer) -> None:
     async def send() -> None:
-        async with Producer(server.namesrv, group="tests") as producer:
+        async with Producer(server.namesrv, group="tests", options=PATIENT) as producer:
             await producer.send(Message("deleted-since", b"x"))
 
     server.create_topic("deleted-since", queues=1)

@@ -27,6 +27,7 @@ from aerobee.spark.pipelines.lake_bodies import Asked
 from aerobee.spark.pipelines.replay import replay
 from aerobee.spark.pipelines.tables import found_table, lake_of
 from aerobee.testing.server import TestServer
+from tests.spark.patient import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +52,7 @@ def server() -> Iterator[TestServer]:
 
 def send(server: TestServer, topic: str, *bodies: dict[str, Any]) -> None:
     async def work() -> None:
-        async with Producer(server.namesrv, group="tests") as producer:
+        async with Producer(server.namesrv, group="tests", options=PATIENT) as producer:
             for body in bodies:
                 await producer.send(Message(topic, json.dumps(body).encode()))
 

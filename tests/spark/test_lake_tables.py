@@ -14,6 +14,7 @@ from aerobee.spark.options import OptionError
 from aerobee.spark.pipelines.lake import lake
 from aerobee.spark.pipelines.tables import found_table, table_of
 from aerobee.testing.server import TestServer
+from tests.spark.patient import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,7 @@ def server() -> Iterator[TestServer]:
 
 def send(server: TestServer, topic: str, first: int, last: int) -> None:
     async def work() -> None:
-        async with Producer(server.namesrv, group="tests") as producer:
+        async with Producer(server.namesrv, group="tests", options=PATIENT) as producer:
             await asyncio.gather(
                 *(producer.send(Message(topic, b'{"n": %d}' % i)) for i in range(first, last))
             )

@@ -17,10 +17,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from aerobee import Message, Producer
-from aerobee.client.options import Options
 from aerobee.spark import reasons
 from aerobee.spark.pipelines.parquet_table import Table
 from aerobee.testing.server import TestServer
+from tests.spark.patient import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,8 +59,7 @@ def test_row_groups_are_bounded_by_bytes(spark: SparkSession, tmp_path: Path) ->
 
 def test_the_default_session_takes_fifty_of_the_largest_messages(server: TestServer, tmp_path: Path) -> None:
     async def work() -> None:
-        patient = Options(send_timeout_ms=60_000)
-        async with Producer(server.namesrv, group="tests", options=patient) as producer:
+        async with Producer(server.namesrv, group="tests", options=PATIENT) as producer:
             for i in range(50):
                 noise = os.urandom(LARGEST - 8)  # which no producer compresses
                 await producer.send(Message("largest", b"%08d" % i + noise))
@@ -84,7 +83,7 @@ def end(row):
 
 def test_a_jvm_that_dies_is_told_in_one_line(server: TestServer, tmp_path: Path) -> None:
     async def work() -> None:
-        async with Producer(server.namesrv, group="tests") as producer:
+        async with Producer(server.namesrv, group="tests", options=PATIENT) as producer:
             await producer.send(Message("deadly", b"x"))
 
     asyncio.run(work())

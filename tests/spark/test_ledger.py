@@ -14,6 +14,7 @@ pytest.importorskip("pyspark")
 from aerobee import Admin, BrokerConfig, Message, Producer, PushConsumer, SimpleConsumer
 from aerobee.spark.pipelines.ledger import ledger, of_key, summary
 from aerobee.testing.server import TestServer
+from tests.spark.patient import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ def server() -> Iterator[TestServer]:
 
 
 async def fill(server: TestServer, topic: str, count: int) -> None:
-    async with Producer(server.namesrv, group="tests") as producer:
+    async with Producer(server.namesrv, group="tests", options=PATIENT) as producer:
         for i in range(count):
             await producer.send(Message(topic, b"%d" % i, keys=[str(i)], sharding_key="one"))
 

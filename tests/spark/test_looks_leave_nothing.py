@@ -10,10 +10,11 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from aerobee import Admin, Message, Producer
+from aerobee import Admin, Message, Producer, ProducerOptions
 from aerobee.spark.options import for_batch
 from aerobee.spark.reading.batch_reader import BatchReader, Part
 from aerobee.testing.server import TestServer
+from tests.spark.patient import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,10 @@ def server() -> Iterator[TestServer]:
 
 
 async def _prepared(server: TestServer) -> None:
-    async with Producer(server.namesrv, group="p") as producer, Admin(server.namesrv) as admin:
+    async with (
+        Producer(server.namesrv, group="p", options=PATIENT) as producer,
+        Admin(server.namesrv) as admin,
+    ):
         for number in range(6):
             await producer.send(Message("looked-at", b"%d" % number))
         await admin.create_group("known")
@@ -78,3 +82,17 @@ def test_a_batch_from_the_offsets_of_a_group_that_has_some_begins_there(
 ) -> None:
     assert rows(server, group="known", startingOffsets="group") == 0
     assert warned(caplog) == []
+
+
+async def _one(server: TestServer) -> None:
+    async with Producer(server.namesrv, options=ProducerOptions(**server.account)) as producer:
+        await producer.send(Message("t", b"1"))
+
+
+def test_with_an_account_the_rights_of_the_group_named_suffice() -> None:
+    with TestServer.secured() as server:
+        server.create_topic("t", queues=1)
+        server.run(_one(server))
+        server.add_user("reader", "secret-of-it", {"Topic:t": "Sub", "Group:mine": "Sub"})
+        account = {"accessKey": "reader", "secretKey": "secret-of-it"}
+        assert rows(server, subscribe="t", group="mine", startingOffsets="group", **account) == 1

@@ -26,6 +26,7 @@ from aerobee.spark.pipelines.parquet_table import Table
 from aerobee.spark.pipelines.replay import replay
 from aerobee.spark.pipelines.report import report
 from aerobee.testing.server import TestServer
+from tests.spark.patient import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +47,7 @@ def server() -> Iterator[TestServer]:
 
 def send(server: TestServer, topic: str, bodies: list[str], **fields: Any) -> None:
     async def work() -> None:
-        async with Producer(server.namesrv, group="tests") as producer:
+        async with Producer(server.namesrv, group="tests", options=PATIENT) as producer:
             messages = [Message(topic, b.encode(), keys=[f"k{i}"], **fields) for i, b in enumerate(bodies)]
             await asyncio.gather(*(producer.send(message) for message in messages))
 
@@ -203,11 +204,11 @@ def test_the_ledger_knows_what_became_of_every_message(
         async with Admin(server.namesrv) as admin:
             await admin.create_group(group, retry_max_times=1)
             await admin.set_consume_mode(topic, group, mode)
-        async with Producer(server.namesrv, group="tests") as producer:
+        async with Producer(server.namesrv, group="tests", options=PATIENT) as producer:
             for body in BODIES:
                 await producer.send(Message(topic, body.encode(), keys=[body]))
         await consume_all(server.namesrv, topic, group, len(BODIES) - 1, trace=True, dead=1)
-        async with Producer(server.namesrv, group="tests") as producer:
+        async with Producer(server.namesrv, group="tests", options=PATIENT) as producer:
             for i in range(5):
                 await producer.send(Message(topic, b"waiting", keys=[f"w-{i}"]))
 

@@ -44,7 +44,9 @@ COMMANDS = [
 
 
 async def _send(server: TestServer) -> None:
-    async with Producer(server.namesrv, group="p", options=ProducerOptions(**server.account)) as producer:
+    async with Producer(
+        server.namesrv, group="p", options=ProducerOptions(**server.account, send_timeout_ms=60_000)
+    ) as producer:
         for number in range(5):
             await producer.send(Message("t", str(number).encode(), keys=[f"k{number}"]))
 

@@ -14,6 +14,7 @@ pytest.importorskip("pyspark")
 
 from aerobee import Message, Producer
 from aerobee.testing.server import TestServer
+from tests.spark.patient import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,7 @@ def send(server: TestServer, topic: str, events: list[tuple[int, int]]) -> None:
     """(key, second) each, in this order."""
 
     async def work() -> None:
-        async with Producer(server.namesrv, group="tests") as producer:
+        async with Producer(server.namesrv, group="tests", options=PATIENT) as producer:
             for key, at in events:
                 await producer.send(Message(topic, json.dumps({"key": key, "at": at}).encode()))
 

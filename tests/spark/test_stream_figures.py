@@ -22,6 +22,7 @@ from aerobee.spark.reading import plan, sizes
 from aerobee.spark.reading.offsets import OffsetTexts
 from aerobee.spark.reading.stream_reader import StreamReader
 from aerobee.testing.server import TestServer
+from tests.spark.patient import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,7 +88,7 @@ def test_a_stream_from_a_broker_samples_its_messages() -> None:
         server.create_topic("large", queues=2)
 
         async def send() -> None:
-            async with Producer(server.namesrv, group="g") as producer:
+            async with Producer(server.namesrv, group="g", options=PATIENT) as producer:
                 for _ in range(40):
                     await producer.send(Message("large", random.Random(1).randbytes(10_000)))
 

@@ -20,6 +20,7 @@ from aerobee.spark import options
 from aerobee.spark.reading import plan
 from aerobee.spark.reading.stream_reader import StreamReader
 from aerobee.testing.server import TestServer
+from tests.spark.patient import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,7 +50,7 @@ def behind(stream: StreamReader, at: dict[str, Any]) -> int:
 
 def send(server: TestServer, topic: str, count: int = 1) -> None:
     async def work() -> None:
-        async with Producer(server.namesrv, group="g") as producer:
+        async with Producer(server.namesrv, group="g", options=PATIENT) as producer:
             for _ in range(count):
                 await producer.send(Message(topic, b"x"))
 
@@ -63,7 +64,7 @@ def test_what_was_sent_before_the_question_is_in_the_answer(server: TestServer, 
     at = stream.initialOffset()
 
     async def send_and_ask() -> None:
-        async with Producer(server.namesrv, group="g") as producer:
+        async with Producer(server.namesrv, group="g", options=PATIENT) as producer:
             for i in range(30):
                 await producer.send(Message(f"look-{i % topics}", b"x"))
                 seen.append(await asyncio.to_thread(behind, stream, at))

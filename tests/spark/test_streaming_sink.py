@@ -11,6 +11,7 @@ import pytest
 
 from aerobee.protocol.routing import place_of_key
 from aerobee.testing.server import TestServer
+from tests.spark.patient import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,7 @@ def send(server: TestServer, topic: str, numbers: range) -> None:
     from aerobee import Message, Producer
 
     async def work() -> None:
-        async with Producer(server.namesrv, group="spark-tests") as producer:
+        async with Producer(server.namesrv, group="spark-tests", options=PATIENT) as producer:
             messages = [Message(topic, b"%06d" % n, sharding_key=f"user{n % 10}") for n in numbers]
             await asyncio.gather(*map(producer.send, messages))
 

@@ -14,6 +14,7 @@ from aerobee.cli.main import run
 from aerobee.spark.pipelines.evidence import Evidence
 from aerobee.spark.reasons import reason
 from aerobee.testing.server import TestServer
+from tests.spark.patient import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,7 @@ def server() -> Iterator[TestServer]:
 
 def send(server: TestServer, topic: str, bodies: list[str]) -> None:
     async def work() -> None:
-        async with Producer(server.namesrv, group="tests") as producer:
+        async with Producer(server.namesrv, group="tests", options=PATIENT) as producer:
             await asyncio.gather(*(producer.send(Message(topic, body.encode())) for body in bodies))
 
     server.create_topic(topic, queues=1)

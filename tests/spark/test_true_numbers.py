@@ -25,6 +25,7 @@ from aerobee.spark.pipelines.ledger import ledger, summary
 from aerobee.spark.pipelines.replay import replay
 from aerobee.spark.pipelines.report import report
 from aerobee.testing.server import TestServer
+from tests.spark.patient import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,7 @@ def server() -> Iterator[TestServer]:
 
 def send(server: TestServer, topic: str, bodies: list[bytes]) -> None:
     async def work() -> None:
-        async with Producer(server.namesrv, group="tests") as producer:
+        async with Producer(server.namesrv, group="tests", options=PATIENT) as producer:
             await asyncio.gather(*(producer.send(Message(topic, body)) for body in bodies))
 
     asyncio.run(work())

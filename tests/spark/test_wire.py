@@ -17,6 +17,7 @@ from aerobee.spark.pipelines.lake import lake
 from aerobee.spark.reading.batch_reader import BatchReader, Part
 from aerobee.store.message_store import MessageStore
 from aerobee.testing.server import TestServer
+from tests.spark.patient import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,7 @@ def send(server: TestServer, topic: str, bodies: list[bytes], **fields: Any) -> 
     from aerobee import Message, Producer
 
     async def work() -> None:
-        async with Producer(server.namesrv, group="spark-tests") as producer:
+        async with Producer(server.namesrv, group="spark-tests", options=PATIENT) as producer:
             for at in range(0, len(bodies), 500):
                 chunk = bodies[at : at + 500]
                 await asyncio.gather(*(producer.send(Message(topic, body, **fields)) for body in chunk))

@@ -59,8 +59,9 @@ class BatchReader(DataSourceReader):
         end = resolve.end(self._options, source, bounds)
         parts = plan.ranges(start, end, bounds, fail_on_data_loss=self._options.fail_on_data_loss)
         parts = self._narrow.ranges(parts, source)
-        # A pull makes its group where there is none; a look must not, so one that is not known is not named.
-        group = "" if is_new else self._options.group
+        # A pull makes its group where there is none; a look must not, so one that is not known is not named. With an
+        # account it is: the rights may be for that one alone.
+        group = "" if is_new and not self._options.access_key else self._options.group
         return [Part(task) for task in self._tasks(parts, source, group)]
 
     def _tasks(self, parts: list[plan.Range], source: Any, group: str) -> list[tasks.Task]:

@@ -9,10 +9,13 @@ df.write.format("rocketmq").option("namesrv", "127.0.0.1:9876").option("topic", 
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
+from aerobee.errors import BrokerError
+from aerobee.protocol.names import DEFAULT_TOPIC
 from aerobee.spark import options, schema
 from aerobee.spark.hung_up import hush_workers
 from aerobee.spark.reasons import plainly
@@ -66,7 +69,9 @@ class RocketMQSource(DataSource):
 
         if overwrite:
             raise options.OptionError('a topic cannot be overwritten: write with .mode("append")')
-        return BatchWriter(_sink_options(self.options, schema))
+        sink = _sink_options(self.options, schema)
+        _reach(sink)
+        return BatchWriter(sink)
 
     @plainly()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001
@@ -104,6 +109,18 @@ def _refused(error: options.OptionError) -> DataSourceStreamReader:
 
 def _names(struct: StructType) -> tuple[str, ...]:
     return tuple(struct.fieldNames())
+
+
+def _reach(sink: options.Write) -> None:
+    """Is anybody there? Asked once, here: else each task finds out by itself, and Spark tells of each of its tries."""
+    from aerobee.spark.cluster import Cluster
+
+    cluster = Cluster(sink, sink.retries + 1)
+    try:
+        with suppress(BrokerError):  # whoever refuses is there
+            cluster.route(DEFAULT_TOPIC)
+    finally:
+        cluster.close()
 
 
 def _sink_options(given: Any, struct: StructType) -> options.Write:

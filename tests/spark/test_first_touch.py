@@ -17,6 +17,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.types import StructType
 
 from aerobee.cli.main import run
+from aerobee.errors import NetworkError
 from aerobee.spark import dataframes, reasons, save_mode, sessions, starting
 from aerobee.spark.options import OptionError, for_batch
 from aerobee.spark.source import RocketMQSource
@@ -69,6 +70,15 @@ def test_who_overwrites_a_topic_is_told_the_mode_of_a_batch_or_of_a_stream() -> 
         source.writer(rows, overwrite=True)
     with pytest.raises(OptionError, match='use "append", or foreachBatch'):
         source.streamWriter(rows, overwrite=True)
+
+
+def test_a_sink_that_nobody_answers_is_told_before_there_are_tasks() -> None:
+    rows = StructType().add("body", "string")
+    given = {"namesrv": "127.0.0.1:1", "topic": "orders", "numRetries": "0"}
+    with pytest.raises(
+        NetworkError, match=r"no name server answers \(127.0.0.1:1\).* Is one running there\?"
+    ):
+        RocketMQSource(given).writer(rows, overwrite=False)
 
 
 def test_a_tables_options_come_with_a_prefix_and_a_query_goes_before_them() -> None:
@@ -436,6 +446,11 @@ def test_sparks_errors_begin_with_ours(spark: SparkSession, server: TestServer) 
     reader = spark.read.format("rocketmq").option("namesrv", server.namesrv).option("subscribe", "nothing")
     with pytest.raises(Exception, match="nothing") as caught:
         reader.load().count()
+    assert "Traceback" not in str(caught.value)
+    frame = spark.createDataFrame([("x",)], "body STRING")
+    with pytest.raises(Exception, match="no name server answers") as caught:
+        dataframes.write(frame, "first", namesrv="127.0.0.1:1", numRetries=0)
+    assert "no name server answers (127.0.0.1:1)" in str(caught.value)[:300]
     assert "Traceback" not in str(caught.value)
     stream = (
         spark.readStream.format("rocketmq").option("namesrv", server.namesrv).option("subscribe", "first")

@@ -25,7 +25,7 @@ from aerobee.protocol.accounts import is_signed
 from aerobee.protocol.bodies import DataVersion, TopicConfig
 from aerobee.protocol.command import Command
 from aerobee.settings import BrokerConfig, InForce, NamesrvConfig, StoreConfig
-from tests.turning import until
+from tests.turning import until, until_asleep
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -151,6 +151,7 @@ async def test_the_time_between_registrations_may_change(town: Town) -> None:
     settings.swap(BrokerConfig(register_ms=1_000))
     town.clock.advance(10_000)  # as was agreed
     await until(lambda: town.topics.asked == 2)
+    await until_asleep(town.clock, 1_000)
     town.clock.advance(1_000)
     await until(lambda: town.topics.asked == 3)
 

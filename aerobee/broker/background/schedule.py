@@ -48,6 +48,7 @@ class Schedule(SavedTable):
         for level, offset in self._offsets.items():
             queue = (names.SCHEDULE_TOPIC, level - 1)
             self._offsets[level] = max(store.min_offset(*queue), min(offset, store.max_offset(*queue)))
+        stats.delayed.delivered = self._offsets
 
     @property
     def offsets(self) -> dict[int, int]:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages sent back that wait in the delay levels, counted by the retry topic they go to.
 
-A level's queue is in order of due time, so what waits is a stretch of it that only moves on. Each record is read once,
-when the stretch reaches it; what it goes to is remembered until it is due. Nothing is looked at before somebody asks.
+A level's queue is delivered in its order, so what waits is a stretch of it that only moves on. Each record is read once,
+when the stretch reaches it; what it goes to is remembered until it is delivered: what is due waits until then, however
+late that is. Nothing is looked at before somebody asks.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from aerobee.protocol import names
 from aerobee.protocol import properties as props
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Mapping
 
     from aerobee.store.message_store import MessageStore
 
@@ -40,6 +41,13 @@ class Delayed:
         self._counts: Counter[str] = Counter()
         self._names: dict[str, str] = {}  # one string for each topic, however many messages go to it
         self._is_exact = True
+        self.delivered: Mapping[int, int] | None = None  # level -> next offset; of the job that delivers
+
+    def first(self, store: MessageStore, number: int, end: int, now: int) -> int:
+        """Of a level's queue, the first that waits. Where nobody delivers, that is the first that is not due."""
+        if self.delivered is None:
+            return first_waiting(store, number, end, now)
+        return min(end, max(self.delivered[number + 1], store.min_offset(names.SCHEDULE_TOPIC, number)))
 
     def count(self, topic: str) -> tuple[int, bool]:
         """Those that go to the topic, as of the last look, and whether all were looked at."""
@@ -54,7 +62,7 @@ class Delayed:
             # Without a stop before they are used: another look, run meanwhile, would have moved the stretch past them,
             # which reads like a queue that was begun anew.
             end = store.max_offset(names.SCHEDULE_TOPIC, number)
-            first = first_waiting(store, number, end, now)
+            first = self.first(store, number, end, now)
             yield from self._leave(level, first, end)
             while level.end < end and len(level.goes_to) < REMEMBERED:
                 for offset in range(level.end, min(end, level.end + STEP)):
@@ -64,7 +72,7 @@ class Delayed:
         self._is_exact = is_exact
 
     def _leave(self, level: _Level, first: int, end: int) -> Iterator[None]:
-        """What is due by now, and everything where the queue was begun anew."""
+        """What is delivered, and everything where the queue was begun anew."""
         keep_from = first if level.begin <= first and level.end <= end else level.end
         while level.goes_to and level.begin < keep_from:
             for _ in range(min(STEP * 10, keep_from - level.begin, len(level.goes_to))):

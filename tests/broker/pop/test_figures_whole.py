@@ -111,7 +111,7 @@ def test_all_figures_of_a_group_add_up(shop: Any) -> None:
     assert found.oldest_ms == 3_000
     assert found.modes == {"orders": "PULL", "bills": "POP"}
     assert [queue.topic for queue in found.queues] == [
-        "bills", "bills", *["orders"] * 4, "%RETRY%billing", "%RETRY%billing_orders",
+        "bills", "bills", *["orders"] * 4, "%RETRY%billing_orders", "%RETRY%billing",
     ]  # fmt: skip
     only = group_figures("billing", "bills", broker)
     assert (only.ready, {queue.topic for queue in only.queues}) == (1, {"bills", "%RETRY%billing"})

@@ -8,7 +8,9 @@ import asyncio
 import msgspec
 import pytest
 
-from aerobee.broker.operations.admin.figures import group_figures
+from aerobee.broker.background.schedule import Schedule
+from aerobee.broker.operations.admin.cluster import delay_offsets
+from aerobee.broker.operations.admin.figures import counting, group_figures
 from aerobee.broker.operations.admin.progress import broker_consume_stats, consume_stats
 from aerobee.broker.operations.reset_offset import Reset, reset_offset
 from aerobee.broker.operations.send_back import SendBackRequest, send_back
@@ -113,6 +115,49 @@ def test_messages_sent_back_are_delayed_then_retrying(shop):
     assert group_figures("pulls", None, shop.broker).delayed == 1
     shop.clock.advance(11_000)
     assert group_figures("pulls", None, shop.broker).delayed == 0
+
+
+def test_what_is_due_waits_until_it_is_delivered(shop):
+    shop.broker.groups.put(GroupConfig(group_name="pulls"))
+    schedule = Schedule(shop.broker.store, shop.broker.stats)
+    shop.send("a")
+    send_back(SendBackRequest("pulls", shop.records("orders")[0].physical_offset), shop.broker)
+    shop.clock.advance(11_000)
+    figures = group_figures("pulls", None, shop.broker)
+    assert (figures.delayed, figures.retrying) == (1, 0), "the job that delivers is late"
+    assert delay_offsets(shop.broker).offset_table[3] == 0
+    schedule.tick(shop.clock.now())
+    figures = group_figures("pulls", None, shop.broker)
+    assert (figures.delayed, figures.retrying) == (0, 1)
+    assert delay_offsets(shop.broker).offset_table[3] == 1
+
+
+def test_what_is_delivered_between_two_turns_is_counted_once(shop):
+    shop.broker.groups.put(GroupConfig(group_name="pulls"))
+    schedule = Schedule(shop.broker.store, shop.broker.stats)
+    shop.send("a")
+    shop.broker.offsets.set("pulls", "orders", 0, 1)
+    place = shop.records("orders")[0].physical_offset
+    turns, sent_back = 0, 0
+    while turns == sent_back:  # delivered before the first turn, after it, after the second ...
+        send_back(SendBackRequest("pulls", place), shop.broker)
+        sent_back += 1
+        shop.clock.advance(11_000)
+        counting_on = counting("pulls", None, shop.broker)
+        for _ in range(turns):
+            next(counting_on)
+        schedule.tick(shop.clock.now())
+        rest = 0
+        while True:
+            try:
+                next(counting_on)
+            except StopIteration as ended:
+                figures = ended.value
+                break
+            rest += 1
+        assert figures.delayed + figures.retrying == sent_back
+        turns += bool(rest)
+    assert turns > len(shop.broker.store.delays)
 
 
 def test_a_group_that_has_read_nothing_has_everything_before_it_and_never_minus_one(shop):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from aerobee import __version__, native
 from aerobee.broker.operations.admin import topics
-from aerobee.broker.state.delayed import first_waiting
 from aerobee.errors import SystemFailure
 from aerobee.protocol import names
 from aerobee.protocol.bodies import (
@@ -166,7 +165,7 @@ def delay_offsets(broker: Broker) -> DelayOffsets:
     store, now, table = broker.store, broker.clock.now(), {}
     for level in range(1, len(store.delays) + 1):
         end = store.max_offset(names.SCHEDULE_TOPIC, level - 1)
-        table[level] = first_waiting(store, level - 1, end, now)
+        table[level] = broker.stats.delayed.first(store, level - 1, end, now)
     return DelayOffsets(offset_table=table)
 
 

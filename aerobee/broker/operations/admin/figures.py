@@ -39,26 +39,32 @@ def counting(group: str, topic: str | None, broker: Broker) -> Generator[None, N
         modes={name: broker.pops.modes.get(name, group).mode.value for name in normal},
         queues=[],
     )
-    has_retries = broker.topics.get(names.retry_topic(group)) is not None
+    own_retries = names.retry_topic(group)
+    has_retries = broker.topics.get(own_retries) is not None
     if has_retries:  # this may read for long; what comes after it is soon done
         yield from broker.stats.delayed.look(broker.store, broker.clock.now())
-    for name in [*normal, *sorted(retries)]:
-        queues = []
+    for name in [*normal, *sorted(retries - {own_retries})]:
         for queue_id in range(_read_queues(name, broker)):
-            queues.append(queue_figures(broker, group, name, queue_id))
+            _add(figures, queue_figures(broker, group, name, queue_id), is_retry=name in retries)
             yield
-        figures.queues += queues
-        waiting = sum(queue.ready for queue in queues)
-        figures.retrying += waiting if name in retries else 0
-        figures.ready += 0 if name in retries else waiting
-        figures.in_flight += sum(queue.in_flight for queue in queues)
+    # From here on in one turn: what is sent back goes from the delayed to its retry topic, from there to the delayed
+    # again or to the dead letters, and is counted nowhere if it does so between two counts.
+    if has_retries:
+        at_once(broker.stats.delayed.look(broker.store, broker.clock.now()))
+        figures.delayed, figures.delayed_is_exact = broker.stats.delayed.count(own_retries)
+    for queue in lag(broker, group, own_retries):
+        _add(figures, queue, is_retry=True)
+    figures.dead = _stored(names.dead_letter_topic(group), broker)
     oldest = (max(queue.oldest_ready_ms, queue.oldest_in_flight_ms) for queue in figures.queues)
     figures.oldest_ms = max(oldest, default=0)
-    figures.dead = _stored(names.dead_letter_topic(group), broker)
-    if has_retries:  # what has become due since is in a queue by now
-        at_once(broker.stats.delayed.look(broker.store, broker.clock.now()))
-        figures.delayed, figures.delayed_is_exact = broker.stats.delayed.count(names.retry_topic(group))
     return figures
+
+
+def _add(figures: GroupLag, queue: QueueLag, *, is_retry: bool) -> None:
+    figures.queues.append(queue)
+    figures.retrying += queue.ready if is_retry else 0
+    figures.ready += 0 if is_retry else queue.ready
+    figures.in_flight += queue.in_flight
 
 
 def topics_of(group: str, broker: Broker) -> set[str]:

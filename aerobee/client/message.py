@@ -148,17 +148,12 @@ class ReceivedMessage(Record, gc=False):
     def __repr__(self) -> str:
         """What somebody looking for his message wants to see; the broker's own properties are in `properties`."""
         own = {name: value for name, value in self.properties.items() if name not in props.RESERVED}
-        body = (
-            repr(self.body)
-            if len(self.body) <= _BODY_SHOWN
-            else f"{self.body[:_BODY_SHOWN]!r}... {len(self.body)} bytes"
-        )
         told = {"keys": self.keys, "tags": self.tags, "properties": own}
-        parts = [f"{name}={value!r}" for name, value in told.items() if value]
-        return (
-            f"<message {self.message_id} {' '.join([f'body={body}', *parts, f'attempt={self.attempt}'])} "
-            f"of {self.queue}@{self.queue_offset}>"
-        )
+        size = len(self.body)
+        body = f"{self.body[:_BODY_SHOWN]!r}" + (f"... {size} bytes" if size > _BODY_SHOWN else "")
+        parts = [f"body={body}", *(f"{name}={value!r}" for name, value in told.items() if value)]
+        where = f"attempt={self.attempt} of {self.queue}@{self.queue_offset}"
+        return f"<message {self.message_id} {' '.join(parts)} {where}>"
 
     @property
     def broker_name(self) -> str:
